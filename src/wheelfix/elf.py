@@ -1,0 +1,149 @@
+"""What one ELF object says of itself, as frozen values.
+
+Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) and the GNU
+extensions described in the LSB core specification.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+
+class ElfType(IntEnum):
+    """`e_type`, gABI chapter 4, "ELF Header"."""
+
+    NONE = 0
+    REL = 1
+    EXEC = 2
+    DYN = 3
+    CORE = 4
+
+
+class Machine(IntEnum):
+    """The `e_machine` values for which platform tags exist."""
+
+    I386 = 3
+    PPC64 = 21
+    S390 = 22
+    ARM = 40
+    X86_64 = 62
+    AARCH64 = 183
+    RISCV = 243
+    LOONGARCH = 258
+
+
+class Libc(StrEnum):
+    """The C library that an object was built for."""
+
+    GLIBC = "glibc"
+    MUSL = "musl"
+
+
+class PathTag(StrEnum):
+    """The dynamic tag that carries the search path."""
+
+    RPATH = "DT_RPATH"
+    RUNPATH = "DT_RUNPATH"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """One program header; offsets, addresses and sizes in bytes."""
+
+    type: int
+    flags: int
+    offset: int
+    vaddr: int
+    filesz: int
+    memsz: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionNeed:
+    """One Verneed record: versions that the object wants from `file`, in file order."""
+
+    file: str
+    versions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undefined:
+    """One undefined entry of .dynsym: a symbol that another object must define."""
+
+    name: str
+    version: str | None
+    """The version asked for, from Vernaux; None for an unversioned reference."""
+    file: str | None
+    """The library that the static linker took it from: vn_file of its Verneed record."""
+    type: int
+    """STT_*, the low four bits of st_info."""
+    weak: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elf:
+    """One ELF object: header, segments, dynamic section, version needs, undefined symbols."""
+
+    bits: int
+    """32 or 64, from EI_CLASS."""
+    little_endian: bool
+    machine: int
+    """`e_machine`; see `Machine` for the ones with a platform tag."""
+    osabi: int
+    flags: int
+    """`e_flags`, processor specific."""
+    type: int
+    """`e_type`; see `ElfType`."""
+    segments: tuple[Segment, ...] = ()
+    interpreter: str | None = None
+    """PT_INTERP, on executables."""
+    dynamic: bool = True
+    """Whether there is a PT_DYNAMIC at all: a static executable or a `.o` has none."""
+    soname: str | None = None
+    needed: tuple[str, ...] = ()
+    """DT_NEEDED, in link order, duplicates included."""
+    rpath: str | None = None
+    """DT_RPATH as written; the empty string is a tag with an empty value."""
+    runpath: str | None = None
+    verneed: tuple[VersionNeed, ...] = ()
+    verdef: tuple[str, ...] = ()
+    """Versions that the object defines, the base version (its own name) left out."""
+    undefined: tuple[Undefined, ...] = ()
+    module_hooks: tuple[str, ...] = ()
+    """Defined functions that CPython or cffi look up: `PyInit_x`, `PyInitU_x`, `initx`, ..."""
+    gnu_properties: bytes = b""
+    """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty where there is none."""
+
+    @property
+    def search_path(self) -> str | None:
+        """The search path that glibc honours: DT_RUNPATH hides DT_RPATH (ld.so(8))."""
+        return self.runpath if self.runpath is not None else self.rpath
+
+    @property
+    def path_tag(self) -> PathTag | None:
+        """The tag of `search_path`."""
+        if self.runpath is not None:
+            return PathTag.RUNPATH
+        return PathTag.RPATH if self.rpath is not None else None
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The elements of the search path, split at `:` as glibc's `decompose_rpath` does."""
+        path = self.search_path
+        return tuple(path.split(":")) if path else ()
+
+    @property
+    def is_executable(self) -> bool:
+        """Whether the kernel can start it: ET_EXEC, or ET_DYN with an interpreter (PIE)."""
+        return self.type == ElfType.EXEC or self.interpreter is not None
+
+    @property
+    def libc(self) -> Libc | None:
+        """The C library it asks for, by interpreter or DT_NEEDED; None where it asks for none."""
+        for name in (self.interpreter or "", *self.needed):
+            base = name.rpartition("/")[2]
+            if base.startswith(("ld-musl-", "libc.musl-")) or base == "libc.so":
+                return Libc.MUSL
+            if base == "libc.so.6" or base.startswith(("ld-linux", "ld64.so")):
+                return Libc.GLIBC
+        return None

@@ -1,0 +1,57 @@
+"""What goes wrong on purpose: every error says what was found, and how to go on.
+
+The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings that remain,
+2 is everything else, crashes included.
+"""
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """What the process tells its caller."""
+
+    OK = 0
+    FINDINGS = 1
+    ERROR = 2
+
+
+class WheelfixError(Exception):
+    """The base of all errors that wheelfix raises on purpose.
+
+    `hint` is the next step for the user: a command where there is one.
+    """
+
+    exit_code = ExitCode.ERROR
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class BadWheelError(WheelfixError):
+    """The input is no wheel, or not one that may be opened: truncated, hostile, inconsistent."""
+
+
+class BadElfError(WheelfixError):
+    """A file with ELF's magic number whose headers or tables do not hold together."""
+
+
+class SettingsError(WheelfixError):
+    """An option or a configuration key that wheelfix does not know or cannot use."""
+
+
+class ToolError(WheelfixError):
+    """patchelf, auditwheel or strip is missing, too old, failed, or hung."""
+
+
+class PlanConflictError(WheelfixError):
+    """Two rules ask for edits that contradict each other."""
+
+
+class VerificationError(WheelfixError):
+    """What was written is not what the plan predicted; nothing is published."""
+
+
+class OutputError(WheelfixError):
+    """The repaired wheel cannot be written where it was asked for."""

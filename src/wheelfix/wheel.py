@@ -1,0 +1,107 @@
+"""What a wheel is, as frozen values.
+
+Names inside a wheel are `str` with `/`, exactly as the zip spells them: they are compared and
+looked up by the ten thousand, and a path object would normalise what must be judged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from wheelfix.elf import Elf
+from wheelfix.errors import BadWheelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelName:
+    """The five or six fields of a wheel's file name (PEP 427, PEP 491)."""
+
+    distribution: str
+    version: str
+    build: str | None
+    pythons: tuple[str, ...]
+    abis: tuple[str, ...]
+    platforms: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, filename: str) -> Self:
+        """Split `filename`; `BadWheelError` if it is not a wheel's (PEP 427, "File name")."""
+        stem, dot, suffix = filename.rpartition(".")
+        parts = stem.split("-")
+        if not dot or suffix != "whl" or len(parts) not in (5, 6) or not all(parts):
+            raise BadWheelError(
+                f"`{filename}` is not the name of a wheel",
+                hint="a wheel is called name-version[-build]-python-abi-platform.whl",
+            )
+        tags = [tuple(field.split(".")) for field in parts[-3:]]
+        return cls(
+            distribution=parts[0],
+            version=parts[1],
+            build=parts[2] if len(parts) == 6 else None,
+            pythons=tags[0],
+            abis=tags[1],
+            platforms=tags[2],
+        )
+
+    def __str__(self) -> str:
+        head = [self.distribution, self.version, *([self.build] if self.build else [])]
+        tags = (".".join(tag) for tag in (self.pythons, self.abis, self.platforms))
+        return "-".join([*head, *tags]) + ".whl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One file of the wheel. Directory entries of the zip are no members."""
+
+    name: str
+    size: int
+    """Bytes, inflated."""
+    compressed_size: int
+    """Bytes in the zip; 0 for a member that is yet to be written."""
+    mode: int = 0o100644
+    """`st_mode`: type and permission bits from external_attr, 0 where the zip has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRow:
+    """One row of RECORD (PEP 376, PEP 427)."""
+
+    name: str
+    hash: str
+    """`sha256=…` as written; empty for RECORD itself."""
+    size: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordProblem:
+    """One disagreement between RECORD and the files."""
+
+    member: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """One wheel: its name, its files, its metadata, and what its ELF objects say."""
+
+    name: WheelName
+    members: tuple[Member, ...]
+    """In the order of the zip's central directory."""
+    dist_info: str
+    """`name-version.dist-info`, as spelled in the zip."""
+    tags: tuple[str, ...]
+    """The `Tag:` lines of WHEEL, in file order."""
+    root_is_purelib: bool
+    record: tuple[RecordRow, ...] = ()
+    record_problems: tuple[RecordProblem, ...] = ()
+    elfs: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
+    """By member name, in the order of `members`."""
+
+    @property
+    def data_dir(self) -> str:
+        """`name-version.data`, the folder that PEP 427 spreads over the install scheme."""
+        return self.dist_info.removesuffix(".dist-info") + ".data"
+
+    def replace_elfs(self, changed: Mapping[str, Elf]) -> Self:
+        """The same wheel with some objects said anew; the order of objects is kept."""
+        return replace(self, elfs={**self.elfs, **changed})
