@@ -1,0 +1,95 @@
+"""Every option, once, with its documentation.
+
+Flags, environment variables, `[tool.wheelfix]` and the help texts are made from these fields.
+Nothing below the command line sees a raw option.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+
+class DataLibraries(StrEnum):
+    """How a file finds a library that no single relative path reaches from where it lands."""
+
+    COLOCATE = "colocate"
+    """The libraries stand once more in the file's own install scheme, and move with it."""
+    SEARCH = "search"
+    """One search path entry for each install scheme and Python version that the tags allow."""
+    MOVE = "move"
+    """The file moves to platlib, beside the package."""
+
+
+class SearchPathTag(StrEnum):
+    """The dynamic tag of the search paths."""
+
+    AUTO = "auto"
+    """DT_RPATH on the objects that wheelfix changes, as auditwheel does; others keep theirs."""
+    RPATH = "rpath"
+    """DT_RPATH on every object with a search path."""
+    RUNPATH = "runpath"
+    """DT_RUNPATH on every object with a search path."""
+
+
+class SacrificialEntry(StrEnum):
+    """The harmless first search path entry for tools that rewrite or drop the first one."""
+
+    OFF = "off"
+    KEEP = "keep"
+    """Put it first and ship it."""
+    REMOVE = "remove"
+    """Put it first, keep it through the graft, take it away before the wheel is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a run was asked to do. Field docstrings are the help texts."""
+
+    # --- auditwheel's own options, with its defaults and meaning ---------------------------------
+    wheel_dir: Path = Path("wheelhouse")
+    """Directory to write repaired wheels to."""
+    plat: str = "auto"
+    """Desired platform tag, such as manylinux_2_28_x86_64, or auto."""
+    lib_sdir: str = ".libs"
+    """Suffix of the directory for grafted libraries."""
+    exclude: tuple[str, ...] = ()
+    """Do not graft libraries whose SONAME or path matches this glob; repeatable."""
+    only_plat: bool = False
+    """Do not add a better platform tag than the one asked for."""
+    update_tags: bool = True
+    """Update the platform tags of the file name and of WHEEL."""
+    strip: bool = False
+    """Strip symbols from the ELF objects."""
+    zip_level: int = -1
+    """Compression level of changed members, 0 to 9; untouched members are copied as they are."""
+    ldpaths: str | None = None
+    """Colon-separated directories to search for external libraries, in place of the system's."""
+    isa_ext_check: bool = True
+    """Refuse objects that need more than the baseline instruction set."""
+    allow_pure_python_wheel: bool = True
+    """Let pure Python wheels through; always so, the option exists for auditwheel's users."""
+
+    # --- which rules, and how far they may go ----------------------------------------------------
+    select: tuple[str, ...] = ("WF",)
+    """Rules to run, by code, prefix or name."""
+    extend_select: tuple[str, ...] = ()
+    """Rules to run besides those."""
+    ignore: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Rules not to run, by code, prefix or name, each with the reason (it may be empty)."""
+    unsafe_fixes: bool = False
+    """Also apply fixes that may change which file is loaded."""
+
+    # --- wheelfix's own policies -----------------------------------------------------------------
+    data_libraries: DataLibraries = DataLibraries.COLOCATE
+    """How a file outside site-packages finds its libraries: colocate, search or move."""
+    search_path_tag: SearchPathTag = SearchPathTag.AUTO
+    """The dynamic tag of search paths: auto, rpath or runpath."""
+    sacrificial_entry: SacrificialEntry = SacrificialEntry.OFF
+    """A harmless first search path entry: off, keep or remove."""
+    keep_entries: tuple[str, ...] = ()
+    """Search path entries to leave alone, as globs, such as /opt/rocm/*; repeatable."""
+    verdict: bool = True
+    """Revalidate the result with auditwheel."""
+    jobs: int = 1
+    """Wheels to work on side by side."""
