@@ -332,13 +332,15 @@ def _arrangement(
     opened: Mapping[str, tuple[Key, str]],
     taken: frozenset[str],
 ) -> tuple[object, ...]:
-    """Return what makes two schemes one layout for this wheel."""
+    """Return what makes two schemes one layout for this wheel: the bases below their common top."""
     bases = [scheme.base(key) for key in keys]
-    relations = tuple(posixpath.relpath(base, bases[0]) for base in bases[1:])
-    if not scheme.moves_items:
-        return relations
-    lost = (name for name, (key, rest) in opened.items() if _lost(scheme, key, rest, taken))
-    return (*relations, *lost)
+    top = posixpath.commonpath(bases) if bases else ""
+    lost = (
+        name
+        for name, (key, rest) in (opened.items() if scheme.moves_items else ())
+        if _lost(scheme, key, rest, taken)
+    )
+    return (*(base.removeprefix(top) for base in bases), *lost)
 
 
 def _top_items(places: Iterable[tuple[Key, str]]) -> frozenset[str]:
