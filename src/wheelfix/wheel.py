@@ -96,6 +96,13 @@ class Wheel:
     record_problems: tuple[RecordProblem, ...] = ()
     elfs: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
     """By member name, in the order of `members`."""
+    broken_elfs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether no member is an ELF object, readable or not."""
+        return not self.elfs and not self.broken_elfs
 
     @property
     def data_dir(self) -> str:

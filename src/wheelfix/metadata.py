@@ -1,0 +1,84 @@
+"""The WHEEL file of a dist-info folder: read, and edited in place (PEP 427, "File Contents").
+
+An edit leaves every byte that it does not concern: producers put lines of their own there.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wheelfix.errors import BadWheelError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelMetadata:
+    """What WHEEL says that an installer acts on."""
+
+    version: str
+    """Wheel-Version."""
+    root_is_purelib: bool
+    tags: tuple[str, ...]
+    """The `Tag:` lines, in file order."""
+
+
+def read_metadata(text: str) -> WheelMetadata:
+    """Read WHEEL; `BadWheelError` without a Wheel-Version, or one that is not 1.x (PEP 427)."""
+    headers = [(key, value) for key, value in map(_header, _head(text)) if key]
+    version = next((value for key, value in headers if key == "wheel-version"), None)
+    if not version:
+        raise BadWheelError("the WHEEL file has no `Wheel-Version`", hint=_REBUILD)
+    if version.partition(".")[0] != "1":
+        raise BadWheelError(
+            f"the WHEEL file has `Wheel-Version: {version}`, and wheelfix knows 1.x",
+            hint="upgrade wheelfix, or build the wheel for Wheel-Version 1.0",
+        )
+    # pip and installer read a missing Root-Is-Purelib as false.
+    purelib = next((value for key, value in headers if key == "root-is-purelib"), "false")
+    return WheelMetadata(
+        version=version,
+        root_is_purelib=purelib.lower() == "true",
+        tags=tuple(value for key, value in headers if key == "tag"),
+    )
+
+
+_REBUILD = "build the wheel again: a build backend writes this file"
+
+
+def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:
+    """Set the tags and Root-Is-Purelib; whatever already says so, and all else, stays."""
+    now = read_metadata(text)
+    if tuple(tags) != now.tags:
+        text = _set_lines(text, "Tag", tags)
+    if root_is_purelib != now.root_is_purelib:
+        text = _set_lines(text, "Root-Is-Purelib", [str(root_is_purelib).lower()])
+    return text
+
+
+def _set_lines(text: str, key: str, values: Sequence[str]) -> str:
+    """Put one line for each value where the first line with `key` stood, else after the headers."""
+    head = list(_head(text))
+    rest = text[sum(map(len, head)) :]
+    end = "\r\n" if head and head[0].endswith("\r\n") else "\n"
+    if head and not head[-1].endswith("\n"):
+        head[-1] += end
+    places = [i for i, line in enumerate(head) if _header(line)[0] == key.lower()]
+    at = places[0] if places else len(head)
+    kept = [line for i, line in enumerate(head) if i not in places]
+    kept[at:at] = [f"{key}: {value}{end}" for value in values]
+    return "".join(kept) + rest
+
+
+def _head(text: str) -> Iterator[str]:
+    """Yield the lines before the first empty one, line ends included."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start) + 1 or len(text)
+        line = text[start:end]
+        if not line.strip("\r\n"):
+            return
+        yield line
+        start = end
+
+
+def _header(line: str) -> tuple[str, str]:
+    key, colon, value = line.partition(":")
+    return (key.strip().lower(), value.strip()) if colon else ("", "")

@@ -1,0 +1,170 @@
+"""RECORD: the list of a wheel's files with their hashes and sizes (PEP 376, PEP 427).
+
+Everything here is a function of values; the hashes are computed where the bytes are.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+
+from wheelfix.wheel import Member, RecordProblem, RecordRow
+
+STRONG = frozenset({
+    "sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b", "blake2s",
+})  # fmt: skip
+"""The algorithms of hashlib that are "sha256 or better" (PEP 427, "Signed wheel files")."""
+
+
+def signatures(record_name: str) -> tuple[str, str]:
+    """Name the files that sign RECORD, which RECORD itself does not list (PEP 427)."""
+    return f"{record_name}.jws", f"{record_name}.p7s"
+
+
+def hash_field(algorithm: str, digest: bytes) -> str:
+    """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
+    from base64 import urlsafe_b64encode  # noqa: PLC0415 (start-up of light commands)
+
+    return f"{algorithm}={urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+
+
+def algorithm_of(row: RecordRow) -> str | None:
+    """Name the algorithm of the row's hash; None without a hash that may be relied on."""
+    algorithm = row.hash.partition("=")[0]
+    return algorithm if algorithm in STRONG else None
+
+
+def parse_record(
+    data: bytes, record_name: str
+) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
+    """Split RECORD into rows; rows that cannot be read are problems, not errors."""
+    import csv  # noqa: PLC0415 (start-up of light commands)
+
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = RecordProblem(member=record_name, message=f"RECORD is not UTF-8: {error}")
+        return (), (problem,)
+    rows: list[RecordRow] = []
+    problems: list[RecordProblem] = []
+    try:
+        for number, fields in enumerate(csv.reader(text.splitlines(keepends=True)), 1):
+            if fields:
+                _read_row(fields, number, record_name, rows, problems)
+    except csv.Error as error:
+        message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"
+        problems.append(RecordProblem(member=record_name, message=message))
+    return tuple(rows), tuple(problems)
+
+
+def _read_row(
+    fields: Sequence[str],
+    number: int,
+    record_name: str,
+    rows: list[RecordRow],
+    problems: list[RecordProblem],
+) -> None:
+    if len(fields) != 3 or not fields[0]:
+        message = f"row {number} of RECORD is not `name,hash,size`: `{','.join(fields)}`"
+        problems.append(RecordProblem(member=fields[0] or record_name, message=message))
+        return
+    name, digest, size = fields
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks.
+    if size and not (size.isascii() and size.isdecimal()):
+        message = f"row {number} of RECORD gives a size that is no number: `{size}`"
+        problems.append(RecordProblem(member=name, message=message))
+        size = ""
+    rows.append(RecordRow(name=name, hash=digest, size=int(size) if size else None))
+
+
+def format_record(rows: Iterable[RecordRow]) -> bytes:
+    """Write RECORD: UTF-8, one row a line, quoted only where CSV needs it."""
+    import csv  # noqa: PLC0415 (start-up of light commands)
+    from io import StringIO  # noqa: PLC0415
+
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows((row.name, row.hash, "" if row.size is None else row.size) for row in rows)
+    return text.getvalue().encode()
+
+
+def verify_record(
+    rows: Sequence[RecordRow],
+    members: Sequence[Member],
+    hashes: Mapping[str, str],
+    record_name: str,
+) -> tuple[RecordProblem, ...]:
+    """Compare RECORD with the files, one problem for each disagreement.
+
+    `hashes` holds the true hash of each listed file as `hash_field` spells it, computed with
+    the algorithm that its row names; files without a strong hash in RECORD may be left out.
+    """
+    sizes = {member.name: member.size for member in members}
+    problems: list[RecordProblem] = []
+    listed: set[str] = set()
+    for row in rows:
+        message = (
+            "is listed more than once in RECORD"
+            if row.name in listed
+            else _disagreement(row, sizes.get(row.name), hashes.get(row.name), record_name)
+        )
+        listed.add(row.name)
+        if message:
+            problems.append(RecordProblem(member=row.name, message=message))
+    exempt = {record_name, *signatures(record_name)}
+    problems += (
+        RecordProblem(member=member.name, message="is not listed in RECORD")
+        for member in members
+        if member.name not in listed and member.name not in exempt
+    )
+    return tuple(problems)
+
+
+def _disagreement(
+    row: RecordRow, size: int | None, true_hash: str | None, record_name: str
+) -> str | None:
+    if size is None:
+        return "is listed in RECORD but is not in the wheel"
+    if row.name == record_name:
+        return "lists a hash of itself, which cannot be true" if row.hash else None
+    if row.size is not None and row.size != size:
+        return f"has {size} bytes, RECORD says {row.size}"
+    if not row.hash:
+        return "is listed in RECORD without a hash"
+    if algorithm_of(row) is None:
+        weak = row.hash.partition("=")[0]
+        return f"is listed with a hash that PEP 427 does not permit or nobody knows: `{weak}`"
+    if row.hash != true_hash:
+        return f"has the hash {true_hash}, RECORD says {row.hash}"
+    return None
+
+
+def update_record(  # noqa: PLR0913 (what is done to the files is one value each)
+    rows: Sequence[RecordRow],
+    *,
+    record_name: str,
+    removed: Set[str],
+    copied: Mapping[str, Sequence[str]],
+    written: Mapping[str, RecordRow],
+    order: Sequence[str],
+) -> tuple[RecordRow, ...]:
+    """Make the rows of the new wheel; rows that nothing asks to change stand as they stood.
+
+    `removed` are files that are gone, `copied` maps a file to the new names of its bytes,
+    `written` are the rows of files with new bytes, `order` is the order of the new rows. They
+    go before the rows of the dist-info folder. RECORD's own row is the last.
+    """
+    kept: list[RecordRow] = []
+    used: set[str] = set()
+    for row in rows:
+        if row.name == record_name:
+            continue
+        here = () if row.name in removed else (row.name,)
+        for name in (*here, *copied.get(row.name, ())):
+            used.add(name)
+            same = row if name == row.name else replace(row, name=name)
+            kept.append(written.get(name, same))
+    folder = record_name.rpartition("/")[0] + "/"
+    new = [written[name] for name in order if name in written and name not in used]
+    first = next((i for i, row in enumerate(kept) if row.name.startswith(folder)), len(kept))
+    kept[first:first] = [row for row in new if not row.name.startswith(folder)]
+    kept += [row for row in new if row.name.startswith(folder)]
+    return (*kept, RecordRow(name=record_name, hash="", size=None))
