@@ -110,5 +110,5 @@ class Wheel:
         return self.dist_info.removesuffix(".dist-info") + ".data"
 
     def replace_elfs(self, changed: Mapping[str, Elf]) -> Self:
-        """The same wheel with some objects said anew; the order of objects is kept."""
+        """Return the wheel with some objects said anew; the order of objects is kept."""
         return replace(self, elfs={**self.elfs, **changed})

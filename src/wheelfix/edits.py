@@ -1,0 +1,371 @@
+"""The edits a repair is made of: one change each, as data.
+
+Rules compose because edits are small: two rules may each drop an entry of one search path, and
+the plan still knows who asked for what. An edit knows its effect on a *value*; nothing here acts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from wheelfix.elf import Elf, PathTag
+
+# --- Where the bytes of a new member come from ----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOf:
+    """The repaired bytes of another member."""
+
+    member: str
+
+    def __str__(self) -> str:
+        return f"copy of `{self.member}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostFile:
+    """A file on this machine, private to the run: a library that auditwheel grafted."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return "grafted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """Bytes written by wheelfix or auditwheel: an SBOM, a shim."""
+
+    content: bytes
+
+    def __str__(self) -> str:
+        return "written"
+
+
+Source = CopyOf | HostFile | Text
+
+
+# --- Edits of one object's dynamic section ---------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropEntry:
+    """Remove `entry` from the object's search path, wherever it stands."""
+
+    member: str
+    entry: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("entry", self.member, self.entry)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return with_entries(elf, [entry for entry in elf.entries if entry != self.entry])
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        return f"{elf.path_tag} entry `{self.entry}`", "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRepeats:
+    """Keep only the first `entry` of the object's search path."""
+
+    member: str
+    entry: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("repeats", self.member, self.entry)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        if self.entry not in elf.entries:
+            return elf
+        first = elf.entries.index(self.entry)
+        kept = [e for n, e in enumerate(elf.entries) if e != self.entry or n == first]
+        return with_entries(elf, kept)
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        times = elf.entries.count(self.entry)
+        return f"{elf.path_tag} entry `{self.entry}` {times} times", "once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MendEntry:
+    """Spell `old` as `new`, in its place in the search path."""
+
+    member: str
+    old: str
+    new: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("entry", self.member, self.old)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return with_entries(elf, [self.new if e == self.old else e for e in elf.entries])
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        return f"{elf.path_tag} entry `{self.old}`", f"`{self.new}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddEntry:
+    """Append `entry` to the object's search path, unless it is there."""
+
+    member: str
+    entry: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("entry", self.member, self.entry)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return elf if self.entry in elf.entries else with_entries(elf, [*elf.entries, self.entry])
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        return "no such search path entry", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrependEntry:
+    """Put `entry` before all others of the object's search path."""
+
+    member: str
+    entry: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("entry", self.member, self.entry)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return with_entries(elf, [self.entry, *(e for e in elf.entries if e != self.entry)])
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        first = elf.entries[0] if elf.entries else ""
+        return f"first search path entry `{first}`", f"`{self.entry}` before it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPathTag:
+    """Carry the search path in `tag`, and in no other."""
+
+    member: str
+    tag: PathTag
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("tag", self.member)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return with_entries(elf, elf.entries, self.tag)
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        both = elf.rpath is not None and elf.runpath is not None
+        return "DT_RPATH and DT_RUNPATH" if both else str(elf.path_tag), str(self.tag)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSoname:
+    """Set DT_SONAME."""
+
+    member: str
+    soname: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("soname", self.member)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return replace(elf, soname=self.soname)
+
+    def change(self, elf: Elf) -> tuple[str, str]:
+        """Say what changes from what to what."""
+        return f"DT_SONAME `{elf.soname or ''}`", f"`{self.soname}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameNeeded:
+    """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`.
+
+    The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
+    """
+
+    member: str
+    old: str
+    new: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("needed", self.member, self.old)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return replace(
+            elf,
+            needed=tuple(self._renamed(name) for name in elf.needed),
+            verneed=tuple(replace(need, file=self._renamed(need.file)) for need in elf.verneed),
+            undefined=tuple(
+                symbol if symbol.file != self.old else replace(symbol, file=self.new)
+                for symbol in elf.undefined
+            ),
+        )
+
+    def _renamed(self, name: str) -> str:
+        return self.new if name == self.old else name
+
+    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
+        """Say what changes from what to what."""
+        return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropNeeded:
+    """Remove the DT_NEEDED entry `name`; only for a library that no Verneed record names."""
+
+    member: str
+    name: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("needed", self.member, self.name)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return replace(elf, needed=tuple(name for name in elf.needed if name != self.name))
+
+    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
+        """Say what changes from what to what."""
+        return f"DT_NEEDED `{self.name}`", "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip:
+    """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
+
+    member: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("strip", self.member)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards: the loader's view is unchanged."""
+        return elf
+
+    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
+        """Say what changes from what to what."""
+        return "all symbols", "those that the loader needs"
+
+
+# --- Edits of the wheel's files -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddMember:
+    """Put a new file into the wheel."""
+
+    member: str
+    source: Source
+    size: int
+    """Bytes, before any edit."""
+    mode: int = 0o100755
+    elf: Elf | None = None
+    """What the bytes say of themselves, for ELF objects."""
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("member", self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveMember:
+    """Give a file another name in the wheel."""
+
+    member: str
+    new: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("member", self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMember:
+    """Take a file out of the wheel."""
+
+    member: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("member", self.member)
+
+
+# --- Edits of the wheel's metadata ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retag:
+    """Set the platform tags, in the file name and in WHEEL."""
+
+    platforms: tuple[str, ...]
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("platforms",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRootIsPurelib:
+    """Set `Root-Is-Purelib` in WHEEL."""
+
+    value: bool
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("root",)
+
+
+PathEdit = DropEntry | DropRepeats | MendEntry | AddEntry | PrependEntry | SetPathTag
+ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | Strip
+MemberEdit = AddMember | MoveMember | RemoveMember
+WheelEdit = Retag | SetRootIsPurelib
+Edit = ElfEdit | MemberEdit | WheelEdit
+
+
+def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -> Elf:
+    """Return `elf` with this search path, in one tag; without entries, with none."""
+    tag = tag or elf.path_tag or PathTag.RPATH
+    path = ":".join(entries) if entries else None
+    return replace(
+        elf,
+        rpath=path if tag is PathTag.RPATH else None,
+        runpath=path if tag is PathTag.RUNPATH else None,
+    )

@@ -1,0 +1,200 @@
+"""Run the rules, turn their fixes into a plan, and predict the wheel that the plan makes.
+
+Everything here decides on values alone; `repair` acts.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from wheelfix.edits import (
+    AddMember,
+    Edit,
+    MoveMember,
+    RemoveMember,
+    Retag,
+    SetRootIsPurelib,
+)
+from wheelfix.errors import PlanConflictError
+from wheelfix.findings import Finding, Fix, PlannedEdit, Safety
+from wheelfix.rules.base import Context, Rule
+from wheelfix.settings import Settings
+from wheelfix.wheel import Member, Wheel
+
+MAX_ROUNDS = 20
+"""Rules may answer to each other's edits; a wheel that does not settle by then is a bug of ours."""
+
+
+def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
+    """Return what `rules` find, in the order of the rules."""
+    return tuple(
+        Finding(
+            code=rule.code,
+            name=rule.name,
+            severity=rule.severity if hit.severity is None else hit.severity,
+            message=hit.message,
+            member=hit.member,
+            entry=hit.entry,
+            notes=hit.notes,
+            hint=hit.hint,
+            fix=hit.fix,
+        )
+        for rule in rules
+        for hit in rule.check(context)
+    )
+
+
+def may_apply(fix: Fix | None, settings: Settings) -> bool:
+    """Whether `fix` is one that this run may apply."""
+    return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
+
+
+def settle(
+    wheel: Wheel, rules: Sequence[Rule], settings: Settings
+) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    """Apply the fixes of `rules` to the value `wheel` until none is left to apply.
+
+    A fix may bring work for another rule: a library that is copied to another install scheme
+    needs a search path of its own there. Raises `PlanConflictError` if that does not end.
+    """
+    steps: list[PlannedEdit] = []
+    for _ in range(MAX_ROUNDS):
+        findings = run_rules(Context(wheel=wheel, settings=settings), rules)
+        asked = plan(wheel, findings, settings)
+        if not asked:
+            return wheel, tuple(steps)
+        steps.extend(asked)
+        wheel = predict(wheel, [step.edit for step in asked])
+    last = ", ".join(sorted({f"{step.name} on `{step.member}`" for step in steps[-3:]}))
+    raise PlanConflictError(
+        f"the rules do not agree on `{wheel.name}`: after {MAX_ROUNDS} rounds still {last}",
+        hint="ignore one of these rules with --ignore, and please report this wheel",
+    )
+
+
+# --- Findings -> plan -----------------------------------------------------------------------------
+
+
+def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple[PlannedEdit, ...]:
+    """Collect the edits of the fixes that may be applied, each once.
+
+    Raises `PlanConflictError` where two of them contradict each other.
+    """
+    decided: dict[tuple[str, ...], PlannedEdit] = {}
+    for finding in findings:
+        if finding.fix is None or not may_apply(finding.fix, settings):
+            continue
+        for edit in finding.fix.edits:
+            step = planned(wheel, edit, finding.code, finding.name, finding.fix.title)
+            other = decided.setdefault(edit.decides, step)
+            if other.edit != edit:
+                raise PlanConflictError(
+                    f"`{step.member}`: {other.name} asks for {other.old} -> {other.new}, "
+                    f"but {step.name} for {step.old} -> {step.new}",
+                    hint=f"ignore one of them: --ignore {other.code} or --ignore {step.code}",
+                )
+    return tuple(decided.values())
+
+
+def planned(wheel: Wheel, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
+    """Say for people what `edit` changes in `wheel`, and who asks for it."""
+    member, old, new = _change(wheel, edit)
+    return PlannedEdit(
+        edit=edit, code=code, name=name, title=title, member=member, old=old, new=new
+    )
+
+
+def _change(wheel: Wheel, edit: Edit) -> tuple[str, str, str]:
+    match edit:
+        case AddMember():
+            return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
+        case MoveMember():
+            return edit.member, "in place", f"moved to `{edit.new}`"
+        case RemoveMember():
+            return edit.member, "present", "removed"
+        case Retag():
+            old, new = (".".join(tags) for tags in (wheel.name.platforms, edit.platforms))
+            return f"{wheel.dist_info}/WHEEL", f"platform tag {old}", new
+        case SetRootIsPurelib():
+            root = f"Root-Is-Purelib: {str(wheel.root_is_purelib).lower()}"
+            return f"{wheel.dist_info}/WHEEL", root, str(edit.value).lower()
+        case _:
+            return edit.member, *edit.change(wheel.elfs[edit.member])
+
+
+# --- Plan -> predicted wheel ----------------------------------------------------------------------
+
+
+def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
+    """Return the wheel that `edits`, applied in their order, make of `wheel`."""
+    draft = _Draft(wheel)
+    for edit in edits:
+        match edit:
+            case AddMember():
+                draft.add(edit)
+            case MoveMember():
+                draft.move(edit.member, edit.new)
+            case RemoveMember():
+                draft.remove(edit.member)
+            case Retag():
+                draft.wheel = _retagged(draft.wheel, edit.platforms)
+            case SetRootIsPurelib():
+                draft.wheel = replace(draft.wheel, root_is_purelib=edit.value)
+            case _:
+                draft.elfs[edit.member] = edit.apply(draft.elfs[edit.member])
+    return draft.finished()
+
+
+class _Draft:
+    """A wheel under edit: one copy of its tables for all edits, and not one for each."""
+
+    def __init__(self, wheel: Wheel) -> None:
+        self.wheel = wheel
+        self.elfs = dict(wheel.elfs)
+        self._members = {member.name: member for member in wheel.members}
+        self._added: dict[str, Member] = {}
+
+    def add(self, edit: AddMember) -> None:
+        if edit.member in self._members:
+            raise PlanConflictError(f"`{edit.member}` is in the wheel already; it is not replaced")
+        self._added[edit.member] = Member(
+            name=edit.member, size=edit.size, compressed_size=0, mode=edit.mode
+        )
+        if edit.elf is not None:
+            self.elfs[edit.member] = edit.elf
+
+    def move(self, old: str, new: str) -> None:
+        if new in self._members:
+            raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
+        self._members = {
+            (new if name == old else name): replace(member, name=new) if name == old else member
+            for name, member in self._members.items()
+        }
+        if old in self.elfs:
+            self.elfs[new] = self.elfs.pop(old)
+
+    def remove(self, name: str) -> None:
+        self._members.pop(name, None)
+        self._added.pop(name, None)
+        self.elfs.pop(name, None)
+
+    def finished(self) -> Wheel:
+        """Put new files before the metadata, which PEP 427 recommends to stand last."""
+        names = list(self._members)
+        metadata = (n for n, name in enumerate(names) if name.startswith(self.wheel.dist_info))
+        place = next(metadata, len(names))
+        old = tuple(self._members.values())
+        members = (*old[:place], *self._added.values(), *old[place:])
+        return replace(
+            self.wheel,
+            members=members,
+            elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
+        )
+
+
+def _retagged(wheel: Wheel, platforms: tuple[str, ...]) -> Wheel:
+    heads = dict.fromkeys(tag.rpartition("-")[0] for tag in wheel.tags)
+    return replace(
+        wheel,
+        name=replace(wheel.name, platforms=platforms),
+        tags=tuple(f"{head}-{platform}" for head in heads for platform in platforms),
+    )

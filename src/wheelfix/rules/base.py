@@ -1,0 +1,99 @@
+"""What a rule is: a pure function from a wheel in its context to findings."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from wheelfix.findings import Hit, Severity
+from wheelfix.layout import Layout, layouts
+from wheelfix.loader import Environment, Load, load
+from wheelfix.settings import Settings
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Wheel
+
+
+class Stage(IntEnum):
+    """When a rule's fix is applied."""
+
+    BEFORE = 0
+    """Before the graft: what must not be grafted goes, what is misplaced moves."""
+    AFTER = 1
+    """After it: every object gets the search path that is right where it is installed."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a rule may look at. Derived views are computed once and shared by all rules."""
+
+    wheel: Wheel
+    settings: Settings
+    verdict: Verdict | None = None
+    """auditwheel's verdict on this very wheel, where it was asked."""
+    unmatched_excludes: tuple[str, ...] = ()
+    """`--exclude` patterns that no library matched, known once the graft is done."""
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The ways in which an installer may arrange the files."""
+        return layouts(self.wheel)
+
+    @cached_property
+    def loads(self) -> tuple[Mapping[str, Load], ...]:
+        """For each layout, what each installed object loads when it is the first to be opened."""
+        return tuple(_loads(self.wheel, layout) for layout in self.layouts)
+
+    @cached_property
+    def shipped(self) -> Mapping[str, tuple[str, ...]]:
+        """File name -> the shared objects of that name in the wheel."""
+        shipped: dict[str, tuple[str, ...]] = {}
+        for member, elf in self.wheel.elfs.items():
+            if elf.dynamic:
+                name = member.rpartition("/")[2]
+                shipped[name] = (*shipped.get(name, ()), member)
+        return shipped
+
+
+def _loads(wheel: Wheel, layout: Layout) -> dict[str, Load]:
+    environment = Environment.of(wheel, layout)
+    return {
+        member: load(layout.paths[member], environment)
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and member in layout.paths
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule; its explanation is the docstring of its check."""
+
+    code: str
+    name: str
+    severity: Severity
+    stage: Stage
+    check: Callable[[Context], Iterator[Hit]]
+
+    @property
+    def explanation(self) -> str:
+        """The rule's documentation; empty under `python -OO`, which strips docstrings."""
+        return self.check.__doc__ or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return self.explanation.strip().partition("\n")[0]
+
+    def matches(self, selector: str) -> bool:
+        """Whether `selector` (a code, a prefix of one, or a name) names this rule."""
+        return self.code.startswith(selector.upper()) or self.name == selector
+
+
+def rule(
+    code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
+) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
+    """Make a rule of the decorated check."""
+
+    def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
+        return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
+
+    return decorate

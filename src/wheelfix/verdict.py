@@ -1,0 +1,16 @@
+"""auditwheel's verdict on a wheel, as a value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Which platform tag the objects of a wheel allow, and what forbids a better one."""
+
+    overall: str
+    """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` where none is met."""
+    external: Mapping[str, str | None]
+    """Libraries that neither the wheel nor the policy provides -> where this host has them."""
+    reasons: tuple[str, ...]
+    """Why not better, in plain words: which symbol version or library, in which member."""
