@@ -113,6 +113,13 @@ class Elf:
     """Defined functions that CPython or cffi look up: `PyInit_x`, `PyInitU_x`, `initx`, ..."""
     gnu_properties: bytes = b""
     """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty where there is none."""
+    dt_flags: int = 0
+    """DT_FLAGS, with DT_SYMBOLIC, DT_TEXTREL and DT_BIND_NOW folded in, as glibc does."""
+    dt_flags_1: int = 0
+    has_init: bool = False
+    """Whether there is a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
+    init_array: int = 0
+    """Number of entries in DT_INIT_ARRAY."""
 
     @property
     def search_path(self) -> str | None:

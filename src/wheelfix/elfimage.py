@@ -1,0 +1,571 @@
+"""An ELF file as raw tables: headers, dynamic section, strings, symbols, versions, hash tables.
+
+Everything that the loader uses is found as the loader finds it: through the program headers and
+PT_DYNAMIC, addresses mapped by PT_LOAD. Section headers may be missing and are never trusted where
+something better is there. No header is believed: every access is checked against the file's
+size, and no count makes a loop longer than the file can hold.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from struct import Struct
+from typing import Self
+
+from wheelfix.elf import Machine, Segment
+from wheelfix.errors import BadElfError
+
+MAGIC = b"\x7fELF"
+MAX_SYMBOLS = 1 << 20
+"""More dynamic symbols than any real library has; a larger table is a lie."""
+MAX_VERSIONS = 1 << 15
+"""Version indices have 15 bits (LSB core, "Symbol Version Table")."""
+MAX_CHAIN = 1 << 16
+EM_ALPHA = 0x9026
+PN_XNUM = 0xFFFF
+
+
+class Pt(IntEnum):
+    """`p_type`, gABI chapter 5, "Program Header", and the GNU ones."""
+
+    LOAD = 1
+    DYNAMIC = 2
+    INTERP = 3
+    NOTE = 4
+    TLS = 7
+    GNU_STACK = 0x6474E551
+    GNU_RELRO = 0x6474E552
+    GNU_PROPERTY = 0x6474E553
+
+
+class Sht(IntEnum):
+    """`sh_type`, gABI chapter 4, "Sections"."""
+
+    NOTE = 7
+    NOBITS = 8
+    DYNSYM = 11
+
+
+class Dt(IntEnum):
+    """`d_tag`, gABI chapter 5, "Dynamic Section", and the GNU ones."""
+
+    NULL = 0
+    NEEDED = 1
+    PLTRELSZ = 2
+    HASH = 4
+    STRTAB = 5
+    SYMTAB = 6
+    RELA = 7
+    RELASZ = 8
+    STRSZ = 10
+    INIT = 12
+    FINI = 13
+    SONAME = 14
+    RPATH = 15
+    SYMBOLIC = 16
+    REL = 17
+    RELSZ = 18
+    PLTREL = 20
+    TEXTREL = 22
+    JMPREL = 23
+    BIND_NOW = 24
+    INIT_ARRAY = 25
+    FINI_ARRAY = 26
+    INIT_ARRAYSZ = 27
+    FINI_ARRAYSZ = 28
+    RUNPATH = 29
+    FLAGS = 30
+    PREINIT_ARRAY = 32
+    PREINIT_ARRAYSZ = 33
+    RELRSZ = 35
+    RELR = 36
+    GNU_HASH = 0x6FFFFEF5
+    VERSYM = 0x6FFFFFF0
+    FLAGS_1 = 0x6FFFFFFB
+    VERDEF = 0x6FFFFFFC
+    VERNEED = 0x6FFFFFFE
+
+
+class Layout:
+    """The structures of one ELF class and byte order, as `Struct`s."""
+
+    __slots__ = (
+        "addr",
+        "bits",
+        "dyn",
+        "ehdr",
+        "note",
+        "order",
+        "phdr",
+        "rel",
+        "rela",
+        "shdr",
+        "sym",
+    )
+
+    def __init__(self, bits: int, order: str) -> None:
+        wide = bits == 64
+        self.bits = bits
+        self.order = order
+        self.addr = Struct(order + ("Q" if wide else "I"))
+        self.ehdr = Struct(order + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"))
+        self.phdr = Struct(order + ("IIQQQQQQ" if wide else "IIIIIIII"))
+        self.shdr = Struct(order + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))
+        self.note = Struct(order + "III")
+        self.dyn = Struct(order + ("qQ" if wide else "iI"))
+        self.sym = Struct(order + ("IBBHQQ" if wide else "IIIBBH"))
+        self.rel = Struct(order + ("QQ" if wide else "II"))
+        self.rela = Struct(order + ("QQq" if wide else "IIi"))
+
+
+_LAYOUTS = {
+    (cls, data): Layout(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
+}
+_HALVES = {order: Struct(order + "H") for order in "<>"}
+_WORDS = {order: Struct(order + "I") for order in "<>"}
+_HASHES = {order: Struct(order + "IIII") for order in "<>"}
+_VERNEED = {order: Struct(order + "HHIII") for order in "<>"}
+_VERNAUX = {order: Struct(order + "IHHII") for order in "<>"}
+_VERDEF = {order: Struct(order + "HHHHIII") for order in "<>"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section header, without its name."""
+
+    type: int
+    flags: int
+    addr: int
+    offset: int
+    size: int
+    entsize: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """What one version index stands for: a need (with the library's name) or a definition."""
+
+    name: str
+    file: str | None
+    """vn_file for a Vernaux entry, None for a Verdef entry."""
+    base: bool = False
+    """VER_FLG_BASE: the entry is the library's own name, not a version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One ELF file and the checked ways to look into it. `view` belongs to the caller."""
+
+    view: memoryview
+    name: str
+    layout: Layout
+    osabi: int
+    type: int
+    machine: int
+    flags: int
+    segments: tuple[Segment, ...]
+    sections: tuple[Section, ...]
+    """Empty where the table is missing or not wholly in the file: the loader needs none."""
+
+    @classmethod
+    def parse(cls, view: memoryview, name: str) -> Self:
+        """Read the header, the program headers and the section headers.
+
+        Raises `BadElfError` for headers that are no ELF header or reach past the file's end.
+        """
+        if bytes(view[:4]) != MAGIC:
+            raise BadElfError(f"`{name}` does not start with ELF's magic number")
+        layout = _LAYOUTS.get((view[4], view[5])) if len(view) > 16 else None
+        if layout is None or len(view) < 16 + layout.ehdr.size:
+            raise BadElfError(
+                f"`{name}` has a broken ELF header",
+                hint="the file is truncated or not an ELF object; build it again",
+            )
+        kind, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = (
+            layout.ehdr.unpack_from(view, 16)
+        )
+        sections = _sections(view, layout, (shoff, shentsize, shnum))
+        if phnum == PN_XNUM and shoff:
+            phnum = _extended_count(view, layout, shoff)
+        return cls(
+            view=view,
+            name=name,
+            layout=layout,
+            osabi=view[7],
+            type=kind,
+            machine=machine,
+            flags=flags,
+            segments=_segments(view, name, layout, (phoff, phentsize, phnum)),
+            sections=sections,
+        )
+
+    def bad(self, what: str) -> BadElfError:
+        """Make the error for a table that does not hold together."""
+        return BadElfError(
+            f"`{self.name}` is not a sound ELF object: {what}",
+            hint=f"look at it with `readelf -ldW`, and rebuild or exclude `{self.name}`",
+        )
+
+    def require_whole(self) -> None:
+        """Raise `BadElfError` unless the file holds the contents of every PT_LOAD segment."""
+        for segment in self.segments:
+            if segment.type == Pt.LOAD and segment.offset + segment.filesz > len(self.view):
+                end = segment.offset + segment.filesz
+                raise BadElfError(
+                    f"`{self.name}` is truncated: a segment ends at byte {end},"
+                    f" the file at {len(self.view)}",
+                    hint="it was not copied whole; build or download it again",
+                )
+
+    @property
+    def is_debug_companion(self) -> bool:
+        """Whether its contents were moved out: `objcopy --only-keep-debug` leaves NOBITS."""
+        dynamic = self.segment(Pt.DYNAMIC)
+        at = dynamic.vaddr if dynamic is not None else None
+        return any(
+            section.type == Sht.NOBITS and (section.flags & 4 or section.addr == at)
+            for section in self.sections
+            if section.flags & 2 and section.size  # SHF_ALLOC; 4 is SHF_EXECINSTR
+        )
+
+    def segment(self, kind: Pt) -> Segment | None:
+        """Return the last segment of a type, the one that glibc's loader keeps."""
+        return next((s for s in reversed(self.segments) if s.type == kind), None)
+
+    def offset(self, address: int, size: int, what: str) -> int:
+        """Map `size` bytes at a virtual address to their place in the file."""
+        for segment in self.segments:
+            start = address - segment.vaddr
+            if segment.type == Pt.LOAD and start >= 0 and start + size <= segment.filesz:
+                return segment.offset + start
+        raise self.bad(f"{what} lies outside of the loaded segments")
+
+    def extent(self, address: int, what: str) -> tuple[int, int]:
+        """Return file offset and length of what is loaded from a virtual address on."""
+        for segment in self.segments:
+            start = address - segment.vaddr
+            if segment.type == Pt.LOAD and 0 <= start < segment.filesz:
+                return segment.offset + start, segment.filesz - start
+        raise self.bad(f"{what} lies outside of the loaded segments")
+
+    def read(self, offset: int, size: int, what: str) -> bytes:
+        """Copy bytes out of the file, so that nothing keeps the caller's buffer alive."""
+        if offset < 0 or size < 0 or offset + size > len(self.view):
+            raise self.bad(f"{what} reaches past the end of the file")
+        return bytes(self.view[offset : offset + size])
+
+    def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
+        """Read one structure."""
+        if offset < 0 or offset + struct.size > len(self.view):
+            raise self.bad(f"{what} reaches past the end of the file")
+        return struct.unpack_from(self.view, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Dynamic:
+    """The dynamic section of an image and the tables that it points to."""
+
+    image: Image
+    entries: tuple[tuple[int, int], ...]
+    """(d_tag, d_val) in order, without the DT_NULL that ends them."""
+    tags: dict[int, int]
+    """The last value of each tag, the one that the loader keeps."""
+    strings: bytes
+    """.dynstr"""
+
+    @classmethod
+    def parse(cls, image: Image) -> Self | None:
+        """Read PT_DYNAMIC, None where there is none or it holds nothing."""
+        segment = image.segment(Pt.DYNAMIC)
+        if segment is None or segment.filesz == 0:
+            return None
+        size = min(segment.filesz, 1 << 20)
+        size -= size % image.layout.dyn.size
+        start = image.offset(segment.vaddr, size, "the dynamic section")
+        entries: list[tuple[int, int]] = []
+        for tag, value in image.layout.dyn.iter_unpack(image.read(start, size, "PT_DYNAMIC")):
+            if tag == Dt.NULL:
+                break
+            entries.append((tag, value))
+        tags = dict(entries)
+        strings = b""
+        if Dt.STRTAB in tags:
+            size = tags.get(Dt.STRSZ, 0)
+            at = image.offset(tags[Dt.STRTAB], size, "the dynamic string table")
+            strings = image.read(at, size, "the dynamic string table")
+        return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
+
+    def string(self, offset: int, what: str) -> str:
+        """Read one string of .dynstr; undecodable bytes become surrogates."""
+        end = self.strings.find(b"\0", offset)
+        if end < 0:
+            raise self.image.bad(f"{what} is no string of the dynamic string table")
+        return self.strings[offset:end].decode("utf-8", "surrogateescape")
+
+    def tag_string(self, tag: Dt) -> str | None:
+        """Read the string that a tag names, None where the tag is missing."""
+        return self.string(self.tags[tag], f"DT_{tag.name}") if tag in self.tags else None
+
+    # --- versions (LSB core, "Symbol Versioning") ------------------------------------------------
+
+    def version_needs(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+        """Yield each Verneed record: its file, its versions with their indices.
+
+        The chains are followed by their `next` links, as glibc's `_dl_check_map_versions` does.
+        """
+        if Dt.VERNEED not in self.tags:
+            return
+        image, order = self.image, self.image.layout.order
+        at, _ = image.extent(self.tags[Dt.VERNEED], "DT_VERNEED")
+        budget = MAX_VERSIONS
+        while True:
+            version, _, file, aux, step = image.unpack(_VERNEED[order], at, "a Verneed record")
+            if version != 1:
+                raise image.bad(f"a Verneed record has the unknown version {version}")
+            versions: list[tuple[int, str]] = []
+            where = at + aux
+            while True:
+                budget -= 1
+                if budget < 0:
+                    raise image.bad("its version needs do not end")
+                _, _, index, name, more = image.unpack(_VERNAUX[order], where, "a Vernaux record")
+                versions.append((index & 0x7FFF, self.string(name, "a needed version")))
+                if not more:
+                    break
+                where += more
+            yield self.string(file, "the file of a version need"), versions
+            if not step:
+                return
+            at += step
+
+    def version_definitions(self) -> Iterator[tuple[int, Version]]:
+        """Yield each Verdef record's index and name."""
+        if Dt.VERDEF not in self.tags:
+            return
+        image, order = self.image, self.image.layout.order
+        at, _ = image.extent(self.tags[Dt.VERDEF], "DT_VERDEF")
+        for _ in range(MAX_VERSIONS):
+            version, flags, index, count, _, aux, step = image.unpack(
+                _VERDEF[order], at, "a Verdef record"
+            )
+            if version != 1:
+                raise image.bad(f"a Verdef record has the unknown version {version}")
+            if count:
+                (name,) = image.unpack(_WORDS[order], at + aux, "a Verdaux record")
+                text = self.string(name, "a defined version")
+                yield index & 0x7FFF, Version(name=text, file=None, base=bool(flags & 1))
+            if not step:
+                return
+            at += step
+        raise image.bad("its version definitions do not end")
+
+    def version_indices(self, count: int) -> tuple[int, ...] | None:
+        """Read DT_VERSYM for the first `count` symbols; None where there is no such table."""
+        if Dt.VERSYM not in self.tags:
+            return None
+        at = self.image.offset(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+        raw = self.image.read(at, 2 * count, "DT_VERSYM")
+        return Struct(f"{self.image.layout.order}{count}H").unpack(raw)
+
+    # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
+
+    def symbols(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
+        """Yield (name, info, other, section, value, size) for entries `start` to `stop` - 1."""
+        image, sym = self.image, self.image.layout.sym
+        if stop - start > MAX_SYMBOLS:
+            raise image.bad(f"it says that it has {stop} dynamic symbols")
+        if stop <= start:
+            return iter(())
+        size = (stop - start) * sym.size
+        at = image.offset(self.tags[Dt.SYMTAB] + start * sym.size, size, "the symbol table")
+        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
+        if image.layout.bits == 64:
+            return entries
+        return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
+
+    def symbol_count(self) -> int:
+        """Count the entries of .dynsym; no tag says how many there are.
+
+        DT_HASH has a chain word for each (64-bit words on s390x and Alpha). DT_GNU_HASH ends with
+        the last defined symbol, unless none is defined: GNU ld then says `symoffset` 1 whatever
+        is undefined, and the section header or the relocations must tell.
+        """
+        if Dt.SYMTAB not in self.tags:
+            return 0
+        if Dt.HASH in self.tags:
+            return self._sysv_chains()
+        table = self.gnu_hash()
+        if table is not None and (last := table.last_symbol()) is not None:
+            return last + 1
+        entsize = self.image.layout.sym.size
+        for section in self.image.sections:
+            if section.type == Sht.DYNSYM and section.addr == self.tags[Dt.SYMTAB]:
+                return section.size // entsize
+        return max(self._relocated_symbols(), default=-1) + 1
+
+    def gnu_hash(self) -> "GnuHash | None":
+        """Find DT_GNU_HASH, None where there is none."""
+        if Dt.GNU_HASH not in self.tags:
+            return None
+        at, room = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
+        buckets, symoffset, bloom, _ = self.image.unpack(
+            _HASHES[self.image.layout.order], at, "DT_GNU_HASH"
+        )
+        start = 16 + bloom * self.image.layout.addr.size
+        if start + 4 * buckets > room:
+            raise self.image.bad("DT_GNU_HASH is larger than the segment that holds it")
+        return GnuHash(
+            dynamic=self,
+            symoffset=symoffset,
+            count=buckets,
+            buckets=at + start,
+            chains=at + start + 4 * buckets,
+            chain_count=(room - start - 4 * buckets) // 4,
+        )
+
+    def _sysv_chains(self) -> int:
+        image = self.image
+        wide = image.layout.bits == 64 and image.machine in {Machine.S390, EM_ALPHA}
+        word = image.layout.addr if wide else _WORDS[image.layout.order]
+        at, _ = image.extent(self.tags[Dt.HASH], "DT_HASH")
+        (count,) = image.unpack(word, at + word.size, "DT_HASH")
+        return count
+
+    def _relocated_symbols(self) -> Iterator[int]:
+        shift = 32 if self.image.layout.bits == 64 else 8
+        for table in self.relocations():
+            for entry in table.struct.iter_unpack(table.raw):
+                yield entry[1] >> shift
+
+    def relocations(self) -> Iterator["Relocations"]:
+        """Yield the tables of DT_RELA, DT_REL and DT_JMPREL that are there."""
+        layout, tags = self.image.layout, self.tags
+        plt = layout.rela if tags.get(Dt.PLTREL) == Dt.RELA else layout.rel
+        for tag, size_tag, struct in (
+            (Dt.RELA, Dt.RELASZ, layout.rela),
+            (Dt.REL, Dt.RELSZ, layout.rel),
+            (Dt.JMPREL, Dt.PLTRELSZ, plt),
+        ):
+            size = tags.get(size_tag, 0)
+            size -= size % struct.size
+            if tag in tags and size:
+                at = self.image.offset(tags[tag], size, f"DT_{tag.name}")
+                raw = self.image.read(at, size, f"DT_{tag.name}")
+                yield Relocations(tag=tag, struct=struct, raw=raw)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relocations:
+    """One relocation table, undecoded."""
+
+    tag: Dt
+    struct: Struct
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GnuHash:
+    """The DT_GNU_HASH table: Bloom filter, buckets, chains; all places are file offsets."""
+
+    dynamic: Dynamic
+    symoffset: int
+    """The first symbol that can be looked up; all undefined ones lie below."""
+    count: int
+    """Number of buckets."""
+    buckets: int
+    chains: int
+    chain_count: int
+    """How many chain words fit into the segment."""
+
+    def last_symbol(self) -> int | None:
+        """Return the highest index in the table, None where it is empty."""
+        image = self.dynamic.image
+        raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        last = max(Struct(f"{image.layout.order}{self.count}I").unpack(raw), default=0)
+        if last < self.symoffset:
+            return None
+        word = _WORDS[image.layout.order]
+        for index in range(last, min(last + MAX_CHAIN, self.symoffset + self.chain_count)):
+            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
+            if value & 1:
+                return index
+        raise image.bad("a chain of DT_GNU_HASH does not end")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no symbol can be looked up; `symoffset` means nothing then."""
+        buckets = self.dynamic.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        return not buckets.strip(b"\0")
+
+    def find(self, name: bytes) -> tuple[int, ...] | None:
+        """Look a symbol up; return its entry as `Dynamic.symbols` yields it."""
+        if not self.count:
+            return None
+        image, word = self.dynamic.image, _WORDS[self.dynamic.image.layout.order]
+        wanted = gnu_hash(name)
+        (first,) = image.unpack(word, self.buckets + 4 * (wanted % self.count), "a bucket")
+        if first < self.symoffset:
+            return None
+        for index in range(first, min(first + MAX_CHAIN, self.symoffset + self.chain_count)):
+            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
+            if value | 1 == wanted | 1:
+                (entry,) = self.dynamic.symbols(index, index + 1)
+                if self.dynamic.strings.startswith(name + b"\0", entry[0]):
+                    return entry
+            if value & 1:
+                return None
+        raise image.bad("a chain of DT_GNU_HASH does not end")
+
+
+def gnu_hash(name: bytes) -> int:
+    """Hash a symbol name for DT_GNU_HASH (glibc, `_dl_new_hash`)."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def _segments(
+    view: memoryview, name: str, layout: Layout, table: tuple[int, int, int]
+) -> tuple[Segment, ...]:
+    offset, entsize, count = table
+    if not count:
+        return ()
+    if entsize != layout.phdr.size or offset + count * entsize > len(view):
+        raise BadElfError(
+            f"`{name}` is truncated or broken: its program headers are not all in the file",
+            hint="it was not copied whole; build or download it again",
+        )
+    raw = layout.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
+    if layout.bits == 64:
+        return tuple(
+            Segment(type=t, flags=f, offset=o, vaddr=v, filesz=fs, memsz=ms, align=a)
+            for t, f, o, v, _, fs, ms, a in raw
+        )
+    return tuple(
+        Segment(type=t, flags=f, offset=o, vaddr=v, filesz=fs, memsz=ms, align=a)
+        for t, o, v, _, fs, ms, f, a in raw
+    )
+
+
+def _sections(view: memoryview, layout: Layout, table: tuple[int, int, int]) -> tuple[Section, ...]:
+    offset, entsize, count = table
+    if not offset or entsize != layout.shdr.size or offset + entsize > len(view):
+        return ()
+    if not count:  # too many for e_shnum: the first header's sh_size tells
+        count = layout.shdr.unpack_from(view, offset)[5]
+    if offset + count * entsize > len(view):
+        return ()
+    raw = layout.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
+    return tuple(
+        Section(type=t, flags=f, addr=a, offset=o, size=s, entsize=e)
+        for _, t, f, a, o, s, _, _, _, e in raw
+    )
+
+
+def _extended_count(view: memoryview, layout: Layout, offset: int) -> int:
+    """Read the number of program headers where e_phnum is PN_XNUM: sh_info of section 0."""
+    if offset + layout.shdr.size > len(view):
+        return PN_XNUM
+    count: int = layout.shdr.unpack_from(view, offset)[7]
+    return count
