@@ -1,0 +1,1 @@
+"""The programs that wheelfix runs, one module each; `run` starts them all."""

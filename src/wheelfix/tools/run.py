@@ -1,0 +1,95 @@
+"""Start a program: captured, timed, checked, and named in the error when it fails."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wheelfix.errors import ToolError
+
+if TYPE_CHECKING:
+TAIL = 4000
+"""Characters of each stream that an error message quotes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """What a program that succeeded has said."""
+
+    argv: tuple[str, ...]
+    stdout: str
+    stderr: str
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 600,
+    install_hint: str | None = None,
+) -> Completed:
+    """Run `argv` without a shell and without input, for at most `timeout` seconds.
+
+    The program leads a process group of its own, so that what it has started ends with it when
+    time is up or the caller is interrupted. `install_hint` is the hint if it is missing.
+
+    Raises `ToolError` if it is missing, fails, or does not end in time.
+    """
+    program = Path(argv[0]).name
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="surrogateescape",
+            start_new_session=True,
+        )
+    except OSError as error:
+        reason = "is not installed" if isinstance(error, FileNotFoundError) else "cannot be run"
+        raise ToolError(f"`{program}` {reason}: {error}", hint=install_hint) from error
+    with process:
+        stdout, stderr = _communicate(process, program, timeout)
+    if process.returncode != 0:
+        raise ToolError(
+            f"`{program}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
+            hint=f"the call was: {_command_line(argv)}",
+        )
+    return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
+
+
+def _communicate(process: subprocess.Popen[str], program: str, timeout: float) -> tuple[str, str]:
+    try:
+        return process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        _kill_group(process)
+        stdout, stderr = process.communicate()
+        raise ToolError(
+            f"`{program}` did not end within {timeout:g} seconds{_quote(stdout, stderr)}",
+            hint="was the machine overloaded? run it again",
+        ) from None
+    except BaseException:
+        _kill_group(process)
+        raise
+
+
+def _kill_group(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _ending(code: int) -> str:
+    return f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+
+
+def _quote(stdout: str, stderr: str) -> str:
+    streams = (("stderr", stderr), ("stdout", stdout))
+    return "".join(f"\n{name}:\n{text.rstrip()[-TAIL:]}" for name, text in streams if text.strip())
+
+
+def _command_line(argv: Sequence[str]) -> str:
+    return shlex.join(argv)[:TAIL]
