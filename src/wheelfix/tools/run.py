@@ -1,13 +1,16 @@
 """Start a program: captured, timed, checked, and named in the error when it fails."""
 
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wheelfix.errors import ToolError
 
-if TYPE_CHECKING:
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
