@@ -3,7 +3,8 @@
 Everything here is a function of values; the hashes are computed where the bytes are.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
@@ -37,6 +38,7 @@ def parse_record(
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     """Split RECORD into rows; rows that cannot be read are problems, not errors."""
     import csv  # noqa: PLC0415 (start-up of light commands)
+    from io import StringIO  # noqa: PLC0415
 
     try:
         text = data.decode("utf-8")
@@ -46,7 +48,7 @@ def parse_record(
     rows: list[RecordRow] = []
     problems: list[RecordProblem] = []
     try:
-        for number, fields in enumerate(csv.reader(text.splitlines(keepends=True)), 1):
+        for number, fields in enumerate(csv.reader(StringIO(text, newline="")), 1):
             if fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
@@ -125,8 +127,12 @@ def _disagreement(
         return "is listed in RECORD but is not in the wheel"
     if row.name == record_name:
         return "lists a hash of itself, which cannot be true" if row.hash else None
-    if row.size is not None and row.size != size:
+    if row.size not in (None, size):
         return f"has {size} bytes, RECORD says {row.size}"
+    return _wrong_hash(row, true_hash)
+
+
+def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
     if not row.hash:
         return "is listed in RECORD without a hash"
     if algorithm_of(row) is None:
@@ -141,7 +147,7 @@ def update_record(  # noqa: PLR0913 (what is done to the files is one value each
     rows: Sequence[RecordRow],
     *,
     record_name: str,
-    removed: Set[str],
+    removed: AbstractSet[str],
     copied: Mapping[str, Sequence[str]],
     written: Mapping[str, RecordRow],
     order: Sequence[str],

@@ -1,0 +1,476 @@
+"""Open a wheel: read it once, refuse what may not be unpacked, and say what is in it.
+
+The zip directory is read by `zipformat`, not by the standard library's `zipfile`: that one takes
+four times as long for a wheel of 20,000 files, accepts prepended data and overlapping members,
+and never looks at what stands between them. The file is read by offset from one descriptor that
+stays open, so a wheel that is replaced meanwhile is not mixed with its successor.
+"""
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from wheelfix.elf import Elf
+from wheelfix.errors import BadElfError, BadWheelError, OutputError
+from wheelfix.metadata import WheelMetadata, read_metadata
+from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
+from wheelfix.wheel import Member, RecordProblem, RecordRow, Wheel, WheelName
+from wheelfix.zipformat import (
+    DEFLATED,
+    TAIL,
+    Entry,
+    check_local,
+    find_end,
+    is_descriptor,
+    parse_directory,
+    shown,
+)
+
+STREAMED = 32 * 2**20
+"""Bytes; members above are never held in memory as a whole."""
+_PIECE = 2**20  # more than the longest local header
+_ELF_MAGIC = b"\x7fELF"
+_S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
+
+_DAMAGED = "the file is damaged or incomplete: build or download it again"
+
+
+class Archive:
+    """An open wheel. Close it, or use it as a context manager; reading is safe from threads."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Take over an open `descriptor`; `open_wheel` fills in the rest."""
+        self.path = path
+        self.size = os.fstat(descriptor).st_size
+        """Bytes of the zip file."""
+        self.comment = b""
+        """The comment of the zip."""
+        self.entries: Mapping[str, Entry] = {}
+        """What the zip's directory says of each member, by name; directory entries left out."""
+        self.wheel: Wheel
+        self._descriptor = descriptor
+        self._spools: dict[str, memoryview] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Buffers that were handed out stay valid."""
+        self._spools.clear()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read(self, member: str) -> bytes:
+        """Inflate a member; `BadWheelError` where size or CRC are not as stated.
+
+        For members that may be large, use `buffer`.
+        """
+        return b"".join(self.inflated(member))
+
+    def buffer(self, member: str) -> memoryview:
+        """Give a member's bytes as a buffer; above 32 MiB it is a mapped, unlinked file."""
+        return self._spools.get(member) or self.keep(member, self.inflated(member))
+
+    def keep(self, member: str, pieces: Iterator[bytes]) -> memoryview:
+        """Make a buffer of a member that is being inflated already, for `buffer` to give again."""
+        if self.entries[member].size <= STREAMED:
+            return memoryview(b"".join(pieces))
+        self._spools[member] = _spooled(pieces, self.entries[member].size)
+        return self._spools[member]
+
+    def inflated(self, member: str) -> Iterator[bytes]:
+        """Yield a member's bytes in pieces of up to 1 MiB.
+
+        Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
+        or CRC are not as stated.
+        """
+        entry = self.entries[member]
+        _, raw = self.raw(member)
+        pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
+        crc = size = 0
+        for piece in pieces:
+            crc = zlib.crc32(piece, crc)
+            size += len(piece)
+            yield piece
+        if size != entry.size:
+            raise BadWheelError(
+                f"{shown(member)} has {size} bytes, the zip states {entry.size}", hint=_DAMAGED
+            )
+        if crc != entry.crc:
+            raise BadWheelError(f"{shown(member)} has a wrong checksum (CRC)", hint=_DAMAGED)
+
+    def raw(self, member: str) -> tuple[bytes, Iterator[bytes]]:
+        """Give the extra field of the local header, and the data as stored, in pieces.
+
+        Raises `BadWheelError` where the local header and the central directory disagree.
+        """
+        entry = self.entries[member]
+        span = entry.end - entry.offset
+        head = self._pread(entry.offset, min(span, _PIECE))
+        length, extra = check_local(entry, head)
+        end = length + entry.compressed_size
+        rest = head[end:] if len(head) == span else self._pread_rest(entry.offset + end, entry.end)
+        # A local extra field longer than the central one may reach past the end of the entry.
+        if end > span or not is_descriptor(entry, rest):
+            raise BadWheelError(
+                f"{shown(member)} is followed by foreign bytes in the zip",
+                hint="build the wheel again, or unpack and pack it with `wheel unpack` and "
+                "`wheel pack`",
+            )
+        return extra, self._pieces(head[length:end], entry.offset + len(head), entry.offset + end)
+
+    def _pread_rest(self, start: int, end: int) -> bytes:
+        # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
+        return self._pread(start, min(end - start, 25)) if end > start else b""
+
+    def _pieces(self, first: bytes, start: int, end: int) -> Iterator[bytes]:
+        if first:
+            yield first
+        for at in range(start, end, _PIECE):
+            yield self._pread(at, min(_PIECE, end - at))
+
+    def _pread(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:  # one read ends at 2 GiB, or when a signal comes
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise BadWheelError("the file shrank while it was read", hint=_DAMAGED)
+            data += more
+        return data
+
+
+def _inflate(raw: Iterator[bytes], entry: Entry) -> Iterator[bytes]:
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    left = entry.size
+    surplus = False
+    try:
+        for packed in raw:
+            if inflater.eof:
+                surplus = True
+                break
+            while not inflater.eof:
+                data = inflater.decompress(
+                    inflater.unconsumed_tail or packed, min(_PIECE, left + 1)
+                )
+                packed = b""  # noqa: PLW2901 (zlib keeps what it has not used)
+                left -= len(data)
+                if left < 0:
+                    raise BadWheelError(
+                        f"{shown(entry.name)} inflates past the {entry.size} bytes that the zip "
+                        "states",
+                        hint=_DAMAGED,
+                    )
+                if data:
+                    yield data
+                elif not inflater.unconsumed_tail:
+                    break
+    except zlib.error as error:
+        raise BadWheelError(
+            f"{shown(entry.name)} cannot be inflated: {error}", hint=_DAMAGED
+        ) from None
+    if not inflater.eof or inflater.unused_data or surplus:
+        raise BadWheelError(
+            f"{shown(entry.name)} does not end where its compressed data should", hint=_DAMAGED
+        )
+
+
+def _spooled(pieces: Iterator[bytes], size: int) -> memoryview:
+    """Write `pieces` into an unlinked temporary file of `size` bytes, and map it."""
+    from mmap import ACCESS_READ, mmap  # noqa: PLC0415 (for large members only)
+    from tempfile import TemporaryFile  # noqa: PLC0415
+
+    with _spool_errors(), TemporaryFile(prefix="wheelfix-") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
+
+
+@contextmanager
+def _spool_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(
+            f"cannot write a temporary file: {error.strerror}",
+            hint="make room, or point TMPDIR to a directory on a larger disk",
+        ) from error
+
+
+# --- Opening -----------------------------------------------------------------------------------
+
+
+def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
+    """Open a wheel, verify every byte of it, and read its ELF objects.
+
+    `name` is for a file that does not carry its name, such as one that is yet to be published.
+    A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
+
+    Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
+    for what may not be unpacked: names that leave the tree or clash, links, members that are
+    encrypted, overlap, or are not what the zip states of them.
+    """
+    try:
+        name = name or WheelName.parse(path.name)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise BadWheelError(
+            f"`{path}` cannot be opened: {error.strerror}", hint="check the path"
+        ) from error
+    archive = Archive(path, descriptor)
+    try:
+        if not _is_regular(descriptor):
+            raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301
+        _fill(archive, name)
+    except BadWheelError as error:
+        archive.close()
+        raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
+    except BaseException:
+        archive.close()
+        raise
+    return archive
+
+
+def _is_regular(descriptor: int) -> bool:
+    return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
+
+
+def _fill(archive: Archive, name: WheelName) -> None:
+    entries = _read_directory(archive)
+    _check_total(entries)
+    for entry in entries:
+        if fault := _fault(entry):
+            raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
+    _check_clashes(entries)
+    archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
+    dist_info = _find_dist_info(archive.entries, name)
+    metadata = _read_wheel_file(archive, dist_info)
+    archive.wheel = _verified(archive, name, dist_info, metadata)
+
+
+def _read_directory(archive: Archive) -> list[Entry]:
+    start = max(0, archive.size - TAIL)
+    end = find_end(archive._pread(start, archive.size - start), archive.size)  # noqa: SLF001
+    archive.comment = end.comment
+    return parse_directory(archive._pread(end.offset, end.size), end)  # noqa: SLF001
+
+
+_UNSAFE = "do not install it: no build backend writes this; build the wheel again"
+
+
+def _check_total(entries: Sequence[Entry]) -> None:
+    """Refuse more bytes than the temporary directory's whole disk could hold."""
+    from tempfile import gettempdir  # noqa: PLC0415 (start-up of light commands)
+
+    total = sum(entry.size for entry in entries)
+    if total <= 2**32:
+        return
+    disk = os.statvfs(gettempdir())
+    if total > disk.f_blocks * disk.f_frsize:
+        raise BadWheelError(
+            f"the members inflate to {total} bytes, more than the disk holds", hint=_UNSAFE
+        )
+
+
+def _fault(entry: Entry) -> str | None:
+    """Say why a member may not be unpacked, by its name or its kind alone."""
+    folder = entry.name.endswith("/")
+    kind = entry.mode & _S_IFMT
+    if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
+        what = "symbolic link" if kind == _S_IFLNK else "special file"
+        return f"is a {what}, not a file (mode {entry.mode:o})"
+    if folder and entry.size:
+        return "is a folder with content"
+    return _name_fault(entry.name)
+
+
+def _name_fault(name: str) -> str | None:
+    parts = name.removesuffix("/").split("/")
+    faults = (
+        (not name.isprintable() and any(map(_is_control, name)), "has a control character"),
+        ("\\" in name, "has a backslash, which is a separator elsewhere"),
+        (name.startswith("/"), "is an absolute name"),
+        (name[1:2] == ":", "names a drive"),
+        (".." in parts, "leads out of the wheel by `..`"),
+        ("." in parts or "" in parts, "is not a plain relative name"),
+    )
+    return next((fault for found, fault in faults if found), None)
+
+
+def _is_control(character: str) -> bool:
+    return character < " " or "\x7f" <= character < "\xa0"
+
+
+def _check_clashes(entries: Sequence[Entry]) -> None:
+    """Refuse members that overwrite each other, also where case does not count."""
+    files: dict[str, str] = {}
+    folders: set[str] = set()
+    for entry in entries:
+        key = _folded(entry.name)
+        if key.endswith("/"):
+            key = key[:-1]
+            folders.add(key)
+        elif key in files:
+            other = files[key]
+            how = "is in the wheel twice" if other == entry.name else f"clashes with {shown(other)}"
+            raise BadWheelError(f"{shown(entry.name)} {how}", hint=_CLASH)
+        else:
+            files[key] = entry.name
+        parent = key.rpartition("/")[0]
+        while parent and parent not in folders:
+            folders.add(parent)
+            parent = parent.rpartition("/")[0]
+    for key in files.keys() & folders:
+        raise BadWheelError(f"{shown(files[key])} is a file and a folder as well", hint=_CLASH)
+
+
+_CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    from unicodedata import normalize  # noqa: PLC0415 (few wheels need it)
+
+    return normalize("NFC", normalize("NFC", name).casefold())
+
+
+def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
+    tops = {name.partition("/")[0] for name in names if ".dist-info/" in name}
+    found = sorted(top for top in tops if top.endswith(".dist-info"))
+    if len(found) != 1:
+        several = " and ".join(map(shown, found)) or "none"
+        raise BadWheelError(
+            f"a wheel has one .dist-info folder, this has {several}",
+            hint="build the wheel again, from a clean build folder",
+        )
+    distribution, _, version = found[0].removesuffix(".dist-info").partition("-")
+    if not (_same_name(distribution, wheel.distribution) and _same_version(version, wheel.version)):
+        raise BadWheelError(
+            f"the folder {shown(found[0])} is not of {wheel.distribution} {wheel.version}, which "
+            "the file name says",
+            hint="give the wheel the name that it was built with",
+        )
+    return found[0]
+
+
+def _same_name(one: str, other: str) -> bool:
+    """Compare distribution names by the rule of PEP 503."""
+    return _normal(one) == _normal(other)
+
+
+def _normal(name: str) -> str:
+    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))
+
+
+def _same_version(one: str, other: str) -> bool:
+    """Compare versions by PEP 440; `_` stands for `-` in file names (PEP 427, "Escaping")."""
+    if one == other:
+        return True
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (hardly ever needed)
+
+    with suppress(InvalidVersion):
+        return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
+    return _normal(one) == _normal(other)
+
+
+def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:
+    name = f"{dist_info}/WHEEL"
+    if name not in archive.entries:
+        raise BadWheelError(f"{shown(name)} is missing", hint="build the wheel again")
+    try:
+        return read_metadata(archive.read(name).decode("utf-8"))
+    except UnicodeDecodeError:
+        raise BadWheelError(f"{shown(name)} is not UTF-8", hint="build the wheel again") from None
+
+
+def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: WheelMetadata) -> Wheel:
+    """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
+    record_name = f"{dist_info}/RECORD"
+    rows, problems = _read_record(archive, record_name)
+    algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
+    hashes: dict[str, str] = {}
+    elfs: dict[str, Elf] = {}
+    broken: dict[str, str] = {}
+    for member in archive.entries:
+        algorithm = algorithms.get(member)
+        digest, elf = _examine(archive, member, algorithm)
+        if algorithm:
+            hashes[member] = hash_field(algorithm, digest)
+        if isinstance(elf, Elf):
+            elfs[member] = elf
+        elif elf:
+            broken[member] = elf
+    members = tuple(
+        Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
+        for e in archive.entries.values()
+    )
+    if record_name in archive.entries:
+        problems += verify_record(rows, members, hashes, record_name)
+    return Wheel(
+        name=name,
+        members=members,
+        dist_info=dist_info,
+        tags=metadata.tags,
+        root_is_purelib=metadata.root_is_purelib,
+        record=rows,
+        record_problems=problems,
+        elfs=elfs,
+        broken_elfs=broken,
+    )
+
+
+def _read_record(
+    archive: Archive, record_name: str
+) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
+    if record_name not in archive.entries:
+        return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
+    return parse_record(archive.read(record_name), record_name)
+
+
+def _examine(
+    archive: Archive, member: str, algorithm: str | None
+) -> tuple[bytes, Elf | str | None]:
+    """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none."""
+    from hashlib import new  # noqa: PLC0415 (start-up of light commands)
+
+    hasher = new(algorithm) if algorithm else None
+    pieces = archive.inflated(member)
+    if hasher:
+        pieces = _passing(pieces, hasher.update)
+    first = next(pieces, b"")
+    elf: Elf | str | None = None
+    if first.startswith(_ELF_MAGIC):
+        elf = _read_elf(archive.keep(member, chain([first], pieces)), member)
+    for _ in pieces:
+        pass
+    return hasher.digest() if hasher else b"", elf
+
+
+def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:
+    for piece in pieces:
+        tap(piece)
+        yield piece
+
+
+def _read_elf(data: memoryview, member: str) -> Elf | str:
+    from wheelfix.elfread import read_elf  # noqa: PLC0415 (wheels without ELF do not need it)
+
+    try:
+        return read_elf(data, member)
+    except BadElfError as error:
+        return error.message

@@ -1,0 +1,399 @@
+"""The zip container as bytes: its directory, read strictly, and the headers to write one.
+
+A zip can be read in several ways (from the end, from the start, by either of two names), and a
+wheel that two readers see differently is refused here. Section numbers are those of PKWARE's
+APPNOTE 6.3.10. Everything here is a function of bytes; `archive` and `pack` do the reading and
+writing.
+"""
+
+import struct
+from collections.abc import Iterator
+from struct import Struct, unpack_from
+from typing import NamedTuple
+
+from wheelfix.errors import BadWheelError
+
+STORED = 0
+DEFLATED = 8
+
+LOCAL = Struct("<4s3H4L2H")  # 4.3.7, time and date as one number
+CENTRAL = Struct("<4s4H4L5H2L")  # 4.3.12, likewise
+END = Struct("<4s4H2LH")  # 4.3.16
+END64 = Struct("<4sQ2H2L4Q")  # 4.3.14
+LOCATOR64 = Struct("<4sLQL")  # 4.3.15
+
+TAIL = END.size + 0xFFFF + LOCATOR64.size + END64.size
+"""Bytes from the end of a zip that hold its end records, with the longest comment."""
+
+_MAX16 = 0xFFFF
+_MAX32 = 0xFFFFFFFF
+_HAS_DESCRIPTOR = 0x0008
+_UTF8 = 0x0800
+_ENCRYPTED = 0x2041  # bits 0, 6 and 13 (4.4.4)
+_ZIP64 = 0x0001
+_UNICODE_PATH = 0x7075  # 4.6.9
+_NOT_KEPT = (_ZIP64, 0x0000, 0xD935)  # sizes, and paddings that align data at an old offset
+_UNIX = 3 << 8
+
+_DAMAGED = "the file is damaged or incomplete: build or download it again"
+_REPACK = "build the wheel again, or unpack and pack it with `wheel unpack` and `wheel pack`"
+
+
+class Entry(NamedTuple):
+    """One record of the central directory. A tuple, since a wheel may have 50,000."""
+
+    name: str
+    raw_name: bytes
+    made_by: int
+    needs: int
+    flags: int
+    method: int
+    stamp: int
+    """MS-DOS time and date, as one little-endian number."""
+    crc: int
+    compressed_size: int
+    size: int
+    external_attr: int
+    offset: int
+    """Of the local header, in bytes from the start of the file."""
+    extra: bytes
+    comment: bytes
+    end: int
+    """Offset of what follows the data: the next local header or the central directory."""
+
+    @property
+    def mode(self) -> int:
+        """`st_mode`, 0 where the zip has none."""
+        return self.external_attr >> 16
+
+
+class End(NamedTuple):
+    """Where the central directory is."""
+
+    offset: int
+    size: int
+    members: int
+    comment: bytes
+
+
+def shown(name: str) -> str:
+    """Spell a member's name for a message, so that it cannot steer a terminal."""
+    plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
+    return f"`{plain}`"
+
+
+# --- Reading -----------------------------------------------------------------------------------
+
+
+def find_end(tail: bytes, file_size: int) -> End:
+    """Find the central directory from the last `TAIL` bytes of the file.
+
+    Raises `BadWheelError` where there is none, where it may be read in two ways, and where
+    anything stands between it and the end records (4.3.6).
+    """
+    at = _find_end_record(tail)
+    _, disk, start_disk, here, count, size, offset, _ = END.unpack_from(tail, at)
+    comment = tail[at + END.size :]
+    base = file_size - len(tail)
+    stated: tuple[int, ...] = (disk, start_disk, here, count, size, offset)
+    locator = tail[max(0, at - LOCATOR64.size) : at]
+    directory_end = base + at
+    if locator[:4] == b"PK\6\7":
+        directory_end, wide = _read_end64(tail, at, base)
+        limits = (_MAX16, _MAX16, _MAX16, _MAX16, _MAX32, _MAX32)
+        if any(a not in (b, limit) for a, b, limit in zip(stated, wide, limits, strict=True)):
+            raise BadWheelError("the zip has two central directories that differ", hint=_REPACK)
+        stated = wide
+    disk, start_disk, here, count, size, offset = stated
+    if disk or start_disk or here != count:
+        raise BadWheelError("the zip is one part of several", hint=_REPACK)
+    if offset + size != directory_end:
+        if offset + size > directory_end:
+            raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
+        raise BadWheelError(
+            "the zip has foreign bytes before its first member or its end", hint=_REPACK
+        )
+    return End(offset, size, count, comment)
+
+
+def _find_end_record(tail: bytes) -> int:
+    """Find the one end record whose comment reaches exactly to the end of the file."""
+    fitting: list[int] = []
+    at = last = tail.rfind(b"PK\5\6")
+    while at >= 0:
+        if at + END.size <= len(tail):
+            comment = unpack_from("<H", tail, at + END.size - 2)[0]
+            if at + END.size + comment == len(tail):
+                fitting.append(at)
+        at = tail.rfind(b"PK\5\6", 0, at)
+    if not fitting:
+        raise BadWheelError(
+            "this is no zip file, or its end is missing (no end of central directory)",
+            hint=_DAMAGED,
+        )
+    # Readers that search from the end without checking the comment would find another one.
+    if fitting != [last]:
+        raise BadWheelError("the zip has more than one end record", hint=_REPACK)
+    return last
+
+
+def _read_end64(tail: bytes, at: int, base: int) -> tuple[int, tuple[int, ...]]:
+    """Read the Zip64 end record; its offset, and its fields in the order of the plain one."""
+    _, _, offset, disks = LOCATOR64.unpack_from(tail, at - LOCATOR64.size)
+    place = at - LOCATOR64.size - END64.size
+    # The record may grow by an "extensible data sector", which nobody writes (4.3.14.2).
+    if disks > 1 or place < 0 or offset != base + place or tail[place : place + 4] != b"PK\6\6":
+        raise BadWheelError("the zip's Zip64 end record is not where it should be", hint=_DAMAGED)
+    fields = END64.unpack_from(tail, place)
+    return offset, (*fields[4:6], fields[6], fields[7], fields[8], fields[9])
+
+
+def parse_directory(data: bytes, end: End) -> list[Entry]:
+    """Split the central directory; `BadWheelError` where it does not hold together.
+
+    Members must not overlap, and they must fill the file from its first byte to the directory:
+    what stands between them is seen by readers that stream, and by nobody else.
+    """
+    if end.members * CENTRAL.size > len(data):
+        raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
+    entries: list[Entry] = []
+    at = 0
+    try:
+        for _ in range(end.members):
+            entry, at = _parse_entry(data, at)
+            entries.append(entry)
+    except struct.error:
+        at = -1
+    if at != len(data):
+        raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
+    return _with_ends(entries, end.offset)
+
+
+def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
+    (
+        sig, made_by, needs, flags, method, stamp, crc, packed, size,
+        name_size, extra_size, comment_size, disk, _, attr, offset,
+    ) = CENTRAL.unpack_from(data, at)  # fmt: skip
+    name_at = at + CENTRAL.size
+    extra_at = name_at + name_size
+    comment_at = extra_at + extra_size
+    after = comment_at + comment_size
+    if sig != b"PK\1\2" or after > len(data):
+        raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
+    raw_name = data[name_at:extra_at]
+    name = _decode(raw_name, flags)
+    extra = data[extra_at:comment_at]
+    if extra:
+        _check_unicode_path(extra, name)
+    if _MAX32 in (packed, size, offset):
+        size, packed, offset = _widen(extra, name, size, packed, offset)
+    if disk not in (0, _MAX16):
+        raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=_REPACK)
+    if flags & _ENCRYPTED:
+        raise BadWheelError(f"{shown(name)} is encrypted", hint=_REPACK)
+    if method not in (STORED, DEFLATED):
+        raise BadWheelError(
+            f"{shown(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
+            "(deflated)",
+            hint=_REPACK,
+        )
+    _check_sizes(name, method, packed, size)
+    comment = data[comment_at:after]
+    return Entry(name, raw_name, made_by, needs, flags, method, stamp, crc, packed, size, attr,
+                 offset, extra, comment, 0), after  # fmt: skip
+
+
+def _decode(raw_name: bytes, flags: int) -> str:
+    try:
+        # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1).
+        return raw_name.decode("utf-8" if flags & _UTF8 else "cp437")
+    except UnicodeDecodeError:
+        raise BadWheelError(
+            f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
+        ) from None
+
+
+def _check_sizes(name: str, method: int, packed: int, size: int) -> None:
+    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
+    if size > packed * 1032 if method == DEFLATED else size != packed:
+        raise BadWheelError(
+            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
+            hint=_DAMAGED,
+        )
+
+
+def _check_unicode_path(extra: bytes, name: str) -> None:
+    for kind, value in _fields(extra):
+        if kind == _UNICODE_PATH and value[5:] != name.encode():
+            raise BadWheelError(f"{shown(name)} has a second, different name", hint=_REPACK)
+
+
+def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
+    """Split an extra field (4.5.1); an unreadable rest is left out."""
+    at = 0
+    while at + 4 <= len(extra):
+        kind, size = unpack_from("<2H", extra, at)
+        if at + 4 + size > len(extra):
+            return
+        yield kind, extra[at + 4 : at + 4 + size]
+        at += 4 + size
+
+
+def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
+    """Replace each number that is all ones by the next of the Zip64 extra field (4.5.3)."""
+    wide = next((value for kind, value in _fields(extra) if kind == _ZIP64), b"")
+    at = 0
+    for number in numbers:
+        if number != _MAX32:
+            yield number
+            continue
+        if at + 8 > len(wide):
+            raise BadWheelError(f"{shown(name)} lacks its Zip64 sizes", hint=_DAMAGED)
+        yield unpack_from("<Q", wide, at)[0]
+        at += 8
+
+
+def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
+    """Say of each entry where it ends, and refuse members that overlap."""
+    by_offset = sorted(entries, key=lambda entry: entry.offset)
+    if by_offset and by_offset[0].offset:
+        raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
+    ends: dict[int, int] = {}
+    nexts = [*(entry.offset for entry in by_offset[1:]), directory_offset]
+    for entry, end in zip(by_offset, nexts, strict=False):
+        if end < entry.offset + LOCAL.size + len(entry.raw_name) + entry.compressed_size:
+            raise BadWheelError(
+                f"{shown(entry.name)} overlaps what follows it in the zip", hint=_DAMAGED
+            )
+        ends[entry.offset] = end
+    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
+
+
+def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
+    """Hold the local header to the central directory; its length in bytes, and its extra field.
+
+    `head` is the start of the entry: the header and at least all of its name and extra field.
+    Raises `BadWheelError` where both disagree, and where anything but a data descriptor (4.3.9)
+    stands between the data and what follows.
+    """
+    name = shown(entry.name)
+    try:
+        sig, _, flags, method, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(head)
+    except struct.error:
+        sig = b""
+        flags = method = crc = packed = size = name_size = extra_size = 0
+    if sig != b"PK\3\4":
+        raise BadWheelError(f"{name} has no local header", hint=_DAMAGED)
+    extra_at = LOCAL.size + name_size
+    length = extra_at + extra_size
+    extra = head[extra_at:length]
+    if head[LOCAL.size : extra_at] != entry.raw_name:
+        raise BadWheelError(f"{name} has another name in its local header", hint=_REPACK)
+    if extra:
+        _check_unicode_path(extra, entry.name)
+    if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _UTF8):
+        raise BadWheelError(
+            f"{name} is encoded otherwise in its local header than in the central directory",
+            hint=_REPACK,
+        )
+    if _MAX32 in (packed, size):
+        size, packed = _widen(extra, entry.name, size, packed)
+    streamed = flags & _HAS_DESCRIPTOR
+    said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
+    if any(a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)):
+        raise BadWheelError(
+            f"{name} has another size or checksum in its local header than in the central "
+            "directory",
+            hint=_REPACK,
+        )
+    return length, extra
+
+
+def is_descriptor(entry: Entry, rest: bytes) -> bool:
+    """Tell whether `rest`, found after the data, is nothing or a data descriptor (4.3.9)."""
+    bare = rest.removeprefix(b"PK\7\x08") if len(rest) in (16, 24) else rest
+    sizes = {12: "<3L", 20: "<L2Q"}.get(len(bare))
+    known = (entry.crc, entry.compressed_size, entry.size)
+    return not rest or (sizes is not None and unpack_from(sizes, bare) == known)
+
+
+# --- Writing -----------------------------------------------------------------------------------
+
+
+def dos_stamp(epoch: int) -> int:
+    """Turn seconds since 1970 (UTC) into MS-DOS time and date, clamped to 1980 to 2107."""
+    from time import gmtime  # noqa: PLC0415 (start-up of light commands)
+
+    t = gmtime(min(max(epoch, 315532800), 4354819198))
+    date = (t.tm_year - 1980) << 9 | t.tm_mon << 5 | t.tm_mday
+    return date << 16 | t.tm_hour << 11 | t.tm_min << 5 | t.tm_sec // 2
+
+
+def fresh_entry(name: str, *, mode: int, stamp: int) -> Entry:
+    """Describe a deflated member that is yet to be written, as a Unix zip would."""
+    raw_name = name.encode()
+    flags = 0 if name.isascii() else _UTF8
+    return Entry(name, raw_name, _UNIX | 20, 20, flags, DEFLATED, stamp, 0, 0, 0, mode << 16,
+                 0, b"", b"", 0)  # fmt: skip
+
+
+def renamed(entry: Entry, name: str) -> Entry:
+    """Give the entry another name, and drop the extra fields that may carry the old one."""
+    flags = entry.flags & ~_UTF8 | (0 if name.isascii() else _UTF8)
+    extra = b"".join(_pack_field(k, v) for k, v in _fields(entry.extra) if k != _UNICODE_PATH)
+    return entry._replace(name=name, raw_name=name.encode(), flags=flags, extra=extra)
+
+
+def _pack_field(kind: int, value: bytes) -> bytes:
+    return Struct("<2H").pack(kind, len(value)) + value
+
+
+def _kept(extra: bytes) -> bytes:
+    return b"".join(_pack_field(k, v) for k, v in _fields(extra) if k not in _NOT_KEPT)
+
+
+def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes:
+    """Write the local header, sizes included: no descriptor follows the data.
+
+    `wide` reserves Zip64 sizes for data whose length is not known yet.
+    """
+    sizes = (entry.compressed_size, entry.size)
+    if wide is None:
+        wide = max(sizes) >= _MAX32
+    extra = _kept(extra)
+    if wide:
+        extra = _pack_field(_ZIP64, Struct("<2Q").pack(entry.size, entry.compressed_size)) + extra
+        sizes = (_MAX32, _MAX32)
+    return LOCAL.pack(
+        b"PK\3\4", max(entry.needs, 45) if wide else entry.needs, entry.flags & ~_HAS_DESCRIPTOR,
+        entry.method, entry.stamp, entry.crc, *sizes, len(entry.raw_name), len(extra),
+    ) + entry.raw_name + extra  # fmt: skip
+
+
+def pack_central(entry: Entry) -> bytes:
+    """Write the record of the central directory."""
+    numbers = (entry.size, entry.compressed_size, entry.offset)
+    wide = [number for number in numbers if number >= _MAX32]
+    size, packed, offset = (min(number, _MAX32) for number in numbers)
+    extra = _kept(entry.extra)
+    if wide:
+        extra = _pack_field(_ZIP64, Struct(f"<{len(wide)}Q").pack(*wide)) + extra
+    return CENTRAL.pack(
+        b"PK\1\2", entry.made_by, max(entry.needs, 45) if wide else entry.needs,
+        entry.flags & ~_HAS_DESCRIPTOR, entry.method, entry.stamp, entry.crc, packed, size,
+        len(entry.raw_name), len(extra), len(entry.comment), 0, 0, entry.external_attr, offset,
+    ) + entry.raw_name + extra + entry.comment  # fmt: skip
+
+
+def pack_end(end: End) -> bytes:
+    """Write the end records, the Zip64 ones where the numbers need them."""
+    plain = END.pack(
+        b"PK\5\6", 0, 0, *[min(end.members, _MAX16)] * 2, min(end.size, _MAX32),
+        min(end.offset, _MAX32), len(end.comment),
+    ) + end.comment  # fmt: skip
+    if end.members < _MAX16 and end.size < _MAX32 and end.offset < _MAX32:
+        return plain
+    wide = END64.pack(
+        b"PK\6\6", END64.size - 12, 45, 45, 0, 0, end.members, end.members, end.size, end.offset
+    )
+    return wide + LOCATOR64.pack(b"PK\6\7", 0, end.offset + end.size, 1) + plain
