@@ -691,7 +691,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 
 
 def find_program(command: str) -> tuple[str, ...]:
-    """Find the program of `command`, which may have arguments, beside this interpreter or on PATH."""
+    """Find the program of `command` (a name, arguments) beside this interpreter or on PATH."""
     name, *arguments = shlex.split(command)
     found = shutil.which(name, path=environment()["PATH"])
     if found is None:
