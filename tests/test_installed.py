@@ -27,7 +27,8 @@ OF_THIS_PYTHON = (*trees.REAL, "debian", "lib64")
 """The trees that a wheel tagged for this version of CPython may be installed in."""
 SOME_TREES = ("venv-uv", "prefix-pip", "user-pip", "target-uv", "debian", "lib64", "pypy")
 
-CYFES = Path(__file__).parent.parent / "fixtures" / "cyfes"
+ROOT = Path(__file__).resolve().parent.parent
+CYFES = ROOT / "fixtures" / "cyfes"
 CALL = "double outer(void); double f(void) { return outer(); }"
 
 
@@ -173,6 +174,18 @@ def planted_answer(wheel: Path, tmp_path: Path) -> str:
     shared_object(planted / name, "double phantom_term(int i) { return 0; }", soname=name)
     installed = install(wheel, "venv-uv", tmp_path / "home")
     return installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())").said
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    Path(sys.prefix) != ROOT / ".venv", reason="scripts/demo would make a .venv beside this one"
+)
+def test_the_demo_shows_the_difference() -> None:
+    done = subprocess.run([ROOT / "scripts" / "demo"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    verdicts = [line.split()[:3] for line in done.stdout.splitlines()]
+    assert ["auditwheel", "cyfeslike.compute()", "FAILS"] in verdicts
+    assert ["wheelfix", "cyfeslike.compute()", "works"] in verdicts
 
 
 # --- every place of a wheel for any Python -------------------------------------------------------
