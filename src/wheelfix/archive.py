@@ -8,7 +8,7 @@ stays open, so a wheel that is replaced meanwhile is not mixed with its successo
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
@@ -120,7 +120,7 @@ class Archive:
         """
         entry = self.entries[member]
         span = entry.end - entry.offset
-        head = self._pread(entry.offset, min(span, _PIECE))
+        head = self.read_at(entry.offset, min(span, _PIECE))
         length, extra = check_local(entry, head)
         end = length + entry.compressed_size
         rest = head[end:] if len(head) == span else self._pread_rest(entry.offset + end, entry.end)
@@ -135,15 +135,16 @@ class Archive:
 
     def _pread_rest(self, start: int, end: int) -> bytes:
         # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
-        return self._pread(start, min(end - start, 25)) if end > start else b""
+        return self.read_at(start, min(end - start, 25)) if end > start else b""
 
     def _pieces(self, first: bytes, start: int, end: int) -> Iterator[bytes]:
         if first:
             yield first
         for at in range(start, end, _PIECE):
-            yield self._pread(at, min(_PIECE, end - at))
+            yield self.read_at(at, min(_PIECE, end - at))
 
-    def _pread(self, offset: int, size: int) -> bytes:
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read from the zip file itself; `BadWheelError` where it has become too short."""
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:  # one read ends at 2 GiB, or when a signal comes
             more = os.pread(self._descriptor, size - len(data), offset + len(data))
@@ -201,7 +202,7 @@ def _spooled(pieces: Iterator[bytes], size: int) -> memoryview:
 
 
 @contextmanager
-def _spool_errors() -> Iterator[None]:
+def _spool_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
@@ -264,9 +265,9 @@ def _fill(archive: Archive, name: WheelName) -> None:
 
 def _read_directory(archive: Archive) -> list[Entry]:
     start = max(0, archive.size - TAIL)
-    end = find_end(archive._pread(start, archive.size - start), archive.size)  # noqa: SLF001
+    end = find_end(archive.read_at(start, archive.size - start), archive.size)
     archive.comment = end.comment
-    return parse_directory(archive._pread(end.offset, end.size), end)  # noqa: SLF001
+    return parse_directory(archive.read_at(end.offset, end.size), end)
 
 
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"

@@ -32,7 +32,8 @@ _UTF8 = 0x0800
 _ENCRYPTED = 0x2041  # bits 0, 6 and 13 (4.4.4)
 _ZIP64 = 0x0001
 _UNICODE_PATH = 0x7075  # 4.6.9
-_NOT_KEPT = (_ZIP64, 0x0000, 0xD935)  # sizes, and paddings that align data at an old offset
+# Sizes, the name once more, and paddings that align the data at its old offset.
+_NOT_KEPT = (_ZIP64, _UNICODE_PATH, 0x0000, 0xD935)
 _UNIX = 3 << 8
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
@@ -338,10 +339,15 @@ def fresh_entry(name: str, *, mode: int, stamp: int) -> Entry:
 
 
 def renamed(entry: Entry, name: str) -> Entry:
-    """Give the entry another name, and drop the extra fields that may carry the old one."""
+    """Give the entry another name."""
     flags = entry.flags & ~_UTF8 | (0 if name.isascii() else _UTF8)
-    extra = b"".join(_pack_field(k, v) for k, v in _fields(entry.extra) if k != _UNICODE_PATH)
-    return entry._replace(name=name, raw_name=name.encode(), flags=flags, extra=extra)
+    return entry._replace(name=name, raw_name=name.encode(), flags=flags)
+
+
+def with_mode(entry: Entry, mode: int) -> Entry:
+    """Give the entry another `st_mode`, which only a Unix zip has."""
+    attributes = mode << 16 | entry.external_attr & _MAX16
+    return entry._replace(external_attr=attributes, made_by=_UNIX | entry.made_by & 0xFF)
 
 
 def _pack_field(kind: int, value: bytes) -> bytes:
