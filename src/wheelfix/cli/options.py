@@ -1,0 +1,167 @@
+"""Every option of the command line, once; help, default and environment come from `Settings`.
+
+An option that was not given is None, so that the file's value holds.
+"""
+
+import ast
+import os
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from wheelfix import settings as settings_module
+from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+
+if TYPE_CHECKING:
+    from wheelfix.rules.base import Rule
+
+
+def _docs() -> dict[str, str]:
+    """Return the docstrings under the fields of `Settings`; none where the source is not there."""
+    try:
+        source = Path(settings_module.__file__).read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    found: dict[str, str] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and node.name == Settings.__name__:
+            for field, doc in zip(node.body, node.body[1:], strict=False):
+                match field, doc:
+                    case (
+                        ast.AnnAssign(target=ast.Name(id=name)),
+                        ast.Expr(value=ast.Constant(value=str() as text)),
+                    ):
+                        found[name] = text
+                    case _:
+                        pass
+    return found
+
+
+_DOCS = _docs()
+_DEFAULTS: dict[str, object] = {
+    f.name: f.default for f in fields(Settings) if f.default is not MISSING
+}
+
+
+def _option(
+    field: str,
+    *flags: str,
+    metavar: str | None = None,
+    also: str | None = None,
+    least: int | None = None,
+) -> Any:  # noqa: ANN401 - as typer.Option
+    """Declare the option for `field`; `also` is auditwheel's environment variable for it."""
+    default = _DEFAULTS.get(field)
+    is_shown = isinstance(default, str | Path) or field == "jobs"
+    return typer.Option(
+        *flags,
+        help=_DOCS.get(field),
+        metavar=metavar,
+        envvar=[f"WHEELFIX_{field.upper()}", *([also] if also else [])],
+        show_default=str(default) if is_shown else False,
+        min=least,
+        max=9 if field == "zip_level" else None,
+    )
+
+
+WheelDir = Annotated[Path | None, _option("wheel_dir", "-w", "--wheel-dir", metavar="DIR")]
+Plat = Annotated[str | None, _option("plat", "--plat", also="AUDITWHEEL_PLAT", metavar="TAG")]
+LibSdir = Annotated[str | None, _option("lib_sdir", "-L", "--lib-sdir", metavar="SUFFIX")]
+Exclude = Annotated[list[str] | None, _option("exclude", "--exclude", metavar="GLOB")]
+OnlyPlat = Annotated[bool | None, _option("only_plat", "--only-plat/--no-only-plat")]
+UpdateTags = Annotated[bool | None, _option("update_tags", "--update-tags/--no-update-tags")]
+Strip = Annotated[bool | None, _option("strip", "--strip/--no-strip")]
+ZipLevel = Annotated[
+    int | None,
+    _option(
+        "zip_level",
+        "-z",
+        "--zip-compression-level",
+        also="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
+        least=-1,
+    ),
+]
+Ldpaths = Annotated[str | None, _option("ldpaths", "--ldpaths", metavar="DIRS")]
+IsaExtCheck = Annotated[
+    bool | None, _option("isa_ext_check", "--isa-ext-check/--disable-isa-ext-check")
+]
+AllowPure = Annotated[
+    bool | None,
+    _option("allow_pure_python_wheel", "--allow-pure-python-wheel/--no-allow-pure-python-wheel"),
+]
+Select = Annotated[list[str] | None, _option("select", "--select", metavar="RULES")]
+ExtendSelect = Annotated[
+    list[str] | None, _option("extend_select", "--extend-select", metavar="RULES")
+]
+Ignore = Annotated[list[str] | None, _option("ignore", "--ignore", metavar="RULES")]
+UnsafeFixes = Annotated[bool | None, _option("unsafe_fixes", "--unsafe-fixes/--no-unsafe-fixes")]
+DataLibrariesChoice = Annotated[DataLibraries | None, _option("data_libraries", "--data-libraries")]
+SearchPathTagChoice = Annotated[
+    SearchPathTag | None, _option("search_path_tag", "--search-path-tag")
+]
+SacrificialEntryChoice = Annotated[
+    SacrificialEntry | None, _option("sacrificial_entry", "--sacrificial-entry")
+]
+KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry", metavar="GLOB")]
+Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
+Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
+
+# --- Options that are no settings of the run ------------------------------------------------------
+
+Wheels = Annotated[
+    list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.", show_default=False)
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        envvar="WHEELFIX_CONFIG",
+        help="Read this file, in place of the nearest wheelfix.toml or pyproject.toml.",
+        show_default=False,
+    ),
+]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        metavar="",
+        help="Say more; also before the command.",
+        show_default=False,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+
+_SELECTORS = ("select", "extend_select", "ignore")
+
+
+def settings_of(
+    given: Mapping[str, object], config: Path | None, rules: "tuple[Rule, ...]"
+) -> Settings:
+    """Lay what was `given` as flag or environment variable over the configuration file.
+
+    `given` may hold other names too: a command passes its `locals()`. Raises `SettingsError`.
+    """
+    from wheelfix.config import check_selectors, configured, settings_from
+
+    base = configured(Path.cwd(), config, rules)
+    source = "the command line or environment"
+    table: dict[str, object] = {}
+    for field in fields(Settings):
+        value = given.get(field.name)
+        if value is None or value == []:
+            continue
+        if isinstance(value, Path):
+            value = os.fspath(value)
+        if field.name in _SELECTORS and isinstance(value, list):
+            texts = cast("list[str]", value)
+            value = [part.strip() for text in texts for part in text.split(",")]
+        table[field.name.replace("_", "-")] = value
+    settings = settings_from(table, base, source)
+    check_selectors(settings, rules, source)
+    return settings

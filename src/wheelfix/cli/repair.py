@@ -1,0 +1,196 @@
+"""`wheelfix repair`."""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wheelfix.cli import options
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+
+if TYPE_CHECKING:
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.outcome import Outcome
+    from wheelfix.settings import Settings
+
+PATCHER = "patchelf"
+
+
+def repair(
+    context: typer.Context,
+    wheels: options.Wheels,
+    wheel_dir: options.WheelDir = None,
+    plat: options.Plat = None,
+    lib_sdir: options.LibSdir = None,
+    exclude: options.Exclude = None,
+    only_plat: options.OnlyPlat = None,
+    update_tags: options.UpdateTags = None,
+    strip: options.Strip = None,
+    zip_level: options.ZipLevel = None,
+    ldpaths: options.Ldpaths = None,
+    isa_ext_check: options.IsaExtCheck = None,
+    allow_pure_python_wheel: options.AllowPure = None,
+    patcher: Annotated[
+        str, typer.Option(help="For auditwheel's users; wheelfix patches with patchelf.")
+    ] = PATCHER,
+    jobs: options.Jobs = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
+    ] = False,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Print what would differ in the wheel, and write nothing."),
+    ] = False,
+    select: options.Select = None,
+    extend_select: options.ExtendSelect = None,
+    ignore: options.Ignore = None,
+    unsafe_fixes: options.UnsafeFixes = None,
+    data_libraries: options.DataLibrariesChoice = None,
+    search_path_tag: options.SearchPathTagChoice = None,
+    sacrificial_entry: options.SacrificialEntryChoice = None,
+    keep_entries: options.KeepEntries = None,
+    verdict: options.Verdict = None,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Write wheels that work once installed.
+
+    auditwheel grafts the external libraries and chooses the tag, with its own options; rules
+    mend the rest. The paths of the wheels written go to stdout.
+    """
+    given = locals()
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.rules import RULES
+
+    _refuse_patcher(patcher)
+    _refuse_wheels(wheels)
+    settings = options.settings_of(given, config, RULES)
+    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
+        terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
+    show = partial(_show, terminal=terminal, as_plan=dry_run, as_diff=diff)
+    outcomes = _repaired(wheels, settings, terminal, publish=not (dry_run or diff))
+    raise typer.Exit(_shown(outcomes, show))
+
+
+# --- Work -----------------------------------------------------------------------------------------
+
+
+def _repaired(
+    wheels: Sequence[Path], settings: "Settings", terminal: "Terminal", *, publish: bool
+) -> "Iterator[Outcome]":
+    """Yield what becomes of each wheel, in their order; `settings.jobs` of them side by side."""
+
+    def work(wheel: Path) -> "Outcome":
+        return _attempt(wheel, settings, terminal.progress(wheel), publish=publish)
+
+    if settings.jobs == 1 or len(wheels) == 1:
+        yield from map(work, wheels)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(min(settings.jobs, len(wheels))) as pool:
+        try:
+            yield from pool.map(work, wheels)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _attempt(
+    wheel: Path, settings: "Settings", progress: Callable[[str], None], *, publish: bool
+) -> "Outcome":
+    """Repair one wheel; a bug that shows on it must not stop the others."""
+    from wheelfix.cli.terminal import internal_error
+    from wheelfix.outcome import Outcome, Status
+    from wheelfix.repair import repair as repair_wheel
+
+    try:
+        return repair_wheel(wheel, settings, os.environ, progress=progress, publish=publish)
+    except WheelfixError as error:
+        return Outcome(source=wheel, status=Status.FAILED, error=error)
+    except Exception as error:  # noqa: BLE001 - see above; it is reported, and the exit code is 2
+        return Outcome(source=wheel, status=Status.FAILED, error=internal_error(error))
+
+
+# --- Words ----------------------------------------------------------------------------------------
+
+
+def _shown(outcomes: "Iterator[Outcome]", show: "Callable[[Outcome], None]") -> ExitCode:
+    """Show each outcome as it comes, and return the worst exit code of all."""
+    worst = ExitCode.OK
+    written: set[Path] = set()
+    for outcome in outcomes:
+        show(outcome)
+        worst = max(worst, _exit_code(outcome))
+        if outcome.output is not None and outcome.output in written:
+            raise SettingsError(
+                f"two of the wheels were both written to `{outcome.output}`",
+                hint="repair them in two runs, each with a -w of its own",
+            )
+        written.update([outcome.output] if outcome.output else [])
+    return worst
+
+
+def _exit_code(outcome: "Outcome") -> ExitCode:
+    from wheelfix.outcome import Status
+
+    match outcome.status:
+        case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
+            return ExitCode.OK
+        case Status.REJECTED:
+            return ExitCode.FINDINGS
+        case Status.FAILED:
+            return ExitCode.ERROR
+
+
+def _show(outcome: "Outcome", *, terminal: "Terminal", as_plan: bool, as_diff: bool) -> None:
+    from wheelfix.outcome import Status
+    from wheelfix.reports import diff, text
+
+    terminal.show(outcome)
+    if outcome.status is Status.FAILED:
+        return
+    if as_plan:
+        terminal.result(text.plan(outcome, colour=terminal.colours_results))
+    if as_diff:
+        terminal.result(diff.diff(outcome, colour=terminal.colours_results))
+    if outcome.output is not None:
+        terminal.result(text.printable(str(outcome.output)))
+
+
+# --- Refusals -------------------------------------------------------------------------------------
+
+
+def _refuse_patcher(patcher: str) -> None:
+    if patcher != PATCHER:
+        raise SettingsError(
+            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
+        )
+
+
+def _refuse_wheels(wheels: Sequence[Path]) -> None:
+    """Raise `SettingsError` for wheels that are not there, or would be written to one name."""
+    for wheel in wheels:
+        if wheel.is_file():
+            continue
+        if set("*?[").intersection(str(wheel)) and not wheel.exists():
+            raise SettingsError(
+                f"no file matches `{wheel}`",
+                hint="the shell found nothing to put in its place; build the wheel first",
+            )
+        problem = "is a directory" if wheel.is_dir() else "does not exist"
+        hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
+        raise SettingsError(f"`{wheel}` {problem}", hint=hint)
+    names = Counter(wheel.name for wheel in wheels)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise SettingsError(
+            f"{times} of the wheels are called `{name}`; they would be written to one file",
+            hint="repair them in several runs, each with a -w of its own",
+        )

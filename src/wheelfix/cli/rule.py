@@ -1,0 +1,64 @@
+"""`wheelfix rule`."""
+
+from collections.abc import Sequence
+from inspect import cleandoc
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wheelfix.errors import SettingsError
+
+if TYPE_CHECKING:
+    from wheelfix.rules.base import Rule
+
+
+def rule(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[CODE|NAME]", help="A rule.", show_default=False),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+) -> None:
+    """Explain a rule, or list them."""
+    from wheelfix.rules import RULES
+
+    if name is None or every:
+        typer.echo(_listed(RULES))
+    else:
+        typer.echo(_explained(_named(name, RULES)))
+
+
+def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
+    for each in rules:
+        if name.upper() == each.code or name.lower() == each.name:
+            return each
+    from wheelfix.config import suggestion
+
+    words = [word for each in rules for word in (each.code, each.name)]
+    raise SettingsError(
+        f"no rule has the code or name `{name}`",
+        hint=suggestion(name, words) or "`wheelfix rule --all` lists the rules",
+    )
+
+
+def _listed(rules: "Sequence[Rule]") -> str:
+    width = max((len(each.name) for each in rules), default=0)
+    return "\n".join(
+        f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
+        f"  {'fix' if _has_fix(each) else '   '}  {each.summary}".rstrip()
+        for each in sorted(rules, key=lambda each: each.code)
+    )
+
+
+def _has_fix(rule: "Rule") -> bool:
+    """Whether its documentation speaks of a fix: a rule that mends says how safe that is."""
+    return "## Fix safety" in rule.explanation
+
+
+def _explained(rule: "Rule") -> str:
+    explanation = (
+        cleandoc(rule.explanation)
+        if rule.explanation
+        else ("There is no text: Python was started with -OO, which strips docstrings.")
+    )
+    return f"# {rule.name} ({rule.code}, {rule.severity.label})\n\n{explanation}"

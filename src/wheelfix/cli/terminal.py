@@ -1,0 +1,103 @@
+"""What the commands say, where, and in which colour."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from wheelfix.errors import WheelfixError
+from wheelfix.outcome import Outcome, Status
+from wheelfix.reports.text import error_text, printable, summary
+
+_ERASE = "\r\x1b[K"
+"""To the start of the line, and erase it (ECMA-48, CR and EL)."""
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour what goes to `stream`: NO_COLOR, then FORCE_COLOR, then a terminal."""
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR"):
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminal:
+    """The two streams: results go to stdout, all else to stderr."""
+
+    verbosity: int
+    """Negative: nothing but errors. 0: the summary. Positive: everything."""
+
+    def result(self, text: str) -> None:
+        """Write a result."""
+        self._erase()
+        _write(sys.stdout, text)
+
+    def say(self, text: str) -> None:
+        """Write a word on the side, unless it should be quiet."""
+        if self.verbosity >= 0 and text:
+            self._erase()
+            _write(sys.stderr, text)
+
+    def fail(self, error: WheelfixError) -> None:
+        """Write an error."""
+        self._erase()
+        _write(sys.stderr, error_text(error, colour=wants_colour(sys.stderr)))
+
+    def show(self, outcome: Outcome) -> None:
+        """Write the summary of one wheel; of a failed one the error alone, if it must be quiet."""
+        failed = outcome.status in {Status.FAILED, Status.REJECTED}
+        if self.verbosity < 0 and not failed:
+            return
+        self._erase()
+        cause = outcome.error.__cause__ if outcome.error else None
+        if self.verbosity > 0 and cause is not None:
+            import traceback
+
+            traceback.print_exception(cause)
+        text = summary(outcome, verbose=self.verbosity > 0, colour=wants_colour(sys.stderr))
+        _write(sys.stderr, text)
+
+    def progress(self, wheel: Path) -> Callable[[str], None]:
+        """Return what shows how far the work on `wheel` is."""
+
+        def show(stage: str) -> None:
+            text = printable(f"{wheel.name}: {stage}")
+            if self.verbosity > 0:
+                _write(sys.stderr, text)
+            elif self._is_live:
+                width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+                _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
+
+        return show
+
+    @property
+    def colours_results(self) -> bool:
+        """Whether results are coloured."""
+        return wants_colour(sys.stdout)
+
+    @property
+    def _is_live(self) -> bool:
+        return self.verbosity == 0 and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def _erase(self) -> None:
+        if self._is_live:
+            _write(sys.stderr, _ERASE, end="")
+
+
+def internal_error(error: Exception) -> WheelfixError:
+    """Return what to tell the user of a bug of ours."""
+    found = WheelfixError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
+    )
+    found.__cause__ = error
+    return found
+
+
+def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:
+    stream.write(text + end)
+    stream.flush()

@@ -1,0 +1,208 @@
+"""Read `[tool.wheelfix]` into `Settings`.
+
+The keys are the fields of `Settings` in kebab-case. Every layer (file, environment, flags) is a
+table of these keys, so that a value is judged in one place wherever it comes from.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from difflib import get_close_matches
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast, get_type_hints
+
+from wheelfix.errors import SettingsError
+from wheelfix.rules.base import Rule
+from wheelfix.settings import Settings
+
+ADDING = frozenset({"extend-select", "ignore"})
+"""The keys whose values add to those of the layer below; all others replace them."""
+
+_FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
+_LEAST = {"zip-level": -1, "jobs": 1}
+_MOST = {"zip-level": 9}
+
+
+def settings_from(table: Mapping[str, object], base: Settings, source: str) -> Settings:
+    """Return `base` changed by `table`; `source` says in messages where the table is from.
+
+    Raises `SettingsError` for a key or a value that does not exist.
+    """
+    kinds = get_type_hints(Settings)
+    changes: dict[str, Any] = {}
+    for key, given in table.items():
+        if key not in _FIELDS:
+            raise SettingsError(
+                f"{source}: there is no setting `{key}`", hint=suggestion(key, _FIELDS)
+            )
+        name = _FIELDS[key]
+        value = _value(kinds[name], key, given, f"{source}: `{key}`")
+        changes[name] = _added(getattr(base, name), value) if key in ADDING else value
+    return replace(base, **changes)
+
+
+def check_selectors(settings: Settings, rules: Iterable[Rule], source: str) -> None:
+    """Raise `SettingsError` for a selector of `settings` that no rule answers to."""
+    known = tuple(rules)
+    for selector in (*settings.select, *settings.extend_select, *settings.ignore):
+        if not any(rule.matches(selector) for rule in known):
+            words = [word for rule in known for word in (rule.code, rule.name)]
+            raise SettingsError(
+                f"{source}: no rule has the code, prefix or name `{selector}`",
+                hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
+            )
+
+
+def suggestion(word: str, known: Iterable[str]) -> str | None:
+    """Return a hint with what may have been meant by `word`, if anything comes near."""
+    spelled = {name.lower(): name for name in known}
+    near = get_close_matches(word.lower().replace("_", "-"), spelled, n=3)
+    return (
+        "did you mean " + " or ".join(f"`{spelled[name]}`" for name in near) + "?" if near else None
+    )
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+
+def _value(kind: object, key: str, given: object, where: str) -> object:
+    if kind is bool:
+        if not isinstance(given, bool):
+            raise SettingsError(f"{where} is {_shown(given)}; it must be true or false")
+        return given
+    if kind is int:
+        return _number(key, given, where)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        return _choice(kind, given, where)
+    if kind == tuple[str, ...]:
+        return _strings(given, where)
+    if kind == Mapping[str, str]:
+        return _reasons(given, where)
+    text = _text(given, where)
+    return Path(text) if kind is Path else text
+
+
+def _number(key: str, given: object, where: str) -> int:
+    least, most = _LEAST[key], _MOST.get(key)
+    number = given if isinstance(given, int) and not isinstance(given, bool) else None
+    if number is not None and number >= least and (most is None or number <= most):
+        return number
+    bounds = f"{least} to {most}" if most is not None else f"{least} or more"
+    raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
+
+
+def _choice(kind: type[StrEnum], given: object, where: str) -> StrEnum:
+    choices = [choice.value for choice in kind]
+    if not isinstance(given, str) or given not in choices:
+        listed = ", ".join(f"`{choice}`" for choice in choices)
+        hint = suggestion(given, choices) if isinstance(given, str) else None
+        raise SettingsError(f"{where} is {_shown(given)}; it must be one of {listed}", hint=hint)
+    return kind(given)
+
+
+def _text(given: object, where: str) -> str:
+    if not isinstance(given, str) or not given.strip() or "\0" in given:
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a string that is not empty")
+    return given
+
+
+def _strings(given: object, where: str) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of strings")
+    items = cast("list[object]", given)
+    return tuple(_text(item, f"{where}, item {n}") for n, item in enumerate(items, start=1))
+
+
+def _reasons(given: object, where: str) -> dict[str, str]:
+    """Return selector -> reason, from a table of them or from a list without reasons."""
+    if not isinstance(given, Mapping):
+        return dict.fromkeys(_strings(given, where), "")
+    reasons: dict[str, str] = {}
+    for selector, reason in cast("Mapping[str, object]", given).items():
+        if not isinstance(reason, str):
+            raise SettingsError(
+                f"{where}: the reason for `{selector}` is {_shown(reason)}; it must be a string"
+            )
+        reasons[_text(selector, where)] = reason
+    return reasons
+
+
+def _added(below: object, value: object) -> object:
+    if isinstance(below, tuple):
+        return (*cast("tuple[str, ...]", below), *cast("tuple[str, ...]", value))
+    return {**cast("Mapping[str, str]", below), **cast("Mapping[str, str]", value)}
+
+
+def _shown(given: object) -> str:
+    if isinstance(given, bool):
+        return f"`{str(given).lower()}`"
+    if isinstance(given, Mapping):
+        return "a table"
+    return f"`{given}`" if isinstance(given, int | float | str) else "a list"
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def configured(start: Path, explicit: Path | None, rules: Iterable[Rule]) -> Settings:
+    """Return the settings of the file `explicit`, or else of the one found from `start` upwards.
+
+    `wheel-dir` counts from the file's directory. Raises `SettingsError`.
+    """
+    path = explicit or find(start)
+    if path is None:
+        return Settings()
+    table = read_table(path)
+    if table is None:
+        if explicit is None:
+            return Settings()
+        raise SettingsError(f"`{path}` has no table [tool.wheelfix]")
+    settings = settings_from(table, Settings(), str(path))
+    check_selectors(settings, rules, str(path))
+    elsewhere = path.parent.resolve() != start.resolve()
+    if "wheel-dir" in table and elsewhere:
+        return replace(settings, wheel_dir=path.parent / settings.wheel_dir)
+    return settings
+
+
+def find(start: Path) -> Path | None:
+    """Return the file that configures a run in `start`: the nearest one, up to the project's root.
+
+    `wheelfix.toml` wins over `pyproject.toml` beside it; a directory with `pyproject.toml` or
+    `.git` is a project's root.
+    """
+    for directory in (start, *start.parents):
+        own, project = directory / "wheelfix.toml", directory / "pyproject.toml"
+        if own.is_file():
+            return own
+        if project.is_file():
+            return project
+        if (directory / ".git").exists():
+            return None
+    return None
+
+
+def read_table(path: Path) -> Mapping[str, object] | None:
+    """Return wheelfix's table in `path`, None if a `pyproject.toml` has none.
+
+    Raises `SettingsError` for a file that cannot be read, or is no TOML.
+    """
+    try:
+        document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read `{path}`: {error.strerror}") from error
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise SettingsError(f"`{path}` is not TOML: {error}") from error
+    if path.name != "pyproject.toml":
+        return document
+    table: object = document
+    for key in ("tool", "wheelfix"):
+        if not isinstance(table, dict):
+            raise SettingsError(f"`{path}`: `tool` must be a table")
+        table = cast("dict[str, object]", table).get(key)
+        if table is None:
+            return None
+    if not isinstance(table, dict):
+        raise SettingsError(f"`{path}`: `tool.wheelfix` must be a table")
+    return cast("Mapping[str, object]", table)

@@ -1,0 +1,238 @@
+"""Findings, summaries and errors as text for a terminal.
+
+Names come from wheels that may be hostile: every one of them passes through `printable`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from itertools import groupby
+
+from wheelfix.errors import WheelfixError
+from wheelfix.findings import Finding, PlannedEdit, Safety, Severity
+from wheelfix.outcome import Loads, Outcome, Status
+
+FEW = 3
+"""How many of a kind a summary shows."""
+
+
+class Colour(StrEnum):
+    """The SGR parameters of ECMA-48 that are used here."""
+
+    BOLD = "1"
+    RED = "1;31"
+    GREEN = "1;32"
+    YELLOW = "1;33"
+    BLUE = "1;34"
+    DIM = "2"
+
+
+_SEVERITY = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.INFO: Colour.BLUE,
+}
+_STATUS = {
+    Status.REPAIRED: Colour.GREEN,
+    Status.UNCHANGED: Colour.GREEN,
+    Status.PLANNED: Colour.BLUE,
+    Status.REJECTED: Colour.RED,
+    Status.FAILED: Colour.RED,
+}
+
+
+def printable(text: str) -> str:
+    """Escape what could move a cursor, reorder or end a line, or command GitHub's runner.
+
+    The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
+    """
+    if not text.isprintable():
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+        )
+    text = text.replace("##[", r"#\x23[")
+    return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
+
+
+def paint(text: str, colour: Colour, *, on: bool) -> str:
+    """Return `text` in `colour`, if it is `on`."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 file`, `2 files`, `2 libraries`."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {plural}"
+
+
+# --- Errors and findings --------------------------------------------------------------------------
+
+
+def error_text(error: WheelfixError, *, colour: bool) -> str:
+    """Return the message and the hint of `error`, each in its lines."""
+    first, *more = error.message.splitlines() or [""]
+    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
+    lines += [f"  {printable(line)}" for line in more]
+    return "\n".join([*lines, *_hint(error.hint, colour=colour)])
+
+
+def finding_text(finding: Finding, wheel: str, *, colour: bool) -> str:
+    """Return one finding in full: what, where, the evidence, and what to do."""
+    head = f"{finding.severity.label}[{finding.name}]"
+    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
+    lines = [
+        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
+        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
+        *(f"  = note: {printable(note)}" for note in finding.notes),
+        *_hint(finding.hint, colour=colour),
+    ]
+    return "\n".join(lines)
+
+
+def _hint(hint: str | None, *, colour: bool) -> list[str]:
+    if hint is None:
+        return []
+    first, *more = hint.splitlines() or [""]
+    return [
+        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
+        *(f"      {printable(line)}" for line in more),
+    ]
+
+
+def tally(findings: Sequence[Finding], wheels: int) -> str:
+    """Return the line under a list of findings: how many, and what `repair` would mend."""
+    if not findings:
+        return f"All checks passed for {counted(wheels, 'wheel')}."
+    kinds = ", ".join(
+        counted(number, severity.label) if severity is not Severity.INFO else f"{number:,} info"
+        for severity in sorted(Severity, reverse=True)
+        if (number := sum(finding.severity is severity for finding in findings))
+    )
+    safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
+    unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
+    mends = f"`wheelfix repair` mends {safe:,}"
+    if unsafe:
+        mends += f", and {unsafe:,} more with `--unsafe-fixes`"
+    total = counted(len(findings), "problem")
+    return f"Found {total} in {counted(wheels, 'wheel')} ({kinds}). {mends}."
+
+
+# --- The summary of one wheel ---------------------------------------------------------------------
+
+
+def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
+    """Return what was wrong with a wheel, what was done, and what it will load now."""
+    status = paint(outcome.status, _STATUS[outcome.status], on=colour)
+    lines = [f"{printable(outcome.source.name)}: {status}"]
+    if outcome.error is not None:
+        lines.append(error_text(outcome.error, colour=colour))
+        return "\n".join(lines)
+    rows = [
+        *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
+        *(("done" if outcome.output else "plan", line) for line in _done(outcome.edits)),
+        *(("loads", line) for line in _loads(outcome.loads, verbose=verbose)),
+        *(("tag", line) for line in _tags(outcome)),
+        *(("bytes", line) for line in _sizes(outcome)),
+        *(("verdict", line) for line in _verdict(outcome, verbose=verbose)),
+        *(("note", message) for message in outcome.messages),
+        *(("left", line) for line in _grouped(_mild(outcome), verbose=verbose)),
+    ]
+    previous = ""
+    for label, text in rows:
+        lines.append(f"  {'' if label == previous else label:8} {printable(text)}")
+        previous = label
+    wheel = outcome.source.name
+    full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
+    lines += [finding_text(finding, wheel, colour=colour) for finding in full]
+    return "\n".join(lines)
+
+
+def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.severity is Severity.ERROR)
+
+
+def _mild(outcome: Outcome) -> list[Finding]:
+    return [f for f in outcome.remaining if f.severity is not Severity.ERROR]
+
+
+def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
+    """Yield a line for each rule that found something, with the first few places or all."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.name, []).append(finding)
+    for name, found in by_rule.items():
+        worst = max(finding.severity for finding in found)
+        yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
+        for finding in found if verbose else found[:FEW]:
+            place = f" ({finding.member})" if (finding.member or "") not in finding.message else ""
+            yield f"  {finding.message}{place}"
+        if not verbose and len(found) > FEW:
+            yield f"  and {len(found) - FEW:,} more, which -v shows"
+
+
+def _done(edits: Sequence[PlannedEdit]) -> Iterator[str]:
+    """Yield a line for each rule that asked for edits."""
+    by_rule: dict[str, list[PlannedEdit]] = {}
+    for edit in edits:
+        by_rule.setdefault(edit.name, []).append(edit)
+    for name, asked in by_rule.items():
+        files = list(dict.fromkeys(edit.member for edit in asked))
+        shown = ", ".join(f"`{file}`" for file in files[:FEW])
+        more = f" and {len(files) - FEW:,} more" if len(files) > FEW else ""
+        yield f"{name}: {counted(len(asked), 'edit')} of {shown}{more}"
+
+
+def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
+    """Yield what each changed file finds, those with failures first; the healthy few."""
+    ordered = sorted(loads, key=lambda load: not load.fails)
+    troubled = sum(bool(load.fails) for load in loads)
+    shown = ordered if verbose else ordered[: max(troubled, FEW)]
+    for load in shown:
+        found = ", ".join(f"{name} from `{member}`" for name, member in load.libraries)
+        yield f"`{load.member}`: {found or 'nothing of the wheel'}"
+        if load.fails:
+            yield f"  not with {', '.join(load.fails)}"
+            yield f"  works with {', '.join(load.works) or 'none'}"
+        elif verbose:
+            yield f"  works with {', '.join(load.works)}"
+    if not troubled and shown:
+        yield "all found in every install scheme that the tags allow"
+    if len(shown) < len(loads):
+        yield f"and {counted(len(loads) - len(shown), 'file')} more, which -v shows"
+
+
+def _tags(outcome: Outcome) -> Iterator[str]:
+    if outcome.before is not None and outcome.after is not None:
+        old, new = (".".join(w.name.platforms) for w in (outcome.before, outcome.after))
+        yield f"{old} -> {new}" if old != new else old
+
+
+def _sizes(outcome: Outcome) -> Iterator[str]:
+    if outcome.output is not None and outcome.bytes_after:
+        yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}"
+
+
+def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+    if outcome.verdict is not None:
+        yield f"auditwheel says {outcome.verdict.overall}"
+        reasons = outcome.verdict.reasons
+        yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
+
+
+# --- The plan -------------------------------------------------------------------------------------
+
+
+def plan(outcome: Outcome, *, colour: bool) -> str:
+    """Return each edit of the plan: the file, the old value, the new one, and who asked for it."""
+    head = f"plan for {printable(outcome.source.name)}"
+    lines = [paint(head, Colour.BOLD, on=colour)]
+    if not outcome.edits:
+        lines.append("  nothing to change")
+    for member, edits in groupby(outcome.edits, key=lambda edit: edit.member):
+        lines.append(f"  {printable(member)}")
+        for edit in edits:
+            who = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
+            change = f"{printable(edit.old)} -> {printable(edit.new)}"
+            lines.append(f"    {change}  {paint(f'[{printable(who)}]', Colour.DIM, on=colour)}")
+    return "\n".join(lines)
