@@ -45,7 +45,7 @@ class Text:
 Source = CopyOf | HostFile | Text
 
 
-# --- Edits of one object's dynamic section ---------------------------------------------------------
+# --- Edits of one object's dynamic section -------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,9 +331,10 @@ class RemoveMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retag:
-    """Set the platform tags, in the file name and in WHEEL."""
+    """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
     platforms: tuple[str, ...]
+    tags: tuple[str, ...]
 
     @property
     def decides(self) -> tuple[str, ...]:

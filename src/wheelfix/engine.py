@@ -16,7 +16,7 @@ from wheelfix.edits import (
 )
 from wheelfix.errors import PlanConflictError
 from wheelfix.findings import Finding, Fix, PlannedEdit, Safety
-from wheelfix.rules.base import Context, Rule
+from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
@@ -49,7 +49,7 @@ def may_apply(fix: Fix | None, settings: Settings) -> bool:
 
 
 def settle(
-    wheel: Wheel, rules: Sequence[Rule], settings: Settings
+    wheel: Wheel, rules: Sequence[Rule], settings: Settings, stage: Stage
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
     """Apply the fixes of `rules` to the value `wheel` until none is left to apply.
 
@@ -58,8 +58,8 @@ def settle(
     """
     steps: list[PlannedEdit] = []
     for _ in range(MAX_ROUNDS):
-        findings = run_rules(Context(wheel=wheel, settings=settings), rules)
-        asked = plan(wheel, findings, settings)
+        findings = run_rules(Context(wheel=wheel, settings=settings, stage=stage), rules)
+        asked = _moves_first(plan(wheel, findings, settings))
         if not asked:
             return wheel, tuple(steps)
         steps.extend(asked)
@@ -69,6 +69,11 @@ def settle(
         f"the rules do not agree on `{wheel.name}`: after {MAX_ROUNDS} rounds still {last}",
         hint="ignore one of these rules with --ignore, and please report this wheel",
     )
+
+
+def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
+    """Let a round with moves be nothing but moves: other edits would speak of old places."""
+    return tuple(step for step in steps if isinstance(step.edit, MoveMember)) or steps
 
 
 # --- Findings -> plan -----------------------------------------------------------------------------
@@ -136,7 +141,8 @@ def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
             case RemoveMember():
                 draft.remove(edit.member)
             case Retag():
-                draft.wheel = _retagged(draft.wheel, edit.platforms)
+                name = replace(draft.wheel.name, platforms=edit.platforms)
+                draft.wheel = replace(draft.wheel, name=name, tags=edit.tags)
             case SetRootIsPurelib():
                 draft.wheel = replace(draft.wheel, root_is_purelib=edit.value)
             case _:
@@ -189,12 +195,3 @@ class _Draft:
             members=members,
             elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
         )
-
-
-def _retagged(wheel: Wheel, platforms: tuple[str, ...]) -> Wheel:
-    heads = dict.fromkeys(tag.rpartition("-")[0] for tag in wheel.tags)
-    return replace(
-        wheel,
-        name=replace(wheel.name, platforms=platforms),
-        tags=tuple(f"{head}-{platform}" for head in heads for platform in platforms),
-    )

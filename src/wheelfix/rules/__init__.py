@@ -1,1 +1,24 @@
 """The rules, by topic."""
+
+from wheelfix.rules import entries, metadata, platform, reach
+from wheelfix.rules.base import Rule
+from wheelfix.settings import Settings
+
+RULES: tuple[Rule, ...] = tuple(
+    sorted(
+        (*reach.RULES, *entries.RULES, *metadata.RULES, *platform.RULES),
+        key=lambda rule: rule.code,
+    )
+)
+"""All rules, by code."""
+
+
+def selected(settings: Settings) -> tuple[Rule, ...]:
+    """Return the rules that `settings` ask for: selected, and not ignored."""
+    wanted = (*settings.select, *settings.extend_select)
+    return tuple(
+        rule
+        for rule in RULES
+        if any(rule.matches(selector) for selector in wanted)
+        and not any(rule.matches(selector) for selector in settings.ignore)
+    )

@@ -5,19 +5,20 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
+from wheelfix.elf import Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
-from wheelfix.loader import Environment, Load, load
+from wheelfix.loader import Environment, Load, Outcome, load_each
 from wheelfix.settings import Settings
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
 
 class Stage(IntEnum):
-    """When a rule's fix is applied."""
+    """Where in the pipeline the rules stand."""
 
     BEFORE = 0
-    """Before the graft: what must not be grafted goes, what is misplaced moves."""
+    """Before the graft: what must not be grafted goes. Only rules of this stage run."""
     AFTER = 1
     """After it: every object gets the search path that is right where it is installed."""
 
@@ -28,6 +29,7 @@ class Context:
 
     wheel: Wheel
     settings: Settings
+    stage: Stage = Stage.AFTER
     verdict: Verdict | None = None
     """auditwheel's verdict on this very wheel, where it was asked."""
     unmatched_excludes: tuple[str, ...] = ()
@@ -55,12 +57,21 @@ class Context:
 
 
 def _loads(wheel: Wheel, layout: Layout) -> dict[str, Load]:
-    environment = Environment.of(wheel, layout)
-    return {
-        member: load(layout.paths[member], environment)
-        for member, elf in wheel.elfs.items()
-        if elf.dynamic and member in layout.paths
-    }
+    roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
+    loads = load_each([layout.paths[member] for member in roots], environment(wheel, layout))
+    return dict(zip(roots, loads, strict=True))
+
+
+def environment(wheel: Wheel, layout: Layout) -> Environment:
+    """Describe what the loader finds where `wheel` is installed in `layout`, and nothing else."""
+    musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
+    paths = layout.paths.items()
+    return Environment(
+        libc=Libc.MUSL if musl else Libc.GLIBC,
+        files={path: wheel.elfs[member] for member, path in paths if member in wheel.elfs},
+        broken={path: Outcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
+        directories=layout.directories,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,169 @@
+"""Make the bytes that the plan predicted, and prove that they are what it predicted."""
+
+import mmap
+import os
+import tempfile
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import assert_never
+
+from wheelfix.archive import Archive
+from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
+from wheelfix.elf import Elf
+from wheelfix.elfverify import differences
+from wheelfix.errors import VerificationError
+from wheelfix.tools.patchelf import Patchelf, find_patchelf
+from wheelfix.tools.strip import strip
+from wheelfix.wheel import Wheel
+
+_Content = bytes | memoryview | Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """The new content of a wheel, ready to be packed."""
+
+    content: Mapping[str, bytes | Path]
+    """Member -> its new bytes; members that only keep theirs are absent."""
+    moved: Mapping[str, str]
+    """Member -> the member of the input whose bytes it has, where the names differ."""
+
+
+def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
+    """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
+
+    Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
+    where patchelf or strip fail.
+    """
+    listed = tuple(edits)
+    work = _Work(
+        archive=archive,
+        after=after,
+        workdir=workdir,
+        added={edit.member: edit for edit in listed if isinstance(edit, AddMember)},
+        stripped=frozenset(edit.member for edit in listed if isinstance(edit, Strip)),
+        origins=_origins(listed),
+    )
+    content: dict[str, bytes | Path] = {}
+    moved = {new: old for new, old in work.origins.items() if new != old}
+    for member in after.members:
+        made = work.content(member.name)
+        if isinstance(made, memoryview):
+            moved[member.name] = work.origin(member.name)
+        elif made is not None:
+            content[member.name] = made
+    return Applied(
+        content=content, moved={new: old for new, old in moved.items() if new not in content}
+    )
+
+
+def _origins(edits: Iterable[Edit]) -> dict[str, str]:
+    """Return new name -> the name in the archive, for every member that was moved."""
+    origins: dict[str, str] = {}
+    for edit in edits:
+        if isinstance(edit, MoveMember):
+            origins[edit.new] = origins.pop(edit.member, edit.member)
+    return origins
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    archive: Archive
+    after: Wheel
+    workdir: Path
+    added: Mapping[str, AddMember]
+    stripped: frozenset[str]
+    origins: Mapping[str, str]
+    _done: dict[str, _Content | None] = field(default_factory=dict[str, _Content | None])
+
+    def origin(self, member: str) -> str:
+        """Return the member of the archive that `member` is, or is a copy of."""
+        edit = self.added.get(member)
+        if edit is not None and isinstance(edit.source, CopyOf):
+            return self.origin(edit.source.member)
+        return self.origins.get(member, member)
+
+    def content(self, member: str) -> _Content | None:
+        """Return the new bytes of `member`, None if it keeps those of the archive."""
+        if member not in self._done:
+            self._done[member] = self._make(member)
+        return self._done[member]
+
+    def _make(self, member: str) -> _Content | None:
+        before, wanted = self._says(member), self.after.elfs.get(member)
+        changes = before != wanted or member in self.stripped
+        if before is None or wanted is None or not changes:
+            return self._source(member) if member in self.added else None
+        path = self._copy(self._source(member))
+        with _mapped(self._source(member)) as original:
+            self._edit(path, member, before, wanted)
+            with _mapped(path) as written:
+                _prove(member, original, written, wanted)
+        return path
+
+    def _says(self, member: str) -> Elf | None:
+        """Return what the bytes that `member` starts from say."""
+        edit = self.added.get(member)
+        if edit is None:
+            return self.archive.wheel.elfs.get(self.origins.get(member, member))
+        if isinstance(edit.source, CopyOf):
+            return self.after.elfs.get(edit.source.member)
+        return edit.elf
+
+    def _source(self, member: str) -> _Content:
+        """Return the bytes that `member` starts from."""
+        edit = self.added.get(member)
+        if edit is None:
+            return self.archive.buffer(self.origins.get(member, member))
+        match edit.source:
+            case HostFile():
+                return Path(edit.source.path)
+            case Text():
+                return edit.source.content
+            case CopyOf():
+                made = self.content(edit.source.member)
+                return made if made is not None else self._source(edit.source.member)
+            case _:
+                assert_never(edit.source)
+
+    def _copy(self, source: _Content) -> Path:
+        descriptor, name = tempfile.mkstemp(dir=self.workdir)
+        with os.fdopen(descriptor, "wb") as file, _mapped(source) as data:
+            file.write(data)
+        return Path(name)
+
+    def _edit(self, path: Path, member: str, before: Elf, wanted: Elf) -> None:
+        """Strip first: stripping a patched file breaks it (pypa/auditwheel 716)."""
+        if member in self.stripped:
+            strip(path)
+        if before != wanted:
+            self._patchelf.patch(path, before, wanted)
+
+    @cached_property
+    def _patchelf(self) -> Patchelf:
+        return find_patchelf()
+
+
+@contextmanager
+def _mapped(source: _Content) -> Generator[memoryview]:
+    if not isinstance(source, Path):
+        yield memoryview(source)
+        return
+    with (
+        source.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping,
+        memoryview(mapping) as data,
+    ):
+        yield data
+
+
+def _prove(member: str, original: memoryview, written: memoryview, wanted: Elf) -> None:
+    found = differences(original, written, wanted, member)
+    if found:
+        raise VerificationError(
+            f"`{member}`: the edited file is not what was planned: {'; '.join(found)}",
+            hint="nothing was published; please report this file",
+        )

@@ -1,0 +1,79 @@
+"""What auditwheel decided, as edits of ours."""
+
+import mmap
+from collections.abc import Iterator
+
+from wheelfix.edits import (
+    AddMember,
+    DropEntry,
+    DropNeeded,
+    Edit,
+    HostFile,
+    RemoveMember,
+    RenameNeeded,
+    Retag,
+    SetPathTag,
+    SetRootIsPurelib,
+    SetSoname,
+    Text,
+)
+from wheelfix.elf import Elf, PathTag
+from wheelfix.elfread import read_elf
+from wheelfix.tools.auditwheel import Graft, GraftedLibrary
+from wheelfix.wheel import Wheel
+
+
+def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
+    """Yield the edits that make `wheel` what auditwheel decided, search paths left out.
+
+    Those are the rules' business, which know where the files get installed.
+    """
+    for library in graft.libraries:
+        yield from _library(library)
+    for member in wheel.elfs:
+        for old, new in graft.renames.get(member, ()):
+            yield RenameNeeded(member=member, old=old, new=new)
+        for name in graft.dropped.get(member, ()):
+            yield DropNeeded(member=member, name=name)
+    yield from _metadata(graft, wheel)
+
+
+def _library(library: GraftedLibrary) -> Iterator[Edit]:
+    member = library.member
+    elf = _read(library)
+    yield AddMember(
+        member=member,
+        source=HostFile(path=str(library.path)),
+        size=library.path.stat().st_size,
+        mode=library.mode,
+        elf=elf,
+    )
+    yield SetSoname(member=member, soname=library.soname)
+    for old, new in library.renames:
+        yield RenameNeeded(member=member, old=old, new=new)
+    for entry in dict.fromkeys(elf.entries):
+        yield DropEntry(member=member, entry=entry)
+    if elf.path_tag is not None:
+        yield SetPathTag(member=member, tag=PathTag.RPATH)
+
+
+def _read(library: GraftedLibrary) -> Elf:
+    with (
+        library.path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+    ):
+        return read_elf(data, library.original)
+
+
+def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
+    if graft.platforms and (graft.platforms, graft.tags) != (wheel.name.platforms, wheel.tags):
+        yield Retag(platforms=graft.platforms, tags=graft.tags)
+    if graft.root_is_purelib != wheel.root_is_purelib:
+        yield SetRootIsPurelib(value=graft.root_is_purelib)
+    present = {member.name for member in wheel.members}
+    for member, content in graft.sboms.items():
+        if member in present:
+            yield RemoveMember(member=member)
+        yield AddMember(
+            member=member, source=Text(content=content), size=len(content), mode=0o100644
+        )

@@ -1,0 +1,337 @@
+"""The pipeline: read, decide, graft, decide, predict, write, prove, publish.
+
+Decisions are made on values (`rules`, `engine`); this module asks for them in order, lets
+auditwheel graft in between, and acts once, at the end.
+"""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from wheelfix import apply as applying
+from wheelfix import graft as grafting
+from wheelfix.archive import Archive, open_wheel
+from wheelfix.edits import Edit, Strip
+from wheelfix.elf import Elf
+from wheelfix.engine import planned, predict, run_rules, settle
+from wheelfix.errors import (
+    BadWheelError,
+    OutputError,
+    SettingsError,
+    VerificationError,
+    WheelfixError,
+)
+from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.layout import describe
+from wheelfix.outcome import Loads, Outcome, Status
+from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
+from wheelfix.rules import selected
+from wheelfix.rules.base import Context, Rule, Stage
+from wheelfix.rules.metadata import record_mismatch
+from wheelfix.settings import Settings
+from wheelfix.tools import auditwheel
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Wheel
+
+Progress = Callable[[str], None]
+
+
+def silent(_step: str) -> None:
+    """Say nothing: the progress of a caller that does not watch."""
+
+
+def repair(
+    path: Path,
+    settings: Settings,
+    environ: Mapping[str, str],
+    *,
+    progress: Progress = silent,
+    publish: bool = True,
+) -> Outcome:
+    """Repair the wheel at `path` into `settings.wheel_dir`; without `publish` only plan it.
+
+    `environ` is the user's environment, for auditwheel and SOURCE_DATE_EPOCH. What goes wrong
+    with this wheel comes back in `Outcome.error`: it is no reason to stop others.
+    """
+    try:
+        progress("reading")
+        with (
+            open_wheel(path) as archive,
+            tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
+        ):
+            run = _Run(
+                path=path,
+                archive=archive,
+                settings=settings,
+                environ=environ,
+                workdir=Path(folder),
+                progress=progress,
+                rules=selected(settings),
+            )
+            return run.publish() if publish else run.rehearse()
+    except WheelfixError as error:
+        return Outcome(source=path, status=Status.FAILED, error=error)
+    except OSError as error:
+        cause = OutputError(
+            f"`{path}`: {error.strerror or error}",
+            hint="check that the file can be read, and that TMPDIR has room",
+        )
+        return Outcome(source=path, status=Status.FAILED, error=cause)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decision:
+    """All that is decided before anything is written."""
+
+    after: Wheel
+    edits: tuple[PlannedEdit, ...]
+    unmatched_excludes: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One wheel's run: its inputs, and the steps that share them."""
+
+    path: Path
+    archive: Archive
+    settings: Settings
+    environ: Mapping[str, str]
+    workdir: Path
+    progress: Progress
+    rules: tuple[Rule, ...]
+
+    # --- The two ways to end
+
+    def rehearse(self) -> Outcome:
+        """Return what a repair would do, judged on the predicted wheel."""
+        decision = self._decide()
+        remaining, verdict = self._judge(decision.after, decision)
+        outcome = self._outcome(decision, remaining, verdict)
+        changed = Status.PLANNED if decision.edits else Status.UNCHANGED
+        return replace(outcome, status=Status.REJECTED if _errors(remaining) else changed)
+
+    def publish(self) -> Outcome:
+        """Write the wheel, judge what was written, and give it its name if it is right."""
+        decision = self._decide()
+        with self._written(decision) as pending:
+            self.progress("proving")
+            after = self._read_back(pending, decision.after)
+            remaining, verdict = self._judge(after, decision)
+            outcome = replace(
+                self._outcome(decision, remaining, verdict), bytes_after=pending.size, after=after
+            )
+            if _errors(remaining):
+                return replace(outcome, status=Status.REJECTED)
+            changed = Status.REPAIRED if decision.edits else Status.UNCHANGED
+            return replace(outcome, status=changed, output=pending.publish())
+
+    def _outcome(
+        self, decision: _Decision, remaining: tuple[Finding, ...], verdict: Verdict | None
+    ) -> Outcome:
+        before = self.archive.wheel
+        return Outcome(
+            source=self.path,
+            status=Status.FAILED,
+            before=before,
+            after=decision.after,
+            found=run_rules(Context(wheel=before, settings=self.settings), self.rules),
+            remaining=remaining,
+            edits=decision.edits,
+            loads=_loads(before, decision.after, self.settings),
+            verdict=verdict,
+            messages=decision.messages,
+            bytes_before=self.archive.size,
+        )
+
+    # --- Deciding
+
+    def _decide(self) -> _Decision:
+        wheel = self.archive.wheel
+        self._refuse_false_record()
+        if wheel.is_pure:
+            return _Decision(after=wheel, edits=())
+        before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
+        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE)
+        wheel, grafted = self._graft(wheel)
+        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER)
+        wheel, stripped = self._strip(wheel)
+        return replace(grafted, after=wheel, edits=(*early, *grafted.edits, *late, *stripped))
+
+    def _refuse_false_record(self) -> None:
+        problems = self.archive.wheel.record_problems
+        if problems and record_mismatch in self.rules:
+            listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
+            more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
+            raise BadWheelError(
+                f"`{self.path.name}`: RECORD disagrees with the files: {listed}{more}",
+                hint="build the wheel again; if you know and trust the change, "
+                "`--ignore record-mismatch` makes RECORD say what is there",
+            )
+
+    def _graft(self, wheel: Wheel) -> tuple[Wheel, _Decision]:
+        """Let auditwheel decide what to graft, unless the wheel is repaired already."""
+        if self._is_repaired(wheel):
+            unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
+            return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
+        self.progress("grafting")
+        graft = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        steps: list[PlannedEdit] = []
+        for edit in grafting.edits(graft, wheel):
+            steps.append(_by_auditwheel(wheel, edit))
+            wheel = predict(wheel, [edit])
+        return wheel, _Decision(
+            after=wheel,
+            edits=tuple(steps),
+            unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
+            messages=graft.messages,
+        )
+
+    def _is_repaired(self, wheel: Wheel) -> bool:
+        if any(platform.startswith("linux_") for platform in wheel.name.platforms):
+            return False
+        if self.settings.plat not in {"auto", *wheel.name.platforms}:
+            return False
+        self.progress("judging")
+        return not self.settings.verdict or self._verdict(wheel).satisfies(wheel.name.platforms)
+
+    def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+        if not self.settings.strip:
+            return wheel, ()
+        edits = [Strip(member=member) for member, elf in wheel.elfs.items() if elf.dynamic]
+        steps = [planned(wheel, edit, "strip", "strip", "strip symbols") for edit in edits]
+        return wheel, tuple(steps)
+
+    # --- Acting
+
+    def _written(self, decision: _Decision) -> PendingWheel:
+        self.progress("writing")
+        if not decision.edits:
+            return copy_wheel(self.archive, self.settings.wheel_dir)
+        edits = [step.edit for step in decision.edits]
+        applied = applying.apply(self.archive, decision.after, edits, self.workdir)
+        return write_wheel(
+            self.archive,
+            decision.after,
+            applied.content,
+            applied.moved,
+            self.settings.wheel_dir,
+            level=self.settings.zip_level,
+            epoch=_epoch(self.environ),
+        )
+
+    def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
+        """Open what was written as any wheel, and hold it against the prediction."""
+        with open_wheel(pending.path, name=predicted.name) as archive:
+            found = archive.wheel
+        wrong = [
+            member
+            for member in dict.fromkeys((*predicted.elfs, *found.elfs))
+            if _said(found.elfs.get(member)) != _said(predicted.elfs.get(member))
+        ]
+        names = ({m.name for m in found.members}, {m.name for m in predicted.members})
+        wrong += sorted(names[0] ^ names[1])
+        wrong += [problem.member for problem in found.record_problems]
+        if (found.tags, found.root_is_purelib) != (predicted.tags, predicted.root_is_purelib):
+            wrong.append(f"{predicted.dist_info}/WHEEL")
+        if wrong:
+            raise VerificationError(
+                f"the wheel written differs from the plan in {_listed(wrong)}",
+                hint="nothing was published; please report this wheel",
+            )
+        return found
+
+    # --- Judging
+
+    def _judge(
+        self, wheel: Wheel, decision: _Decision
+    ) -> tuple[tuple[Finding, ...], Verdict | None]:
+        """Run all rules on the result, with auditwheel's verdict among what they look at."""
+        verdict = None
+        if self.settings.verdict and not wheel.is_pure:
+            self.progress("judging")
+            verdict = self._verdict(wheel)
+        context = Context(
+            wheel=wheel,
+            settings=self.settings,
+            verdict=verdict,
+            unmatched_excludes=decision.unmatched_excludes,
+        )
+        return run_rules(context, self.rules), verdict
+
+    def _verdict(self, wheel: Wheel) -> Verdict:
+        folder = Path(tempfile.mkdtemp(dir=self.workdir))
+        return auditwheel.verdict(wheel, self.settings, folder, self.environ)
+
+
+def _errors(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity is Severity.ERROR for finding in findings)
+
+
+def _by_auditwheel(wheel: Wheel, edit: Edit) -> PlannedEdit:
+    return planned(wheel, edit, "graft", "graft", "vendor what the platform does not give")
+
+
+def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) -> tuple[str, ...]:
+    """Return the exclude patterns that match neither a DT_NEEDED entry nor a grafted file."""
+    names = {name for elf in wheel.elfs.values() for name in elf.needed} | excluded
+    return tuple(
+        pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
+    )
+
+
+def _epoch(environ: Mapping[str, str]) -> int | None:
+    """Return SOURCE_DATE_EPOCH in seconds (reproducible-builds.org, "SOURCE_DATE_EPOCH")."""
+    text = environ.get("SOURCE_DATE_EPOCH")
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise SettingsError(
+            f"SOURCE_DATE_EPOCH is `{text}`, not a number of seconds",
+            hint="unset it, or set it to something like `git log -1 --format=%ct`",
+        )
+    return int(text)
+
+
+def _said(elf: Elf | None) -> Elf | None:
+    """Return what an object says, without what an edit by patchelf may add: segments."""
+    return None if elf is None else replace(elf, segments=())
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(f"`{name}`" for name in names[:5]) + more
+
+
+# --- What the changed files will load -------------------------------------------------------------
+
+
+def _loads(before: Wheel, after: Wheel, settings: Settings) -> tuple[Loads, ...]:
+    context = Context(wheel=after, settings=settings)
+    changed = [
+        member
+        for member, elf in after.elfs.items()
+        if elf.dynamic and before.elfs.get(member) != elf
+    ]
+    return tuple(_load(context, member) for member in changed)
+
+
+def _load(context: Context, member: str) -> Loads:
+    works, fails = [], []
+    libraries: dict[str, str] = {}
+    for layout, loads in zip(context.layouts, context.loads, strict=True):
+        load = loads.get(member)
+        if load is None:
+            fails.extend(layout.schemes)
+            continue
+        missing = [r.name for r in load.requests if r.result is None and r.name in context.shipped]
+        (fails if missing else works).extend(layout.schemes)
+        libraries |= {r.name: layout.members[r.result] for r in load.requests if r.result}
+    return Loads(
+        member=member,
+        libraries=tuple(libraries.items()),
+        works=(describe(works),) if works else (),
+        fails=(describe(fails),) if fails else (),
+    )
