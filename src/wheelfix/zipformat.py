@@ -79,6 +79,8 @@ class End(NamedTuple):
 
 def shown(name: str) -> str:
     """Spell a member's name for a message, so that it cannot steer a terminal."""
+    if name.isprintable():
+        return f"`{name}`"
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
     return f"`{plain}`"
 
