@@ -92,6 +92,22 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     return pending
 
 
+def copy_wheel(archive: Archive, directory: Path) -> "PendingWheel":
+    """Write the bytes of the input, for a wheel that needs no change.
+
+    Raises `OutputError` where the file cannot be written.
+    """
+    pending = PendingWheel(directory, str(archive.wheel.name))
+    try:
+        with _output_errors(directory), os.fdopen(os.dup(pending.descriptor), "wb") as file:
+            for offset in range(0, archive.size, _PIECE):
+                file.write(archive.read_at(offset, min(_PIECE, archive.size - offset)))
+    except BaseException:
+        pending.close()
+        raise
+    return pending
+
+
 def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, Content]) -> None:
     name = f"{result.dist_info}/WHEEL"
     old = archive.read(name)
