@@ -142,7 +142,7 @@ class Opening:
 
     name: str
     caller: str
-    """The path that the caller was opened by."""
+    """A file that is loaded already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,6 +180,9 @@ class Environment:
     subdirectories: tuple[str, ...] = ()
     """What glibc tries first in every directory: `hwcaps(level)`, legacy names before 2.37."""
 
+
+_DF_1_NODEFLIB = 0x800
+_DF_1_PIE = 0x08000000
 
 # --- Tokens and lists ---------------------------------------------------------------------------
 
@@ -386,9 +389,7 @@ class _Process:
 
     def dlopen(self, name: str, caller: str | None = None) -> Load:
         """Load `name` and what it needs; nothing of it stays if a request fails."""
-        requester = self.main
-        if caller is not None:
-            requester = self._inodes[self.tree.inode(self.tree.file(caller)[0])]
+        requester = self.main if caller is None else self._caller(caller)
         found, request = self._request(requester, name, dlopen=True)
         if found is None:
             return Load(root=name, objects=(), requests=(request,))
@@ -519,6 +520,10 @@ class _Process:
         """Return what the loader says of an object that it opened."""
         raise NotImplementedError
 
+    def _caller(self, path: str) -> _Map | None:
+        """Return the object that searches for what the object at `path` opens."""
+        return self._inodes[self.tree.inode(self.tree.file(path)[0])]
+
     def _loader_of(self, requester: _Map | None, *, dlopen: bool) -> _Map | None:
         """Return the object whose search path a new object inherits."""
         raise NotImplementedError
@@ -539,8 +544,11 @@ class _Process:
         return self._map(real, real, self.environment.files[real], None)
 
     def _map(self, real: str, opened: str, elf: Elf | None, loader: _Map | None) -> _Map:
-        origin = self.tree.absolute(opened).rpartition("/")[0] or "/"
+        origin = self._origin(opened)
         return _Map(file=real, opened=opened, origin=origin, elf=elf, loader=loader)
+
+    def _origin(self, opened: str) -> str:
+        return self.tree.absolute(opened).rpartition("/")[0] or "/"
 
     def _register(self, loaded: _Map, name: str) -> None:
         self._inodes[self.tree.inode(loaded.file)] = loaded
@@ -592,7 +600,8 @@ class _Glibc(_Process):
             yield _List(How.RUNPATH, requester.file, self._directories(requester, runpath))
         if name in env.cache:
             yield _List(How.CACHE, None, [(name, env.cache[name])])
-        yield _List(How.DEFAULT, None, [(each, each) for each in env.default_directories])
+        if not (requester and requester.elf and requester.elf.dt_flags_1 & _DF_1_NODEFLIB):
+            yield _List(How.DEFAULT, None, [(each, each) for each in env.default_directories])
 
     def _rpath_chain(self, requester: _Map | None) -> Iterator[_List]:
         """Yield the DT_RPATH of the requester, of what caused it to be loaded, of the program.
@@ -621,9 +630,7 @@ class _Glibc(_Process):
             return Outcome.WRONG_OSABI
         if elf.machine != reference.machine:
             return Outcome.WRONG_MACHINE
-        # A PIE has an interpreter; so have libc.so.6 and some libraries, but they have a SONAME.
-        pie = elf.interpreter is not None and elf.soname is None
-        if elf.type != ElfType.DYN or pie or not elf.dynamic:
+        if elf.type != ElfType.DYN or elf.dt_flags_1 & _DF_1_PIE or not elf.dynamic:
             return Outcome.NOT_SHARED
         return Outcome.FOUND
 
@@ -675,6 +682,13 @@ class _Musl(_Process):
         if elf.type not in {ElfType.DYN, ElfType.EXEC} or not elf.dynamic:
             return Outcome.NOT_SHARED
         return Outcome.FOUND
+
+    def _caller(self, path: str) -> _Map | None:
+        del path  # whoever calls dlopen, the program searches
+        return self.main
+
+    def _origin(self, opened: str) -> str:
+        return super()._origin(opened) if opened.startswith("/") else opened.rpartition("/")[0]
 
     def _loader_of(self, requester: _Map | None, *, dlopen: bool) -> _Map | None:
         return self.main if dlopen else requester
