@@ -52,6 +52,7 @@ class Dt(IntEnum):
     NULL = 0
     NEEDED = 1
     PLTRELSZ = 2
+    PLTGOT = 3
     HASH = 4
     STRTAB = 5
     SYMTAB = 6
@@ -163,6 +164,11 @@ class Image:
     type: int
     machine: int
     flags: int
+    entry: int
+    """`e_entry`, where a program starts."""
+    header_size: int
+    program_headers: tuple[int, int]
+    """File offset and size of the program header table."""
     segments: tuple[Segment, ...]
     sections: tuple[Section, ...]
     """Empty where the table is missing or not wholly in the file: the loader needs none."""
@@ -181,7 +187,7 @@ class Image:
                 f"`{name}` has a broken ELF header",
                 hint="the file is truncated or not an ELF object; build it again",
             )
-        kind, machine, _, _, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = (
+        kind, machine, _, entry, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = (
             layout.ehdr.unpack_from(view, 16)
         )
         sections = _sections(view, layout, (shoff, shentsize, shnum))
@@ -195,6 +201,9 @@ class Image:
             type=kind,
             machine=machine,
             flags=flags,
+            entry=entry,
+            header_size=16 + layout.ehdr.size,
+            program_headers=(phoff, phentsize * phnum),
             segments=_segments(view, name, layout, (phoff, phentsize, phnum)),
             sections=sections,
         )
@@ -254,6 +263,10 @@ class Image:
             raise self.bad(f"{what} reaches past the end of the file")
         return bytes(self.view[offset : offset + size])
 
+    def loaded(self, address: int, size: int, what: str) -> bytes:
+        """Copy bytes that are loaded to a virtual address."""
+        return self.read(self.offset(address, size, what), size, what)
+
     def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
         """Read one structure."""
         if offset < 0 or offset + struct.size > len(self.view):
@@ -281,9 +294,9 @@ class Dynamic:
             return None
         size = min(segment.filesz, 1 << 20)
         size -= size % image.layout.dyn.size
-        start = image.offset(segment.vaddr, size, "the dynamic section")
+        raw = image.loaded(segment.vaddr, size, "the dynamic section")
         entries: list[tuple[int, int]] = []
-        for tag, value in image.layout.dyn.iter_unpack(image.read(start, size, "PT_DYNAMIC")):
+        for tag, value in image.layout.dyn.iter_unpack(raw):
             if tag == Dt.NULL:
                 break
             entries.append((tag, value))
@@ -291,8 +304,7 @@ class Dynamic:
         strings = b""
         if Dt.STRTAB in tags:
             size = tags.get(Dt.STRSZ, 0)
-            at = image.offset(tags[Dt.STRTAB], size, "the dynamic string table")
-            strings = image.read(at, size, "the dynamic string table")
+            strings = image.loaded(tags[Dt.STRTAB], size, "the dynamic string table")
         return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
 
     def string(self, offset: int, what: str) -> str:
@@ -363,8 +375,7 @@ class Dynamic:
         """Read DT_VERSYM for the first `count` symbols; None where there is no such table."""
         if Dt.VERSYM not in self.tags:
             return None
-        at = self.image.offset(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
-        raw = self.image.read(at, 2 * count, "DT_VERSYM")
+        raw = self.image.loaded(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
         return Struct(f"{self.image.layout.order}{count}H").unpack(raw)
 
     # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
@@ -376,9 +387,8 @@ class Dynamic:
             raise image.bad(f"it says that it has {stop} dynamic symbols")
         if stop <= start:
             return iter(())
-        size = (stop - start) * sym.size
-        at = image.offset(self.tags[Dt.SYMTAB] + start * sym.size, size, "the symbol table")
-        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
+        at, size = self.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
+        entries = sym.iter_unpack(image.loaded(at, size, "the symbol table"))
         if image.layout.bits == 64:
             return entries
         return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
@@ -424,12 +434,29 @@ class Dynamic:
         )
 
     def _sysv_chains(self) -> int:
+        return self._sysv_counts()[1]
+
+    def _sysv_counts(self) -> tuple[int, int, int]:
+        """Return DT_HASH's number of buckets, number of chain words, and word size."""
         image = self.image
         wide = image.layout.bits == 64 and image.machine in {Machine.S390, EM_ALPHA}
         word = image.layout.addr if wide else _WORDS[image.layout.order]
         at, _ = image.extent(self.tags[Dt.HASH], "DT_HASH")
-        (count,) = image.unpack(word, at + word.size, "DT_HASH")
-        return count
+        (buckets,) = image.unpack(word, at, "DT_HASH")
+        (chains,) = image.unpack(word, at + word.size, "DT_HASH")
+        return buckets, chains, word.size
+
+    def hash_tables(self) -> Iterator[tuple[Dt, int]]:
+        """Yield each hash table that is there, and its size in bytes."""
+        if Dt.HASH in self.tags:
+            buckets, chains, word = self._sysv_counts()
+            yield Dt.HASH, (2 + buckets + chains) * word
+        table = self.gnu_hash()
+        if table is not None:
+            at, _ = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
+            last = table.last_symbol()
+            chains = 0 if last is None else last + 1 - table.symoffset
+            yield Dt.GNU_HASH, table.chains + 4 * chains - at
 
     def _relocated_symbols(self) -> Iterator[int]:
         shift = 32 if self.image.layout.bits == 64 else 8
@@ -449,8 +476,7 @@ class Dynamic:
             size = tags.get(size_tag, 0)
             size -= size % struct.size
             if tag in tags and size:
-                at = self.image.offset(tags[tag], size, f"DT_{tag.name}")
-                raw = self.image.read(at, size, f"DT_{tag.name}")
+                raw = self.image.loaded(tags[tag], size, f"DT_{tag.name}")
                 yield Relocations(tag=tag, struct=struct, raw=raw)
 
 
