@@ -24,9 +24,10 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
-from wheelfix.layout import describe
+from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
+from wheelfix.policy import satisfies
 from wheelfix.rules import selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
@@ -195,7 +196,7 @@ class _Run:
         if self.settings.plat not in {"auto", *wheel.name.platforms}:
             return False
         self.progress("judging")
-        return not self.settings.verdict or self._verdict(wheel).satisfies(wheel.name.platforms)
+        return not self.settings.verdict or satisfies(self._verdict(wheel), wheel.name.platforms)
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
@@ -319,7 +320,8 @@ def _loads(before: Wheel, after: Wheel, settings: Settings) -> tuple[Loads, ...]
 
 
 def _load(context: Context, member: str) -> Loads:
-    works, fails = [], []
+    works: list[Scheme] = []
+    fails: list[Scheme] = []
     libraries: dict[str, str] = {}
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         load = loads.get(member)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from wheelfix.findings import Hit, Severity
+from wheelfix.policy import satisfies
 from wheelfix.rules.base import Context, rule
 
 
@@ -30,7 +31,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     Not fixed: the wheel is not published.
     """
     verdict, name = context.verdict, context.wheel.name
-    if verdict is None or verdict.satisfies(name.platforms):
+    if verdict is None or satisfies(verdict, name.platforms):
         return
     yield Hit(
         message=f"tagged {'.'.join(name.platforms)}, but allows no better than {verdict.overall}",
