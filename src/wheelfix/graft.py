@@ -53,7 +53,7 @@ def _library(library: GraftedLibrary) -> Iterator[Edit]:
         yield RenameNeeded(member=member, old=old, new=new)
     for entry in dict.fromkeys(elf.entries):
         yield DropEntry(member=member, entry=entry)
-    if elf.path_tag is not None:
+    if elf.path_tag is not None and not elf.entries:
         yield SetPathTag(member=member, tag=PathTag.RPATH)
 
 

@@ -328,9 +328,9 @@ def _load(context: Context, member: str) -> Loads:
         if load is None:
             fails.extend(layout.schemes)
             continue
-        missing = [r.name for r in load.requests if r.result is None and r.name in context.shipped]
-        (fails if missing else works).extend(layout.schemes)
-        libraries |= {r.name: layout.members[r.result] for r in load.requests if r.result}
+        asked = [r for r in load.requests if r.name in context.shipped]
+        (works if all(r.result for r in asked) else fails).extend(layout.schemes)
+        libraries |= {r.name: layout.members[r.result] for r in asked if r.result}
     return Loads(
         member=member,
         libraries=tuple(libraries.items()),

@@ -70,12 +70,12 @@ def gaps(context: Context) -> Iterator[Gap]:
 
 def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
     """Return, for one layout, whether each object finds each DT_NEEDED when opened first."""
-    layout, loads, elfs = context.layouts[index], context.loads[index], context.wheel.elfs
+    layout, loads = context.layouts[index], context.loads[index]
     return {
         (member, request.name): request.result is not None
         for member, load in loads.items()
         for request in load.requests
-        if request.requester == (None if elfs[member].is_executable else layout.paths[member])
+        if request.requester == layout.paths[member]
     }
 
 
