@@ -1,0 +1,314 @@
+"""auditwheel's policies and verdicts, put in plain words.
+
+auditwheel decides; it names neither the symbol, nor the object, nor the library that stands in
+the way. What the objects say of themselves tells, so nothing is decided here a second time.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wheelfix.elf import Elf
+from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.settings import Settings
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Wheel
+
+_ALIASES = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_TAG = re.compile(r"(?P<kind>manylinux|musllinux)_(?P<major>\d+)_(?P<minor>\d+)_(?P<arch>\w+)")
+_ALIAS = re.compile(r"(?P<alias>manylinux(?:1|2010|2014))_(?P<arch>\w+)")
+_X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
+_ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
+_SHOWN = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What one platform tag allows, as auditwheel's table has it."""
+
+    name: str
+    """Without the architecture: `manylinux_2_17`."""
+    aliases: tuple[str, ...]
+    symbol_versions: Mapping[str, Mapping[str, Sequence[str]]]
+    """Architecture -> prefix, such as `GLIBC` -> versions that the platform has."""
+    blacklist: Mapping[str, Sequence[str]]
+    """Library -> symbols that must not be used from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSymbols:
+    """The undefined symbols that auditwheel looks at by name."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether it looks at `name`: black-listed, or of a Python 2 build of another kind."""
+        return name in self.names or (isinstance(name, str) and "PyUnicodeUCS2_" in name)
+
+
+def judged_symbols(policies: Iterable[Policy]) -> Container[str] | None:
+    """Return the symbols that matter under `policies`; None if nothing is known of them."""
+    names = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
+    if not names:
+        return None
+    # auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`.
+    return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
+
+
+# --- Whether a verdict allows a tag -------------------------------------------------------------
+
+
+def satisfies(verdict: Verdict, platforms: Iterable[str]) -> bool:
+    """Whether the objects that `verdict` is about may carry every tag of `platforms`."""
+    return not unmet(verdict, platforms)
+
+
+def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of `platforms` that promise more than `verdict` found.
+
+    A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
+    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
+    """
+    found = _parse(verdict.overall)
+
+    def allowed(tag: str) -> bool:
+        asked = _parse(tag)
+        if asked is None:
+            return not tag.startswith("android") or tag == verdict.overall
+        if found is None or (found[0], found[2]) != (asked[0], asked[2]):
+            return False
+        return asked[0] == "musllinux" or asked[1] >= found[1]
+
+    return tuple(tag for tag in platforms if not allowed(tag))
+
+
+def _parse(tag: str) -> tuple[str, tuple[int, int], str] | None:
+    """`manylinux_2_17_x86_64` -> kind, version, architecture; None for other kinds of tag."""
+    if match := _TAG.fullmatch(tag):
+        return match["kind"], (int(match["major"]), int(match["minor"])), match["arch"]
+    if match := _ALIAS.fullmatch(tag):
+        return "manylinux", _ALIASES[match["alias"]], match["arch"]
+    return None
+
+
+# --- Why ----------------------------------------------------------------------------------------
+
+
+def judge(
+    wheel: Wheel, found: Mapping[str, Any], settings: Settings, policies: Sequence[Policy]
+) -> Verdict:
+    """Turn the JSON of `auditwheel show` (schema version 1) into a verdict with its reasons."""
+    overall = str(found["overall_tag"])
+    external: dict[str, str | None] = dict(found.get("external_libs", {}))
+    target = _target(wheel, settings) or str(found.get("sym_tag", overall))
+    reasons = [
+        *_external_reasons(wheel, external),
+        *_symbol_reasons(wheel, target, policies),
+        *_blacklist_reasons(wheel, target, found, policies),
+        *(_isa_reasons(wheel) if found.get("unsupported_isa") else ()),
+    ]
+    if found.get("pyfpe"):
+        members = _where(wheel, lambda elf: any(u.name.startswith("PyFPE_") for u in elf.undefined))
+        reasons.append(f"`PyFPE_*` symbols need a Python built with fpectl: used by {members}")
+    if found.get("ucs2"):
+        members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
+        reasons.append(f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}")
+    return Verdict(overall=overall, external=external, reasons=tuple(reasons))
+
+
+def _target(wheel: Wheel, settings: Settings) -> str | None:
+    """Return the tag that promises most: of the file name, or the one asked for."""
+    asked = [settings.plat] if _parse(settings.plat) else []
+    tags = [(parsed[1], tag) for tag in (*wheel.name.platforms, *asked) if (parsed := _parse(tag))]
+    return min(tags)[1] if tags else None
+
+
+def _external_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
+    for name in external:
+        users = _users(wheel, name)
+        by = f"needed by {users}" if users else "needed by another library"
+        yield f"`{name}` is neither in the wheel nor allowed by the policy: {by}"
+
+
+def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
+    allowed = _allowed_versions(target, policies)
+    missing: dict[tuple[str, str], list[str]] = {}
+    for member, elf in wheel.elfs.items():
+        for pair in _too_new(elf, allowed):
+            missing.setdefault(pair, []).append(member)
+    for (file, version), members in missing.items():
+        symbols = {
+            symbol.name
+            for member in members
+            for symbol in wheel.elfs[member].undefined
+            if symbol.version == version and symbol.file == file
+        }
+        of = f" ({_list(sorted(symbols))})" if symbols else ""
+        yield (
+            f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
+            f"needed by {_list(members)}"
+        )
+
+
+def _allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
+    """Return by prefix the symbol versions that `target` allows; other prefixes are free."""
+    for policy in policies:
+        for name in (policy.name, *policy.aliases):
+            versions = policy.symbol_versions.get(target.removeprefix(f"{name}_"))
+            if target.startswith(f"{name}_") and versions is not None:
+                return {
+                    prefix: frozenset(f"{prefix}_{version}" for version in known)
+                    for prefix, known in versions.items()
+                }
+    return {}
+
+
+def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
+    for need in elf.verneed:
+        if need.file.startswith(("ld-linux", "ld64.so.")):
+            continue  # auditwheel does not look at the loader's own (elfutils.py)
+        for version in need.versions:
+            known = allowed.get(version.partition("_")[0])
+            if known is not None and version not in known:
+                yield need.file, version
+
+
+def _blacklist_reasons(
+    wheel: Wheel, target: str, found: Mapping[str, Any], policies: Iterable[Policy]
+) -> Iterator[str]:
+    names = {
+        name for p in policies for name in (p.name, *p.aliases) if target.startswith(f"{p.name}_")
+    }
+    for policy, upgrade in found.get("policy_upgrades", {}).items():
+        if policy != target and not any(policy.startswith(f"{name}_") for name in names):
+            continue
+        for library, symbols in upgrade.get("blacklisted_symbols", {}).items():
+            private = frozenset(symbols)
+            users = _users_of_symbols(wheel, private)
+            yield f"{_list(symbols)} of `{library}` may not be used: used by {users}"
+
+
+def _isa_reasons(wheel: Wheel) -> Iterator[str]:
+    for member, elf in wheel.elfs.items():
+        level = isa_level(elf)
+        if level is not None:
+            yield f"`{member}` needs {level}, more than the baseline instruction set"
+
+
+def isa_level(elf: Elf) -> str | None:
+    """Return the x86-64 level above the baseline that the object says it needs, if any."""
+    order = "<" if elf.little_endian else ">"
+    data, position, word = elf.gnu_properties, 0, elf.bits // 8
+    while position + 8 <= len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, position)
+        if kind == _X86_ISA_1_NEEDED and size == 4 and position + 12 <= len(data):
+            (bits,) = struct.unpack_from(f"{order}I", data, position + 8)
+            return next((n for bit, n in sorted(_ISA_LEVELS.items())[::-1] if bits & bit), None)
+        position += 8 + size + -size % word
+    return None
+
+
+def _users(wheel: Wheel, library: str) -> str:
+    return _where(wheel, lambda elf: library in elf.needed)
+
+
+def _users_of_symbols(wheel: Wheel, names: frozenset[str]) -> str:
+    return _where(wheel, lambda elf: any(symbol.name in names for symbol in elf.undefined))
+
+
+def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
+    return _list([member for member, elf in wheel.elfs.items() if holds(elf)])
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
+    more = len(names) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+# --- Failures -----------------------------------------------------------------------------------
+
+
+def explain(
+    error: ToolError, wheel: Wheel, settings: Settings, policies: Sequence[Policy]
+) -> WheelfixError:
+    """Turn auditwheel's known failures into errors that name the culprit; others stay as told."""
+    said = error.message
+    if match := re.search(r'required library "(.+?)" could not be located', said):
+        return _not_located(match[1], wheel)
+    if match := re.search(r'to "(\S+)" ABI because', said):
+        return _not_allowed(match[1], said, wheel, policies)
+    return _bad_platform(said, wheel, settings) or error
+
+
+def _bad_platform(said: str, wheel: Wheel, settings: Settings) -> WheelfixError | None:
+    if match := re.search(r"--plat: invalid choice: '(.*?)' \(choose from (.*?)\)", said):
+        return SettingsError(
+            f"`--plat {match[1]}` is not possible on this machine",
+            hint=f"choose one of {match[2]}".replace("'", ""),
+        )
+    if match := re.search(r"can't repair wheel .* (architecture|libc) to a wheel targeting", said):
+        return SettingsError(
+            f"`--plat {settings.plat}` does not fit the {match[1]} of `{wheel.name}`",
+            hint="leave --plat out, or name a platform of the wheel's own kind",
+        )
+    if match := re.search(r"no policy named '(.*?)' found", said):
+        return SettingsError(
+            f"auditwheel knows no platform `{match[1]}`",
+            hint="`auditwheel repair --help` lists the platforms it knows",
+        )
+    if "couldn't detect libc for python extension" in said:
+        return BadWheelError(
+            "no object of the wheel says for which C library it was built",
+            hint="name the platform, such as --plat manylinux_2_28_x86_64",
+        )
+    if "no ELF executable" in said:
+        return BadWheelError(
+            "no object of the wheel is for the architecture of its tag: " + _list(list(wheel.elfs)),
+            hint=f"were they built for {_list(wheel.name.platforms)}?",
+        )
+    return None
+
+
+def _not_located(library: str, wheel: Wheel) -> ToolError:
+    users = _users(wheel, library)
+    by = f"by {users}" if users else "by a library that is to be grafted"
+    paths = dict.fromkeys(
+        entry for elf in wheel.elfs.values() if library in elf.needed for entry in elf.entries
+    )
+    searched = f" nor in its search path {_list(list(paths))}" if paths else ""
+    return ToolError(
+        f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
+        f"libraries{searched}",
+        hint=f"set AUDITWHEEL_LD_LIBRARY_PATH to its folder, or, if it is to come from elsewhere "
+        f"once installed, use --exclude {library}",
+    )
+
+
+def _not_allowed(target: str, said: str, wheel: Wheel, policies: Sequence[Policy]) -> BadWheelError:
+    hint = "build it in an older image, or ask for a newer platform with --plat"
+    if "too-recent versioned symbols" in said:
+        why = list(_symbol_reasons(wheel, target, policies))
+        why = why or ["a library that is to be grafted needs newer symbol versions than it allows"]
+    elif "black-listed" in said:
+        found = {"policy_upgrades": {target: {"blacklisted_symbols": _blacklist(target, policies)}}}
+        why = list(_blacklist_reasons(wheel, target, found, policies))
+        hint = "link the library statically or graft a private copy of it"
+    elif "unsupported ISA" in said:
+        why = list(_isa_reasons(wheel)) or [
+            "a library that is to be grafted needs more than the baseline"
+        ]
+        hint = "build for the baseline, or allow it with --disable-isa-ext-check"
+    else:
+        why = ["it was built for a narrow (UCS2) Python 2"]
+        hint = "build the wheel with a Python of wide Unicode"
+    return BadWheelError(f"the wheel cannot be `{target}`: " + "; ".join(why), hint=hint)
+
+
+def _blacklist(target: str, policies: Iterable[Policy]) -> Mapping[str, Sequence[str]]:
+    for policy in policies:
+        if any(target.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
+            return policy.blacklist
+    return {}

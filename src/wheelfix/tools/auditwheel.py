@@ -1,0 +1,434 @@
+"""auditwheel: what to graft under which name, the tags, and the verdict on the result.
+
+It runs as a program, in a private folder, on a view of the wheel (see `wheelfix.view`). Instead
+of patchelf it finds a recorder in PATH, which writes down what it is asked for and puts the
+grafted libraries aside, unpatched: what auditwheel decided comes back as values.
+"""
+
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from importlib import metadata, resources
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from wheelfix.elfread import read_elf
+from wheelfix.errors import SettingsError, ToolError
+from wheelfix.metadata import read_metadata
+from wheelfix.policy import Policy, explain, judge, judged_symbols
+from wheelfix.settings import Settings
+from wheelfix.tools.run import Completed, run
+from wheelfix.verdict import Verdict
+from wheelfix.view import View, build_view
+from wheelfix.wheel import Wheel, WheelName
+
+MINIMUM = (6, 8)
+"""6.8 queues its patchelf calls, one a file, after its last look at the files."""
+INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
+
+_RECORDER = """\
+#!/bin/sh
+# Stands in for patchelf: writes down each call, and keeps grafted files as they were copied.
+here=${0%/*}
+case $1 in
+--version) echo 'patchelf 0.19.3' ;;
+--print-rpath) ;;
+*)
+    printf '%s\\0' "$#" "$@" >>"$here/calls" || exit 1
+    if [ "$1" = --set-soname ]; then
+        for file; do :; done
+        mv "$file" "$here/../grafted/$2" && : >"$file"
+    fi
+    ;;
+esac
+"""
+_ARITY = {
+    "--set-soname": 1,
+    "--remove-needed": 1,
+    "--replace-needed": 2,
+    "--set-rpath": 1,
+    "--force-rpath": 0,
+    "--remove-rpath": 0,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraftedLibrary:
+    """A library of this machine that belongs into the wheel."""
+
+    member: str
+    """Its name in the wheel: `pkg.libs/libfoo-1a2b3c4d.so.1`."""
+    path: Path
+    """A private file with the host's bytes, unpatched."""
+    mode: int
+    """`st_mode` of the host's file, with write permission for its owner."""
+    soname: str
+    """The SONAME it is to get."""
+    original: str
+    """The name in DT_NEEDED by which it was asked for."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """Its own DT_NEEDED entries that are to change, old and new."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graft:
+    """What auditwheel decided, in terms of the real wheel."""
+
+    libraries: tuple[GraftedLibrary, ...] = ()
+    """Sorted by member."""
+    renames: Mapping[str, tuple[tuple[str, str], ...]] = field(
+        default_factory=dict[str, tuple[tuple[str, str], ...]]
+    )
+    """Member -> DT_NEEDED entries, old and new; only entries that the member has."""
+    dropped: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Member -> DT_NEEDED entries that no policy allows at all: libpython."""
+    platforms: tuple[str, ...] = ()
+    """The platform tags of the new file name, empty if they stay."""
+    tags: tuple[str, ...] = ()
+    """The `Tag:` lines of WHEEL, as they are to be."""
+    root_is_purelib: bool = False
+    """`Root-Is-Purelib` of WHEEL, as it is to be."""
+    sboms: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """New members of the dist-info folder."""
+    excluded: frozenset[str] = frozenset()
+    """Names, and paths of this machine, that an exclude pattern kept out."""
+    messages: tuple[str, ...] = ()
+    """What auditwheel said that its user should know, in terms of the real wheel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One recorded call of patchelf."""
+
+    place: str
+    """The file, relative to the view's root."""
+    soname: str | None
+    renames: Mapping[str, str]
+    removed: tuple[str, ...]
+    sets_path: bool
+    """False only for a library that was found twice under one name, and forgotten over it."""
+
+
+def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Graft:
+    """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
+
+    `environ` is the user's environment: PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
+    count, the latter relative to its PWD.
+
+    Raises `BadWheelError` if no policy that was asked for allows the wheel, `SettingsError` for a
+    platform that is not possible, `ToolError` if a library is missing or auditwheel is.
+    """
+    if not wheel.elfs:
+        return Graft(tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
+    _require_version()
+    policies = _policies()
+    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    folder = _prepare(workdir / "graft", view)
+    (folder / "grafted").mkdir()
+    recorder = folder / "bin" / "patchelf"
+    recorder.parent.mkdir()
+    recorder.write_text(_RECORDER)
+    recorder.chmod(0o755)
+    env = _environment(folder, environ)
+    env["PATH"] = f"{recorder.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
+    arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
+    arguments += [word for pattern in settings.exclude for word in ("--exclude", pattern)]
+    arguments += ["--only-plat"] if settings.only_plat else []
+    arguments += [] if settings.update_tags else ["--no-update-tags"]
+    if settings.ldpaths is not None:
+        arguments += ["--ldpaths", settings.ldpaths]
+    try:
+        completed = _auditwheel("repair", arguments, folder, view, env, settings)
+    except ToolError as error:
+        raise explain(error, wheel, settings, policies) from error
+    calls = list(_read_calls(folder))
+    return _graft(wheel, view, folder, calls, completed)
+
+
+def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Verdict:
+    """Ask auditwheel which platform tag the objects of `wheel` allow; it writes in `workdir` only.
+
+    Exclude patterns count. Apart from those for paths, the answer is the same on any machine:
+    no library of this one is looked at.
+
+    Raises as `graft` does.
+    """
+    _require_version()
+    policies = _policies()
+    found = _show(wheel, settings, workdir / "verdict", environ, policies)
+    if settings.exclude and found["external_libs"]:
+        # A pattern may also match where this machine has the library (auditwheel's `ldd`).
+        located = _show(wheel, settings, workdir / "located", environ, policies, search=True)
+        names = _excluded_by_path(located["external_libs"], settings.exclude)
+        if names:
+            without = replace(settings, exclude=(*settings.exclude, *names))
+            found = _show(wheel, without, workdir / "excluded", environ, policies)
+    return judge(wheel, found, settings, policies)
+
+
+def _show(  # noqa: PLR0913 - the parts of one call
+    wheel: Wheel,
+    settings: Settings,
+    folder: Path,
+    environ: Mapping[str, str],
+    policies: Sequence[Policy],
+    *,
+    search: bool = False,
+) -> dict[str, Any]:
+    """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
+    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    folder = _prepare(folder, view)
+    arguments = ["--json"]
+    env = _environment(folder, environ)
+    if not search:
+        # What an external library needs in its turn makes no difference to the tag: that it is
+        # external is reason enough.
+        arguments += ["--ldpaths", ""]
+        env["AUDITWHEEL_LD_LIBRARY_PATH"] = ""
+    elif settings.ldpaths is not None:
+        arguments += ["--ldpaths", settings.ldpaths]
+    try:
+        completed = _auditwheel("show", arguments, folder, view, env, settings)
+    except ToolError as error:
+        raise explain(error, wheel, settings, policies) from error
+    return _parse_json(completed.stdout)
+
+
+def _parse_json(text: str) -> dict[str, Any]:
+    """Read the output of `auditwheel show --json`, schema version 1."""
+    try:
+        found = json.loads(text)
+        if found["version"] == 1 and isinstance(found["overall_tag"], str):
+            return {"external_libs": {}, **found}
+    except (ValueError, KeyError, TypeError):
+        pass
+    raise ToolError(
+        f"`auditwheel show --json` said something unexpected: {text[:500]!r}", hint=INSTALL_HINT
+    )
+
+
+def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str]) -> list[str]:
+    return [
+        name
+        for name, path in external.items()
+        if path and any(fnmatchcase(path, pattern) for pattern in patterns)
+    ]
+
+
+# --- Running it ---------------------------------------------------------------------------------
+
+
+def _require_version() -> None:
+    try:
+        version = metadata.version("auditwheel")
+    except metadata.PackageNotFoundError:
+        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < MINIMUM:
+        raise ToolError(
+            f"auditwheel {version} is too old: wheelfix needs 6.8 or newer", hint=INSTALL_HINT
+        )
+
+
+def _prepare(folder: Path, view: View) -> Path:
+    """Create `folder` with the view in it, and return its real path."""
+    folder.mkdir(parents=True)
+    (folder / "tmp").mkdir()
+    with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in view.members.items():
+            entry = zipfile.ZipInfo(name)
+            entry.external_attr = 0o100644 << 16
+            archive.writestr(entry, content)
+    return folder.resolve()
+
+
+def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` without auditwheel's own defaults, with absolute library paths."""
+    env = {key: value for key, value in environ.items() if not key.startswith("AUDITWHEEL_")}
+    for key in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
+        if environ.get(key):
+            env[key] = _absolute(key, environ[key], environ.get("PWD", ""))
+    return env | {
+        "TMPDIR": str(folder / "tmp"),
+        "PYTHONHASHSEED": "0",  # it iterates over sets
+        "PYTHONUTF8": "1",
+        "COLUMNS": "1000",  # argparse wraps what is read here
+    }
+
+
+def _absolute(key: str, paths: str, cwd: str) -> str:
+    """Make relative entries absolute; an empty one is the current directory (ld.so(8))."""
+    entries = [entry for entry in paths.split(":") if "$ORIGIN" not in entry]
+    if key.startswith("AUDITWHEEL") and len(entries) != paths.count(":") + 1:
+        raise SettingsError(
+            f"`{key}={paths}` has an entry with `$ORIGIN`, and there is no object it could mean",
+            hint="write absolute paths, or paths relative to the current directory",
+        )
+    absolute = (os.path.join(cwd, entry).rstrip("/") for entry in entries)  # noqa: PTH118 - text
+    return ":".join(entry for entry in absolute if entry.startswith("/"))
+
+
+def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
+    command: str,
+    arguments: Iterable[str],
+    folder: Path,
+    view: View,
+    env: Mapping[str, str],
+    settings: Settings,
+) -> Completed:
+    options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
+    argv = [sys.executable, "-m", "auditwheel", command, *arguments, *options]
+    return run([*argv, str(folder / view.filename)], cwd=folder, env=env)
+
+
+# --- Reading what it decided --------------------------------------------------------------------
+
+
+def _read_calls(folder: Path) -> Iterator[_Call]:
+    """Read the recorder's log: for each call the number of arguments and they themselves."""
+    log = folder / "bin" / "calls"
+    words = iter(os.fsdecode(log.read_bytes()).split("\0")[:-1] if log.exists() else ())
+    for count in words:
+        yield _call(list(islice(words, int(count))), (folder / "tmp").resolve())
+
+
+def _call(arguments: list[str], temporary: Path) -> _Call:
+    *options, path = arguments
+    found: dict[str, list[list[str]]] = {option: [] for option in _ARITY}
+    words = iter(options)
+    for option in words:
+        if option not in found:
+            raise ToolError(
+                f"auditwheel called patchelf with `{option}`, which wheelfix does not know",
+                hint="pip install --upgrade wheelfix",
+            )
+        found[option].append(list(islice(words, _ARITY[option])))
+    return _Call(
+        # The first part is the name of auditwheel's own temporary folder.
+        place=Path(*Path(path).relative_to(temporary).parts[1:]).as_posix(),
+        soname=found["--set-soname"][0][0] if found["--set-soname"] else None,
+        renames={pair[0]: pair[1] for pair in found["--replace-needed"]},
+        removed=tuple(name for (name,) in found["--remove-needed"]),
+        sets_path=bool(found["--set-rpath"] or found["--remove-rpath"]),
+    )
+
+
+def _graft(
+    wheel: Wheel, view: View, folder: Path, calls: Iterable[_Call], completed: Completed
+) -> Graft:
+    asked = {call.place: call for call in calls if call.soname is None}
+    libraries = sorted(
+        (_library(call, folder, asked.values()) for call in calls if call.soname is not None),
+        key=lambda library: library.member,
+    )
+    renames: dict[str, dict[str, str]] = {}
+    dropped: dict[str, dict[str, None]] = {}
+    for place, call in asked.items():
+        for member in view.names[place]:
+            needed = wheel.elfs[member].needed
+            found = {old: call.renames[old] for old in needed if old in call.renames}
+            gone = {name: None for name in needed if name in call.removed}
+            if found:
+                renames.setdefault(member, {}).update(found)
+            if gone:
+                dropped.setdefault(member, {}).update(gone)
+    output = _read_output(wheel, view, folder)
+    return replace(
+        output,
+        libraries=tuple(libraries),
+        renames={member: tuple(found.items()) for member, found in renames.items()},
+        dropped={member: tuple(gone) for member, gone in dropped.items()},
+        excluded=view.excluded | set(re.findall(r"(?m):Excluding (.+)$", completed.stderr)),
+        messages=tuple(_messages(completed.stderr, view)),
+    )
+
+
+def _library(call: _Call, folder: Path, asked: Iterable[_Call]) -> GraftedLibrary:
+    """Turn the call for a grafted library into what is to be done with it.
+
+    auditwheel keeps one new name for each old one. Where two objects find different libraries
+    under one name, the names that its asker got are the right ones for what it needs itself.
+    """
+    soname = call.soname or ""
+    path = folder / "grafted" / soname
+    askers = [dict(asker.renames) for asker in asked if soname in asker.renames.values()]
+    names = {**call.renames, **(askers[0] if askers else {})}
+    needed: Iterable[str] = call.renames
+    if not call.sets_path:
+        needed = read_elf(path.read_bytes(), soname).needed
+    originals = (old for asker in askers for old, new in asker.items() if new == soname)
+    return GraftedLibrary(
+        member=call.place,
+        path=path,
+        mode=path.stat().st_mode,
+        soname=soname,
+        original=next(originals, soname),
+        renames=tuple((old, names[old]) for old in needed if old in names),
+    )
+
+
+def _read_output(wheel: Wheel, view: View, folder: Path) -> Graft:
+    """Read the tags and the new members of dist-info from the wheel that auditwheel wrote."""
+    outputs = list((folder / "out").glob("*.whl"))
+    if len(outputs) != 1:
+        raise ToolError(
+            f"auditwheel wrote {len(outputs)} wheels in place of one", hint=INSTALL_HINT
+        )
+    platforms = WheelName.parse(outputs[0].name).platforms
+    prefix = f"{wheel.dist_info}/"
+    with zipfile.ZipFile(outputs[0]) as archive:
+        said = read_metadata(archive.read(f"{prefix}WHEEL").decode("utf-8", "surrogateescape"))
+        sboms = {
+            name: archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(prefix) and not name.endswith("/") and name not in view.members
+        }
+    return Graft(
+        platforms=platforms if platforms != wheel.name.platforms else (),
+        tags=said.tags,
+        root_is_purelib=said.root_is_purelib,
+        sboms=sboms,
+    )
+
+
+def _messages(stderr: str, view: View) -> Iterator[str]:
+    """Yield the warnings, and the advice on a better tag, with members for places in the view."""
+    for line in dict.fromkeys(stderr.splitlines()):
+        level, _, rest = line.partition(":")
+        text = rest.partition(":")[2]
+        if level != "WARNING" and "higher priority tag" not in text:
+            continue
+        if text.startswith("ignoring: ") or " not found in " in text:
+            continue  # these have no folder, and name nothing that exists
+        yield _PLACE.sub(lambda match: ", ".join(view.names.get(match[0], (match[0],))), text)
+
+
+_PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]+")
+
+
+# --- Its policies, for explanations and for speed -----------------------------------------------
+
+
+def _policies() -> tuple[Policy, ...]:
+    """Read auditwheel's tables of policies; nothing is decided by them here."""
+    try:
+        folder = resources.files("auditwheel").joinpath("policy")
+        return tuple(
+            Policy(
+                name=entry["name"],
+                aliases=tuple(entry["aliases"]),
+                symbol_versions=entry["symbol_versions"],
+                blacklist=entry["blacklist"],
+            )
+            for file in sorted(folder.iterdir(), key=lambda file: file.name)
+            if file.name.endswith("-policy.json")
+            for entry in json.loads(file.read_text(encoding="utf-8"))
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()  # a layout of another version: nothing is explained, all symbols are shown
