@@ -200,9 +200,9 @@ def read_table(path: Path) -> Mapping[str, object] | None:
     for key in ("tool", "wheelfix"):
         if not isinstance(table, dict):
             raise SettingsError(f"`{path}`: `tool` must be a table")
-        table = cast("dict[str, object]", table).get(key)
+        return table
         if table is None:
             return None
-    if not isinstance(table, dict):
-        raise SettingsError(f"`{path}`: `tool.wheelfix` must be a table")
-    return cast("Mapping[str, object]", table)
+    if isinstance(table, dict):
+        return cast("dict[str, object]", table)
+    raise SettingsError(f"`{path}`: `tool.wheelfix` must be a table")

@@ -40,7 +40,7 @@ def _docs() -> dict[str, str]:
     return found
 
 
-_DOCS = _docs()
+DOCS = _docs()
 _DEFAULTS: dict[str, object] = {
     f.name: f.default for f in fields(Settings) if f.default is not MISSING
 }
@@ -58,7 +58,7 @@ def _option(
     is_shown = isinstance(default, str | Path) or field == "jobs"
     return typer.Option(
         *flags,
-        help=_DOCS.get(field),
+        help=DOCS.get(field),
         metavar=metavar,
         envvar=[f"WHEELFIX_{field.upper()}", *([also] if also else [])],
         show_default=str(default) if is_shown else False,

@@ -45,14 +45,16 @@ def _listed(rules: "Sequence[Rule]") -> str:
     width = max((len(each.name) for each in rules), default=0)
     return "\n".join(
         f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
-        f"  {'fix' if _has_fix(each) else '   '}  {each.summary}".rstrip()
+        f"  {_fix(each):6}  {each.summary}".rstrip()
         for each in sorted(rules, key=lambda each: each.code)
     )
 
 
-def _has_fix(rule: "Rule") -> bool:
-    """Whether its documentation speaks of a fix: a rule that mends says how safe that is."""
-    return "## Fix safety" in rule.explanation
+def _fix(rule: "Rule") -> str:
+    """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
+    words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
+    word = words[0].strip(":.,").lower() if words else ""
+    return word if word in {"safe", "unsafe"} else ""
 
 
 def _explained(rule: "Rule") -> str:

@@ -1,0 +1,501 @@
+"""The command line: options in, streams and exit codes out."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from build import make_wheel
+from wheelfix import cli
+from wheelfix.errors import BadWheelError
+from wheelfix.findings import Finding, Severity
+from wheelfix.outcome import Outcome, Status
+from wheelfix.rules import RULES
+from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+
+Progress = Callable[[str], None]
+
+LEFT = Finding(code="WF101", name="unreachable-library", severity=Severity.ERROR, message="bad")
+
+
+class Repairs:
+    """A `wheelfix.repair` that does nothing: file names choose the outcome."""
+
+    def __init__(self) -> None:
+        self.settings: list[Settings] = []
+        self.published: list[bool] = []
+
+    def repair(
+        self,
+        path: Path,
+        settings: Settings,
+        environ: Mapping[str, str],
+        *,
+        progress: Progress,
+        publish: bool = True,
+    ) -> Outcome:
+        assert environ is os.environ
+        progress("reading")
+        self.settings.append(settings)
+        self.published.append(publish)
+        kind = path.name.partition("-")[0]
+        if kind == "crash":
+            raise ZeroDivisionError("division by zero")
+        if kind == "failed":
+            error = BadWheelError("it is cut in two", hint="build it again")
+            return Outcome(source=path, status=Status.FAILED, error=error)
+        if kind == "rejected":
+            return Outcome(source=path, status=Status.REJECTED, found=(LEFT,), remaining=(LEFT,))
+        output = settings.wheel_dir / path.name.replace("linux_x86_64", "manylinux_2_17_x86_64")
+        status = Status(kind) if kind in set(Status) else Status.REPAIRED
+        if not publish:
+            return Outcome(source=path, status=Status.PLANNED, found=(LEFT,))
+        return Outcome(source=path, status=status, output=output, found=(LEFT,))
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repairs:
+    """Repairs that are recorded, in an empty directory and environment."""
+    repairs = Repairs()
+    module = ModuleType("wheelfix.repair")
+    module.__dict__["repair"] = repairs.repair
+    monkeypatch.setitem(sys.modules, "wheelfix.repair", module)
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("WHEELFIX_", "AUDITWHEEL_")) or name in {"NO_COLOR", "FORCE_COLOR"}:
+            monkeypatch.delenv(name)
+    return repairs
+
+
+def wheels(*kinds: str) -> list[str]:
+    names = [f"{kind}-1.0-py3-none-linux_x86_64.whl" for kind in kinds]
+    for name in names:
+        Path(name).touch()
+    return names
+
+
+def output(kind: str, directory: str = "wheelhouse") -> str:
+    return f"{directory}/{kind}-1.0-py3-none-manylinux_2_17_x86_64.whl"
+
+
+# --- Streams and exit codes -----------------------------------------------------------------------
+
+
+def test_stdout_carries_the_paths_and_nothing_else(
+    fake: Repairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["repair", *wheels("a", "unchanged")]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [output("a"), output("unchanged")]
+    assert "a-1.0-py3-none-linux_x86_64.whl: repaired" in err
+    assert "unreachable-library" in err
+    assert "\x1b" not in err, "no colour and no progress line where there is no terminal"
+    assert fake.published == [True, True]
+
+
+@pytest.mark.parametrize("jobs", ["1", "4"])
+@pytest.mark.parametrize(
+    ("kinds", "code"),
+    [
+        (["a"], 0),
+        (["unchanged"], 0),
+        (["rejected", "a"], 1),
+        (["failed", "a"], 2),
+        (["crash", "a"], 2),
+        (["rejected", "failed", "a", "unchanged"], 2),
+    ],
+)
+def test_one_bad_wheel_does_not_stop_the_others(
+    fake: Repairs, capsys: pytest.CaptureFixture[str], kinds: list[str], code: int, jobs: str
+) -> None:
+    assert cli.run(["repair", "-j", jobs, *wheels(*kinds)]) == code
+    out, err = capsys.readouterr()
+    good = [kind for kind in kinds if kind in {"a", "unchanged"}]
+    assert out.splitlines() == [output(kind) for kind in good], "in the order that was given"
+    assert [line.partition("-1.0-")[0] for line in err.splitlines() if ".whl: " in line] == kinds
+    assert len(fake.settings) == len(kinds)
+
+
+def test_a_failure_says_why_and_what_to_do(
+    fake: Repairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["repair", *wheels("failed")])
+    assert "error: it is cut in two\nhint: build it again\n" in capsys.readouterr().err
+    assert fake.settings
+
+
+def test_a_crash_is_a_short_message_and_a_traceback_with_v(
+    fake: Repairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cli.run(["repair", *wheels("crash")])
+    short = capsys.readouterr().err
+    assert "error: internal error: ZeroDivisionError: division by zero" in short
+    assert "Traceback" not in short
+    cli.run(["repair", "-v", *wheels("crash")])
+    assert "Traceback" in capsys.readouterr().err
+    assert fake.settings
+
+
+def test_quiet_leaves_only_paths_and_errors(
+    fake: Repairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["repair", "-q", *wheels("a")]) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (output("a") + "\n", "")
+    assert cli.run(["repair", "-q", *wheels("rejected", "failed")]) == 2
+    err = capsys.readouterr().err
+    assert "error[unreachable-library]: bad" in err
+    assert "error: it is cut in two" in err
+    assert fake.settings
+
+
+@pytest.mark.parametrize("arguments", [["-v", "repair"], ["repair", "-v"], ["repair", "--verbose"]])
+def test_verbose_stands_before_or_after_the_command(
+    fake: Repairs, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    cli.run([*arguments, *wheels("a")])
+    assert "a-1.0-py3-none-linux_x86_64.whl: reading\n" in capsys.readouterr().err
+    assert fake.settings
+
+
+def test_colour_is_for_terminals_and_can_be_forced_or_forbidden(
+    fake: Repairs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coloured: dict[tuple[str, str], bool] = {}
+    for force, no in (("", ""), ("1", ""), ("1", "1"), ("", "1")):
+        monkeypatch.setenv("FORCE_COLOR", force)
+        monkeypatch.setenv("NO_COLOR", no)
+        cli.run(["repair", *wheels("a")])
+        coloured[force, no] = "\x1b[" in capsys.readouterr().err
+    assert coloured == {("", ""): False, ("1", ""): True, ("1", "1"): False, ("", "1"): False}
+    assert fake.settings
+
+
+def test_the_progress_line_is_for_terminals_and_erased() -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom wheelfix.cli.terminal import Terminal\n"
+        "t = Terminal(verbosity=int(sys.argv[1]))\n"
+        "t.progress(Path('x.whl'))('reading')\nt.result('done')\n"
+    )
+    assert on_a_terminal(program, "0") == "\r\x1b[Kx.whl: reading\r\x1b[Kdone\r\n"
+    assert on_a_terminal(program, "-1") == "done\r\n"
+    assert on_a_terminal(program, "1") == "x.whl: reading\r\ndone\r\n"
+
+
+def on_a_terminal(program: str, *arguments: str) -> str:
+    """Run `program` with a terminal for its output, and return what it wrote there."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm"}
+    command = [sys.executable, "-c", program, *arguments]
+    subprocess.run(command, stdout=theirs, stderr=theirs, check=True, env=environment)
+    os.close(theirs)
+    with os.fdopen(ours, "rb") as reader:
+        return reader.read1(10000).decode()
+
+
+# --- Dry runs -------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_prints_the_plan_and_publishes_nothing(
+    fake: Repairs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["repair", "--dry-run", *wheels("a")]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("plan for a-1.0-py3-none-linux_x86_64.whl\n")
+    assert "planned" in err
+    assert cli.run(["repair", "--diff", *wheels("a")]) == 0
+    assert cli.run(["repair", "--dry-run", *wheels("rejected")]) == 1
+    assert fake.published == [False, False, False]
+
+
+# --- Refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dist/*.whl"], "no file matches `dist/*.whl`"),
+        (["nothing.whl"], "`nothing.whl` does not exist"),
+        (["."], "`.` is a directory"),
+        (["a.whl", "other/a.whl"], "2 of the wheels are called `a.whl`"),
+        (["a.whl", "--patcher", "lief-patchelf"], "wheelfix patches with patchelf alone"),
+        (["a.whl", "--select", "WF9999"], "no rule has the code, prefix or name `WF9999`"),
+        (["a.whl", "--ignore", "WF1,"], "`ignore`, item 2 is ``"),
+        (["a.whl", "--jobs", "0"], "--jobs"),
+        (["a.whl", "-z", "10"], "--zip-compression-level"),
+        (["a.whl", "--data-libraries", "x"], "--data-libraries"),
+        (["a.whl", "--no-such-option"], "--no-such-option"),
+        (["a.whl", "--config", "none.toml"], "cannot read `none.toml`"),
+    ],
+)
+def test_wrong_usage_is_refused_before_anything_is_done(
+    fake: Repairs, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    Path("other").mkdir()
+    Path("a.whl").touch()
+    Path("other/a.whl").touch()
+    assert cli.run(["repair", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "Traceback" not in err
+    assert out == ""
+    assert fake.settings == []
+
+
+def test_auditwheels_patcher_variable_is_answered(
+    fake: Repairs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUDITWHEEL_PATCHER", "lief-patchelf")
+    assert cli.run(["repair", "--patcher", "patchelf", *wheels("a")]) == 0
+    assert "AUDITWHEEL_PATCHER is not used" in capsys.readouterr().err
+    assert fake.settings
+
+
+# --- Options --------------------------------------------------------------------------------------
+
+
+def settings_of(fake: Repairs, *arguments: str) -> Settings:
+    assert cli.run(["repair", *arguments, *wheels("a")]) == 0
+    return fake.settings[-1]
+
+
+def test_the_defaults_are_those_of_settings(fake: Repairs) -> None:
+    assert settings_of(fake) == Settings()
+
+
+def test_every_setting_has_its_flag(fake: Repairs) -> None:
+    line = (
+        "-w out --plat manylinux_2_28_x86_64 -L .so --exclude a.so --exclude b.so.* --only-plat "
+        "--no-update-tags --strip -z 3 --ldpaths /x:/y --disable-isa-ext-check "
+        "--no-allow-pure-python-wheel --select WF1,WF2 --select WF501 --extend-select WF8 "
+        "--ignore WF116,dead-entry --unsafe-fixes --data-libraries move --search-path-tag runpath "
+        "--sacrificial-entry remove --keep-entry /opt/* --no-verdict --jobs 2"
+    )
+    expected = Settings(
+        wheel_dir=Path("out"),
+        plat="manylinux_2_28_x86_64",
+        lib_sdir=".so",
+        exclude=("a.so", "b.so.*"),
+        only_plat=True,
+        update_tags=False,
+        strip=True,
+        zip_level=3,
+        ldpaths="/x:/y",
+        isa_ext_check=False,
+        allow_pure_python_wheel=False,
+        select=("WF1", "WF5", "WF501"),
+        extend_select=("WF8",),
+        ignore={"WF116": "", "dead-entry": ""},
+        unsafe_fixes=True,
+        data_libraries=DataLibraries.MOVE,
+        search_path_tag=SearchPathTag.RUNPATH,
+        sacrificial_entry=SacrificialEntry.REMOVE,
+        keep_entries=("/opt/*",),
+        verdict=False,
+        jobs=2,
+    )
+    assert settings_of(fake, *line.replace("WF2", "WF5").split()) == expected
+
+
+def test_flag_over_environment_over_auditwheels_over_file(
+    fake: Repairs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert settings_of(fake).plat == "auto"
+    Path("wheelfix.toml").write_text("plat = 'file'\nstrip = true\nignore = ['WF1']\n", "utf-8")
+    assert settings_of(fake).plat == "file"
+    monkeypatch.setenv("AUDITWHEEL_PLAT", "auditwheel")
+    assert settings_of(fake).plat == "auditwheel"
+    monkeypatch.setenv("WHEELFIX_PLAT", "wheelfix")
+    assert settings_of(fake).plat == "wheelfix"
+    assert settings_of(fake, "--plat", "flag").plat == "flag"
+    assert settings_of(fake).strip
+    assert not settings_of(fake, "--no-strip").strip, "a flag can undo what the file says"
+    assert settings_of(fake, "--ignore", "WF5").ignore == {"WF1": "", "WF5": ""}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "expected"),
+    [
+        ("AUDITWHEEL_ZIP_COMPRESSION_LEVEL=7", "zip_level", 7),
+        ("WHEELFIX_ZIP_LEVEL=8", "zip_level", 8),
+        ("WHEELFIX_EXCLUDE=a.so b.so", "exclude", ("a.so", "b.so")),
+        ("WHEELFIX_SELECT=WF1,WF5", "select", ("WF1", "WF5")),
+        ("WHEELFIX_STRIP=1", "strip", True),
+        ("WHEELFIX_UPDATE_TAGS=0", "update_tags", False),
+        ("WHEELFIX_SEARCH_PATH_TAG=rpath", "search_path_tag", SearchPathTag.RPATH),
+        ("WHEELFIX_WHEEL_DIR=out", "wheel_dir", Path("out")),
+        ("AUDITWHEEL_PLAT=", "plat", "auto"),
+    ],
+)
+def test_environment_variables(
+    fake: Repairs, monkeypatch: pytest.MonkeyPatch, given: str, field: str, expected: object
+) -> None:
+    monkeypatch.setenv(*given.split("=", 1))
+    assert getattr(settings_of(fake), field) == expected
+
+
+def test_every_option_of_auditwheel_repair_is_taken(fake: Repairs) -> None:
+    """auditwheel's own help names them: what a new version adds, this test asks for."""
+    environment = {**os.environ, "COLUMNS": "200"}
+    command = [sys.executable, "-m", "auditwheel", "repair", "--help"]
+    help_text = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    ).stdout
+    options = re.findall(
+        r"^  (?:(-\w)(?: \w+)?, )?(--[\w-]+)(?: ([A-Z_]+))?", help_text, re.MULTILINE
+    )
+    assert len(options) >= 11, help_text
+    values = {"ZIP_COMPRESSION_LEVEL": "5", "PATCHER": "patchelf"}
+    for short, long, metavar in options:
+        if long == "--help":
+            continue
+        value = [values.get(metavar, "x")] if metavar else []
+        for flag in filter(None, (short, long)):
+            assert cli.run(["repair", flag, *value, *wheels("a")]) == 0, flag
+    assert fake.settings
+
+
+def test_help_says_what_the_settings_say(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["repair", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "Do not graft libraries whose SONAME or path matches this glob; repeatable." in shown
+    assert "AUDITWHEEL_PLAT" in shown
+
+
+def test_every_setting_is_documented_and_has_an_option() -> None:
+    from dataclasses import fields
+    from inspect import signature
+
+    from wheelfix.cli import options
+    from wheelfix.cli.repair import repair
+
+    names = {field.name for field in fields(Settings)}
+    assert names <= set(options.DOCS)
+    assert names <= set(signature(repair).parameters)
+
+
+# --- rule -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["WF101", "wf101", "unreachable-library"])
+def test_rule_prints_the_docstring(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["rule", name]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("# unreachable-library (WF101, error)\n\nA library in the wheel")
+    assert "\n## What it does\n" in out
+
+
+@pytest.mark.parametrize("arguments", [["rule"], ["rule", "--all"]])
+def test_rule_lists_all_rules(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [rule.code for rule in RULES]
+    for line, rule in zip(lines, RULES, strict=True):
+        assert rule.name in line
+        assert line.endswith(rule.summary)
+
+
+def test_each_rule_says_first_whether_its_fix_is_safe() -> None:
+    """The list of rules reads it there."""
+    for rule in RULES:
+        words = rule.explanation.partition("## Fix safety")[2].split()
+        assert words[0].strip(":.,") in {"Safe", "Unsafe", "Not", "Never"}, rule.code
+
+
+def test_unknown_rules_get_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run(["rule", "unreachable-libs"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "no rule has the code or name `unreachable-libs`" in err
+    assert "hint: did you mean `unreachable-library`?" in err
+
+
+def test_without_docstrings_rule_says_so() -> None:
+    command = [sys.executable, "-OO", "-m", "wheelfix", "rule", "WF101"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "-OO" in shown
+
+
+# --- check ----------------------------------------------------------------------------------------
+
+
+def test_check_passes_a_sound_wheel(fake: Repairs, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = make_wheel(Path(), tag="py3-none-any", files={"ok.py": b"x = 1\n"})
+    assert cli.run(["check", str(wheel)]) == 0
+    assert capsys.readouterr().out == "All checks passed for 1 wheel.\n"
+    assert fake.settings == []
+
+
+def test_check_reports_and_goes_on(fake: Repairs, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = make_wheel(Path(), "bad", tag="py3-none-any", files={"bad.py": b""})
+    with zipfile.ZipFile(bad, "a") as archive:
+        archive.writestr("unlisted.py", b"")
+    Path("cut-1.0-py3-none-any.whl").write_bytes(b"PK")
+    assert cli.run(["check", str(bad)]) == 1
+    out, err = capsys.readouterr()
+    assert "error[record-mismatch]: " in out
+    assert "  --> bad-1.0-py3-none-any.whl!unlisted.py" in out
+    assert "Found " in out
+    assert err == ""
+    assert cli.run(["check", "--ignore", "WF501", str(bad)]) == 0
+    capsys.readouterr()
+    assert cli.run(["check", "cut-1.0-py3-none-any.whl", "none.whl", str(bad)]) == 2
+    out, err = capsys.readouterr()
+    assert "record-mismatch" in out
+    assert "`none.whl` is not a file" in err
+    assert "cut-1.0-py3-none-any.whl" in err
+    assert fake.settings == []
+
+
+# --- The rest -------------------------------------------------------------------------------------
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from wheelfix import __version__
+
+    assert cli.run(["--version"]) == 0
+    assert capsys.readouterr().out == f"wheelfix {__version__}\n"
+
+
+def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> Outcome:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["wheelfix.repair"], "repair", interrupted)
+    assert cli.run(["repair", *wheels("a")]) == 130
+    assert cli.run(["repair", "-j2", *wheels("a", "b")]) == 130
+    assert fake.settings == []
+
+
+HEAVY = (
+    *("auditwheel", "elftools", "rich", "pydantic", "packaging", "zipfile", "hashlib", "email"),
+    *("concurrent.futures", "tomllib", "wheelfix.repair", "wheelfix.archive", "wheelfix.config"),
+)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["repair", "--help"], ["--version"], ["rule"]])
+def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys, json\nfrom wheelfix import cli\n"
+        f"assert cli.run({arguments!r}) == 0\n"
+        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+    )
+    command = [sys.executable, "-c", program]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert set(HEAVY).isdisjoint(json.loads(shown))
+
+
+def test_the_module_runs_as_a_program() -> None:
+    command = [sys.executable, "-m", "wheelfix", "repair", "--no-such-option"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""

@@ -1,0 +1,187 @@
+"""Settings from a table: what is taken, and what each mistake is told."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wheelfix.config import check_selectors, configured, find, settings_from
+from wheelfix.errors import SettingsError
+from wheelfix.rules import RULES
+from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+
+EVERYTHING: dict[str, Any] = {
+    "wheel-dir": "out",
+    "plat": "manylinux_2_28_x86_64",
+    "lib-sdir": "/_libs",
+    "exclude": ["libcuda.so.*"],
+    "only-plat": True,
+    "update-tags": False,
+    "strip": True,
+    "zip-level": 9,
+    "ldpaths": "/a:/b",
+    "isa-ext-check": False,
+    "allow-pure-python-wheel": False,
+    "select": ["WF1"],
+    "extend-select": ["WF501"],
+    "ignore": {"dead-entry": "the package makes the folder"},
+    "unsafe-fixes": True,
+    "data-libraries": "search",
+    "search-path-tag": "runpath",
+    "sacrificial-entry": "keep",
+    "keep-entries": ["/opt/rocm/*"],
+    "verdict": False,
+    "jobs": 4,
+}
+
+
+def test_every_setting_can_stand_in_the_file() -> None:
+    assert set(EVERYTHING) == {field.name.replace("_", "-") for field in fields(Settings)}
+    settings = settings_from(EVERYTHING, Settings(), "pyproject.toml")
+    for field in fields(Settings):
+        value = getattr(settings, field.name)
+        assert value != getattr(Settings(), field.name), field.name
+    assert settings.data_libraries is DataLibraries.SEARCH
+    assert settings.search_path_tag is SearchPathTag.RUNPATH
+    assert settings.sacrificial_entry is SacrificialEntry.KEEP
+    assert settings.ignore == {"dead-entry": "the package makes the folder"}
+
+
+def test_ignore_may_go_without_reasons() -> None:
+    assert settings_from({"ignore": ["WF1"]}, Settings(), "x").ignore == {"WF1": ""}
+
+
+def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
+    base = settings_from(
+        {"exclude": ["a"], "ignore": {"WF1": "why"}, "extend-select": ["WF2"]}, Settings(), "file"
+    )
+    top = settings_from({"exclude": ["b"], "ignore": ["WF3"], "extend-select": ["WF4"]}, base, "-")
+    assert top.exclude == ("b",)
+    assert top.ignore == {"WF1": "why", "WF3": ""}
+    assert top.extend_select == ("WF2", "WF4")
+
+
+@pytest.mark.parametrize(
+    ("table", "message", "hint"),
+    [
+        ({"wheeldir": "x"}, "file: there is no setting `wheeldir`", "did you mean `wheel-dir`?"),
+        ({"wheel_dir": "x"}, "file: there is no setting `wheel_dir`", "did you mean `wheel-dir`?"),
+        ({"qqqq": 1}, "file: there is no setting `qqqq`", None),
+        ({"strip": "yes"}, "file: `strip` is `yes`; it must be true or false", None),
+        ({"strip": 1}, "file: `strip` is `1`; it must be true or false", None),
+        ({"zip-level": 10}, "file: `zip-level` is `10`; it must be a number, -1 to 9", None),
+        ({"zip-level": True}, "file: `zip-level` is `true`; it must be a number, -1 to 9", None),
+        ({"jobs": 0}, "file: `jobs` is `0`; it must be a number, 1 or more", None),
+        ({"plat": ""}, "file: `plat` is ``; it must be a string that is not empty", None),
+        ({"plat": 1}, "file: `plat` is `1`; it must be a string that is not empty", None),
+        ({"wheel-dir": {}}, "file: `wheel-dir` is a table; it must be a string", None),
+        ({"exclude": "a"}, "file: `exclude` is `a`; it must be a list of strings", None),
+        ({"exclude": ["a", 1]}, "file: `exclude`, item 2 is `1`; it must be a string", None),
+        ({"select": [""]}, "file: `select`, item 1 is ``; it must be a string", None),
+        ({"ignore": {"WF1": 1}}, "file: `ignore`: the reason for `WF1` is `1`", None),
+        (
+            {"data-libraries": "collocate"},
+            "file: `data-libraries` is `collocate`; it must be one of `colocate`, `search`, `move`",
+            "did you mean `colocate`?",
+        ),
+        ({"search-path-tag": 1}, "it must be one of `auto`, `rpath`, `runpath`", None),
+    ],
+)
+def test_mistakes_are_named(table: Mapping[str, object], message: str, hint: str | None) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings_from(table, Settings(), "file")
+    assert message in caught.value.message
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("selector", ["WF", "wf1", "WF101", "unreachable-library"])
+def test_selectors_name_rules_by_code_prefix_or_name(selector: str) -> None:
+    check_selectors(Settings(select=(selector,)), RULES, "file")
+
+
+@pytest.mark.parametrize(
+    ("key", "selector", "hint"),
+    [
+        ("select", "unreachable-libary", "`unreachable-library`"),
+        ("ignore", "WF1O1", "did you mean `WF1"),
+        ("extend-select", "zzzzzzz", "`wheelfix rule --all` lists the rules"),
+    ],
+)
+def test_selectors_without_a_rule_are_errors(key: str, selector: str, hint: str) -> None:
+    settings = settings_from({key: [selector]}, Settings(), "file")
+    with pytest.raises(SettingsError, match=f"file: no rule .* `{selector}`") as caught:
+        check_selectors(settings, RULES, "file")
+    assert hint in (caught.value.hint or "")
+
+
+# --- Files ----------------------------------------------------------------------------------------
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_nearest_file_up_to_the_root_of_the_project(tmp_path: Path) -> None:
+    top = put(tmp_path / "wheelfix.toml", "")
+    project = put(tmp_path / "project" / "pyproject.toml", "[tool.wheelfix]\n")
+    inner = tmp_path / "project" / "src" / "pkg"
+    inner.mkdir(parents=True)
+    assert find(inner) == project
+    own = put(tmp_path / "project" / "wheelfix.toml", "")
+    assert find(inner) == own, "wheelfix.toml wins over pyproject.toml beside it"
+    (tmp_path / "other" / ".git").mkdir(parents=True)
+    assert find(tmp_path / "other") is None, "a repository does not listen to what is above it"
+    assert find(tmp_path) == top
+
+
+def test_pyproject_and_wheelfix_toml_say_the_same(tmp_path: Path) -> None:
+    project = put(tmp_path / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
+    own = put(tmp_path / "other.toml", "jobs = 3\n")
+    for explicit in (project, own):
+        assert configured(tmp_path, explicit, RULES) == Settings(jobs=3)
+    assert configured(tmp_path, None, RULES) == Settings(jobs=3)
+
+
+def test_a_project_without_the_table_has_the_defaults(tmp_path: Path) -> None:
+    project = put(tmp_path / "pyproject.toml", "[project]\nname = 'x'\n")
+    assert configured(tmp_path, None, RULES) == Settings()
+    with pytest.raises(SettingsError, match="has no table"):
+        configured(tmp_path, project, RULES)
+
+
+def test_wheel_dir_counts_from_the_file(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", "wheel-dir = 'out'\n")
+    (tmp_path / "sub").mkdir()
+    assert configured(tmp_path, None, RULES).wheel_dir == Path("out")
+    assert configured(tmp_path / "sub", None, RULES).wheel_dir == tmp_path / "out"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"jobs = ", "is not TOML: "),
+        (b"\xff", "is not TOML: "),
+        (b"nothing = 1", "there is no setting `nothing`"),
+        (b"ignore = ['WF999']", "no rule has the code, prefix or name `WF999`"),
+        (None, "cannot read"),
+    ],
+)
+def test_files_that_cannot_be_used_are_named(
+    tmp_path: Path, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / "wheelfix.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(SettingsError, match=r"wheelfix\.toml") as caught:
+        configured(tmp_path, path, RULES)
+    assert message in caught.value.message
+
+
+@pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nwheelfix = 1\n"])
+def test_the_table_must_be_a_table(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="must be a table"):
+        configured(tmp_path, put(tmp_path / "pyproject.toml", text), RULES)

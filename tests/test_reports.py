@@ -1,0 +1,298 @@
+"""What people read: findings, summaries, plans and differences."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from wheelfix.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
+from wheelfix.elf import Elf, ElfType, Machine, VersionNeed
+from wheelfix.engine import planned, predict
+from wheelfix.errors import BadWheelError
+from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.outcome import Loads, Outcome, Status
+from wheelfix.reports import diff, text
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Member, Wheel, WheelName
+
+ELF = Elf(bits=64, little_endian=True, machine=Machine.X86_64, osabi=0, flags=0, type=ElfType.DYN)
+NAME = "pkg-1.0-cp311-cp311-linux_x86_64.whl"
+FINDING = Finding(
+    code="WF111",
+    name="absolute-entry",
+    severity=Severity.ERROR,
+    message="`pkg/_ext.so` searches `/home/ci/lib`",
+    member="pkg/_ext.so",
+    entry="/home/ci/lib",
+    notes=("DT_RUNPATH is `/home/ci/lib`",),
+    hint="run `wheelfix repair`",
+    fix=Fix(title="drop it", edits=(DropEntry(member="pkg/_ext.so", entry="/home/ci/lib"),)),
+)
+
+
+def a_wheel() -> Wheel:
+    extension = replace(
+        ELF,
+        needed=("libx.so.1", "libc.so.6"),
+        runpath="/home/ci/lib:$ORIGIN",
+        verneed=(VersionNeed(file="libx.so.1", versions=("X_1",)),),
+    )
+    members = ("pkg/_ext.so", "pkg-1.0.data/data/lib/liby.so", "pkg/same.py")
+    return Wheel(
+        name=WheelName.parse(NAME),
+        members=tuple(Member(name=name, size=1000, compressed_size=9) for name in members),
+        dist_info="pkg-1.0.dist-info",
+        tags=("cp311-cp311-linux_x86_64",),
+        root_is_purelib=False,
+        elfs={"pkg/_ext.so": extension, "pkg-1.0.data/data/lib/liby.so": ELF},
+    )
+
+
+def edits(wheel: Wheel) -> tuple[PlannedEdit, ...]:
+    drop = DropEntry(member="pkg/_ext.so", entry="/home/ci/lib")
+    add = AddEntry(member="pkg/_ext.so", entry="$ORIGIN/../pkg.libs")
+    rename = RenameNeeded(member="pkg/_ext.so", old="libx.so.1", new="libx-1234.so.1")
+    grafted = AddMember(
+        member="pkg.libs/libx-1234.so.1", source=Text(content=b""), size=2000, elf=ELF
+    )
+    move = MoveMember(member="pkg-1.0.data/data/lib/liby.so", new="pkg/liby.so")
+    return (
+        planned(wheel, drop, "WF111", "absolute-entry", "drop it"),
+        planned(wheel, add, "WF101", "unreachable-library", "add it"),
+        planned(wheel, rename, "graft", "graft", "as auditwheel says"),
+        planned(wheel, grafted, "graft", "graft", "as auditwheel says"),
+        planned(wheel, move, "WF103", "no-common-path", "move it"),
+    )
+
+
+def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
+    before = a_wheel()
+    steps = edits(before)
+    published = status is Status.REPAIRED
+    return Outcome(
+        source=Path("dist") / NAME,
+        status=status,
+        output=Path("wheelhouse/pkg-1.0-cp311-cp311-manylinux_2_17_x86_64.whl")
+        if published
+        else None,
+        before=before,
+        after=predict(before, [step.edit for step in steps]),
+        found=(FINDING,) * 5,
+        edits=steps,
+        loads=(
+            Loads(member="pkg/a.so", libraries=(), works=("venv",), fails=()),
+            Loads(
+                member="pkg/b.so",
+                libraries=(("libx.so.1", "pkg.libs/libx-1234.so.1"),),
+                works=("venv",),
+                fails=("pip --target",),
+            ),
+        ),
+        verdict=Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("GLIBC_2.17",)),
+        messages=("RECORD.jws was dropped",),
+        bytes_before=12345,
+        bytes_after=23456,
+    )
+
+
+# --- Hostile names --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("plain é \N{GREEK SMALL LETTER ALPHA}", "plain é \N{GREEK SMALL LETTER ALPHA}"),
+        ("a\nb\r\x1b[2J", r"a\nb\r\x1b[2J"),
+        ("\N{RIGHT-TO-LEFT OVERRIDE}gnp.exe", r"\u202egnp.exe"),
+        ("\N{LINE SEPARATOR}x", r"\u2028x"),
+        ("\udcff", r"\udcff"),
+        ("::error::x", r"\x3a:error::x"),
+        ("  ::set-output name=a::b", r"  \x3a:set-output name=a::b"),
+        ("a::b", "a::b"),
+        ("x##[add-mask]y", r"x#\x23[add-mask]y"),
+    ],
+)
+def test_names_cannot_steer_terminal_or_runner(name: str, shown: str) -> None:
+    assert text.printable(name) == shown
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: FBT001
+    evil = "x\n::error::owned\x1b[31m##[x]"
+    finding = Finding(
+        code="WF1",
+        name="n",
+        severity=Severity.ERROR,
+        message=evil,
+        member=evil,
+        notes=(evil,),
+        hint=evil,
+    )
+    wheel = a_wheel()
+    added = AddMember(member=evil, source=Text(content=b""), size=1, elf=ELF)
+    step = planned(wheel, added, "WF1", "n", evil)
+    outcome = Outcome(
+        source=Path(evil),
+        status=Status.REJECTED,
+        before=wheel,
+        after=predict(wheel, [added]),
+        found=(finding,),
+        remaining=(finding,),
+        edits=(step,),
+        loads=(Loads(member=evil, libraries=((evil, evil),), works=(evil,), fails=(evil,)),),
+        verdict=Verdict(overall=evil, external={}, reasons=(evil,)),
+        messages=(evil,),
+    )
+    shown = [
+        text.summary(outcome, verbose=verbose, colour=False),
+        text.plan(outcome, colour=False),
+        diff.diff(outcome, colour=False),
+        text.error_text(BadWheelError(evil, hint=evil), colour=False),
+    ]
+    for line in "\n".join(shown).split("\n"):
+        assert line.isprintable()
+        assert "##[" not in line
+        assert not line.lstrip().startswith("::")
+
+
+# --- Findings -------------------------------------------------------------------------------------
+
+
+def test_a_finding_says_what_where_why_and_what_to_do() -> None:
+    assert text.finding_text(FINDING, NAME, colour=False).splitlines() == [
+        "error[absolute-entry]: `pkg/_ext.so` searches `/home/ci/lib`",
+        f"  --> {NAME}!pkg/_ext.so",
+        "  = note: DT_RUNPATH is `/home/ci/lib`",
+        "hint: run `wheelfix repair`",
+    ]
+    assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in text.finding_text(FINDING, NAME, colour=True)
+
+
+def test_the_tally_counts_and_says_what_repair_mends() -> None:
+    unsafe = Finding(
+        code="WF1",
+        name="n",
+        severity=Severity.WARNING,
+        message="m",
+        fix=Fix(title="t", edits=(), safety=Safety.UNSAFE),
+    )
+    assert text.tally([], 2) == "All checks passed for 2 wheels."
+    assert text.tally([FINDING], 1) == (
+        "Found 1 problem in 1 wheel (1 error). `wheelfix repair` mends 1."
+    )
+    assert text.tally([FINDING, FINDING, unsafe], 1) == (
+        "Found 3 problems in 1 wheel (2 errors, 1 warning). "
+        "`wheelfix repair` mends 2, and 1 more with `--unsafe-fixes`."
+    )
+
+
+# --- Summary, plan, difference --------------------------------------------------------------------
+
+
+def test_the_summary_of_a_repaired_wheel() -> None:
+    assert text.summary(an_outcome(), verbose=False, colour=False).splitlines() == [
+        f"{NAME}: repaired",
+        "  wrong    error[absolute-entry] 5 times",
+        "             `pkg/_ext.so` searches `/home/ci/lib`",
+        "             `pkg/_ext.so` searches `/home/ci/lib`",
+        "             `pkg/_ext.so` searches `/home/ci/lib`",
+        "             and 2 more, which -v shows",
+        "  done     absolute-entry: 1 edit of `pkg/_ext.so`",
+        "           unreachable-library: 1 edit of `pkg/_ext.so`",
+        "           graft: 2 edits of `pkg/_ext.so`, `pkg.libs/libx-1234.so.1`",
+        "           no-common-path: 1 edit of `pkg-1.0.data/data/lib/liby.so`",
+        "  loads    `pkg/b.so`: libx.so.1 from `pkg.libs/libx-1234.so.1`",
+        "             not with pip --target",
+        "             works with venv",
+        "           `pkg/a.so`: nothing of the wheel",
+        "  tag      linux_x86_64",
+        "  bytes    12,345 -> 23,456",
+        "  verdict  auditwheel says manylinux_2_17_x86_64",
+        "             GLIBC_2.17",
+        "  note     RECORD.jws was dropped",
+    ]
+
+
+def test_the_verbose_summary_leaves_nothing_out() -> None:
+    shown = text.summary(an_outcome(), verbose=True, colour=False)
+    assert shown.count("searches `/home/ci/lib`") == 5
+    assert "which -v shows" not in shown
+
+
+def test_what_remains_is_shown_in_full() -> None:
+    outcome = Outcome(
+        source=Path(NAME), status=Status.REJECTED, found=(FINDING,), remaining=(FINDING,)
+    )
+    shown = text.summary(outcome, verbose=False, colour=False)
+    assert text.finding_text(FINDING, NAME, colour=False) in shown
+
+
+def test_a_failed_wheel_shows_its_error_and_no_more() -> None:
+    outcome = Outcome(
+        source=Path(NAME), status=Status.FAILED, error=BadWheelError("it is cut\nin two", hint="h")
+    )
+    assert text.summary(outcome, verbose=False, colour=False).splitlines() == [
+        f"{NAME}: failed",
+        "error: it is cut",
+        "  in two",
+        "hint: h",
+    ]
+
+
+def test_the_plan_names_file_values_and_rule() -> None:
+    assert text.plan(an_outcome(Status.PLANNED), colour=False).splitlines() == [
+        f"plan for {NAME}",
+        "  pkg/_ext.so",
+        "    DT_RUNPATH entry `/home/ci/lib` -> dropped  [WF111 absolute-entry]",
+        (
+            "    no such search path entry -> DT_RUNPATH entry `$ORIGIN/../pkg.libs`"
+            "  [WF101 unreachable-library]"
+        ),
+        "    DT_NEEDED `libx.so.1` -> `libx-1234.so.1`  [graft]",
+        "  pkg.libs/libx-1234.so.1",
+        "    absent -> written, 2,000 bytes  [graft]",
+        "  pkg-1.0.data/data/lib/liby.so",
+        "    in place -> moved to `pkg/liby.so`  [WF103 no-common-path]",
+    ]
+
+
+def test_the_plan_of_a_sound_wheel_is_empty() -> None:
+    outcome = Outcome(source=Path(NAME), status=Status.UNCHANGED)
+    assert text.plan(outcome, colour=False).splitlines() == [
+        f"plan for {NAME}",
+        "  nothing to change",
+    ]
+
+
+def test_the_difference_shows_files_and_dynamic_entries() -> None:
+    assert diff.diff(an_outcome(Status.PLANNED), colour=False).splitlines() == [
+        f"--- {NAME}",
+        f"+++ {NAME}",
+        " pkg/_ext.so  1,000 bytes, changed",
+        "-pkg-1.0.data/data/lib/liby.so  1,000 bytes",
+        "+pkg/liby.so  1,000 bytes, moved",
+        "+pkg.libs/libx-1234.so.1  2,000 bytes",
+        "--- pkg/_ext.so",
+        "+++ pkg/_ext.so",
+        "-DT_NEEDED  libx.so.1",
+        "+DT_NEEDED  libx-1234.so.1",
+        "-DT_RUNPATH  /home/ci/lib:$ORIGIN",
+        "-Verneed  libx.so.1 X_1",
+        "+DT_RUNPATH  $ORIGIN:$ORIGIN/../pkg.libs",
+        "+Verneed  libx-1234.so.1 X_1",
+    ]
+
+
+def test_colour_changes_no_word() -> None:
+    outcome = an_outcome()
+    for plain, coloured in [
+        (diff.diff(outcome, colour=False), diff.diff(outcome, colour=True)),
+        (text.plan(outcome, colour=False), text.plan(outcome, colour=True)),
+        (
+            text.summary(outcome, verbose=True, colour=False),
+            text.summary(outcome, verbose=True, colour=True),
+        ),
+    ]:
+        assert coloured != plain
+        assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
