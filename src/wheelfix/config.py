@@ -196,13 +196,8 @@ def read_table(path: Path) -> Mapping[str, object] | None:
         raise SettingsError(f"`{path}` is not TOML: {error}") from error
     if path.name != "pyproject.toml":
         return document
-    table: object = document
-    for key in ("tool", "wheelfix"):
-        if not isinstance(table, dict):
-            raise SettingsError(f"`{path}`: `tool` must be a table")
-        return table
-        if table is None:
-            return None
-    if isinstance(table, dict):
-        return cast("dict[str, object]", table)
-    raise SettingsError(f"`{path}`: `tool.wheelfix` must be a table")
+    tool = document.get("tool", {})
+    table = cast("dict[str, object]", tool).get("wheelfix") if isinstance(tool, dict) else tool
+    if table is not None and not isinstance(table, dict):
+        raise SettingsError(f"`{path}`: [tool.wheelfix] must be a table")
+    return cast("Mapping[str, object] | None", table)
