@@ -375,18 +375,19 @@ def _same_name(one: str, other: str) -> bool:
 
 
 def _normal(name: str) -> str:
-    return "-".join(part for part in name.lower().replace("_", "-").replace(".", "-").split("-"))
+    parts = name.lower().replace("_", "-").replace(".", "-").split("-")
+    return "-".join(part for part in parts if part)
 
 
 def _same_version(one: str, other: str) -> bool:
-    """Compare versions by PEP 440; `_` stands for `-` in file names (PEP 427, "Escaping")."""
+    """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
     if one == other:
         return True
     from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (hardly ever needed)
 
     with suppress(InvalidVersion):
         return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
-    return _normal(one) == _normal(other)
+    return _same_name(one.replace("+", "-"), other.replace("+", "-"))
 
 
 def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:

@@ -58,10 +58,10 @@ def _set_lines(text: str, key: str, values: Sequence[str]) -> str:
     head = list(_head(text))
     rest = text[sum(map(len, head)) :]
     end = "\r\n" if head and head[0].endswith("\r\n") else "\n"
-    if head and not head[-1].endswith("\n"):
-        head[-1] += end
     places = [i for i, line in enumerate(head) if _header(line)[0] == key.lower()]
     at = places[0] if places else len(head)
+    if head and not places and not head[-1].endswith("\n"):
+        head[-1] += end
     kept = [line for i, line in enumerate(head) if i not in places]
     kept[at:at] = [f"{key}: {value}{end}" for value in values]
     return "".join(kept) + rest

@@ -67,7 +67,8 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     """
     content = dict(content)
     _add_wheel_file(archive, result, content)
-    _add_record(archive, result, content, moved)
+    with _output_errors(directory):
+        _add_record(archive, result, content, moved)
     stamp = None if epoch is None else dos_stamp(epoch)
     pending = PendingWheel(directory, str(result.name))
     try:

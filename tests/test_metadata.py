@@ -1,0 +1,69 @@
+"""The WHEEL file: read as installers do, edited without touching what an edit does not concern."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wheelfix.errors import BadWheelError
+from wheelfix.metadata import edit_metadata, read_metadata
+
+WHEEL = (
+    "Wheel-Version: 1.0\nGenerator: x: y\nRoot-Is-Purelib: false\n"
+    "Tag: cp311-cp311-linux_x86_64\nBuild: 1\n\nbody\nTag: not-a-header\n"
+)
+
+
+def edit(text: str, *tags: str, purelib: bool = False) -> str:
+    return edit_metadata(text, tags=tags, root_is_purelib=purelib)
+
+
+def test_reads_what_an_installer_acts_on() -> None:
+    metadata = read_metadata(WHEEL)
+    assert metadata.version == "1.0"
+    assert metadata.tags == ("cp311-cp311-linux_x86_64",)
+    assert not metadata.root_is_purelib
+    assert read_metadata("wheel-version:1.9\nROOT-IS-PURELIB: TRUE").root_is_purelib
+
+
+@pytest.mark.parametrize("text", ["", "Generator: x\n", "\nWheel-Version: 1.0\n", "Wheel-Version:"])
+def test_a_file_without_a_version_is_refused(text: str) -> None:
+    with pytest.raises(BadWheelError, match="no `Wheel-Version`"):
+        read_metadata(text)
+
+
+@pytest.mark.parametrize("version", ["2.0", "0.1", "10.0", "one"])
+def test_another_major_version_is_refused(version: str) -> None:
+    with pytest.raises(BadWheelError, match=version):
+        read_metadata(f"Wheel-Version: {version}\n")
+
+
+def test_an_edit_changes_only_its_lines() -> None:
+    assert edit(WHEEL, "cp311-cp311-a", "cp311-cp311-b") == WHEEL.replace(
+        "Tag: cp311-cp311-linux_x86_64\n", "Tag: cp311-cp311-a\nTag: cp311-cp311-b\n"
+    )
+    assert edit(WHEEL, "cp311-cp311-linux_x86_64", purelib=True) == WHEEL.replace(
+        "Purelib: false", "Purelib: true"
+    )
+
+
+def test_line_ends_and_a_missing_last_one_are_kept() -> None:
+    assert edit("Wheel-Version: 1.0\r\nTag: a\r\nX: y", "b") == (
+        "Wheel-Version: 1.0\r\nTag: b\r\nX: y"
+    )
+    assert edit("Wheel-Version: 1.0", "b") == "Wheel-Version: 1.0\nTag: b\n"
+
+
+def test_saying_what_is_said_already_changes_nothing() -> None:
+    odd = "Wheel-Version:1.0\nTAG:  a\n\x0bfoo\x85"
+    assert edit(odd, "a") == odd
+
+
+@given(
+    st.text(), st.lists(st.from_regex(r"[a-z0-9_]+-[a-z]+-[a-z]+", fullmatch=True)), st.booleans()
+)
+def test_an_edit_says_what_was_asked(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001
+    text = "Wheel-Version: 1.0\n" + rest
+    after = edit_metadata(text, tags=tags, root_is_purelib=purelib)
+    metadata = read_metadata(after)
+    assert (metadata.tags, metadata.root_is_purelib) == (tuple(tags), purelib)
+    assert edit_metadata(after, tags=tags, root_is_purelib=purelib) == after
