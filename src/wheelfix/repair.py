@@ -6,7 +6,7 @@ auditwheel graft in between, and acts once, at the end.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -27,10 +27,10 @@ from wheelfix.findings import Finding, PlannedEdit, Severity
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
-from wheelfix.policy import satisfies
 from wheelfix.rules import selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
+from wheelfix.rules.platform import keeps_promise
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.verdict import Verdict
@@ -103,6 +103,8 @@ class _Run:
     workdir: Path
     progress: Progress
     rules: tuple[Rule, ...]
+    verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
+    """What auditwheel has said so far in this run."""
 
     # --- The two ways to end
 
@@ -196,7 +198,7 @@ class _Run:
         if self.settings.plat not in {"auto", *wheel.name.platforms}:
             return False
         self.progress("judging")
-        return not self.settings.verdict or satisfies(self._verdict(wheel), wheel.name.platforms)
+        return not self.settings.verdict or keeps_promise(wheel, self._verdict(wheel))
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
@@ -263,8 +265,14 @@ class _Run:
         return run_rules(context, self.rules), verdict
 
     def _verdict(self, wheel: Wheel) -> Verdict:
+        """Ask auditwheel, once for wheels whose objects say the same."""
+        for known, verdict in self.verdicts:
+            if known.name == wheel.name and known.elfs == wheel.elfs:
+                return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        return auditwheel.verdict(wheel, self.settings, folder, self.environ)
+        verdict = auditwheel.verdict(wheel, self.settings, folder, self.environ)
+        self.verdicts.append((wheel, verdict))
+        return verdict
 
 
 def _errors(findings: Sequence[Finding]) -> bool:

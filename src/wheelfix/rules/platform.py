@@ -5,6 +5,22 @@ from collections.abc import Iterator
 from wheelfix.findings import Hit, Severity
 from wheelfix.policy import satisfies
 from wheelfix.rules.base import Context, rule
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Wheel
+
+
+def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
+    """Return whether the objects may carry all platform tags of the wheel.
+
+    auditwheel judges for one C library. Objects that need none, such as static executables, may
+    stand under the tags of both.
+    """
+    bound = any(elf.libc is not None for elf in wheel.elfs.values())
+    musl = verdict.overall.startswith("musllinux")
+    return satisfies(
+        verdict,
+        [tag for tag in wheel.name.platforms if bound or tag.startswith("musllinux") == musl],
+    )
 
 
 @rule("WF801", "tag-not-met", Severity.ERROR)
@@ -30,11 +46,12 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the wheel is not published.
     """
-    verdict, name = context.verdict, context.wheel.name
-    if verdict is None or satisfies(verdict, name.platforms):
+    verdict = context.verdict
+    if verdict is None or keeps_promise(context.wheel, verdict):
         return
+    tags = ".".join(context.wheel.name.platforms)
     yield Hit(
-        message=f"tagged {'.'.join(name.platforms)}, but allows no better than {verdict.overall}",
+        message=f"tagged {tags}, but allows no better than {verdict.overall}",
         notes=verdict.reasons,
         hint="build in the container of that tag, ask for another with --plat, or --exclude what "
         "another wheel provides",
