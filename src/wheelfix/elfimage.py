@@ -23,6 +23,7 @@ MAX_VERSIONS = 1 << 15
 MAX_CHAIN = 1 << 16
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
+NT_GNU_PROPERTY_TYPE_0 = 5
 
 
 class Pt(IntEnum):
@@ -266,6 +267,25 @@ class Image:
     def loaded(self, address: int, size: int, what: str) -> bytes:
         """Copy bytes that are loaded to a virtual address."""
         return self.read(self.offset(address, size, what), size, what)
+
+    def notes(self, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield (type, owner, descriptor) of the notes in a segment or section.
+
+        The descriptor of a property note is padded to 8 in ELF64, all others to 4 whatever the
+        class: the gABI's "Note Section" as practised.
+        """
+        raw = self.read(offset, min(size, 1 << 16), "a note")
+        at = 0
+        while at + 12 <= len(raw):
+            name_size, size, kind = self.layout.note.unpack_from(raw, at)
+            start = at + 12 + (name_size + 3) // 4 * 4
+            owner = raw[at + 12 : at + 12 + name_size]
+            if start + size > len(raw):
+                return
+            yield kind, owner, raw[start : start + size]
+            wide = self.layout.bits == 64 and (kind, owner) == (NT_GNU_PROPERTY_TYPE_0, b"GNU\0")
+            unit = 8 if wide else 4
+            at = start + (size + unit - 1) // unit * unit
 
     def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
         """Read one structure."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wheelfix.elf import Elf, ElfType, Undefined, VersionNeed
-from wheelfix.elfimage import Dt, Dynamic, Image, Pt, Sht
+from wheelfix.elfimage import NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
 
 if TYPE_CHECKING:
     import mmap
@@ -19,7 +19,6 @@ _STB_LOCAL, _STB_WEAK = 0, 2
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
-_NT_GNU_PROPERTY_TYPE_0 = 5
 _FOLDED_FLAGS = {Dt.SYMBOLIC: 2, Dt.TEXTREL: 4, Dt.BIND_NOW: 8}  # as DF_* of DT_FLAGS
 
 
@@ -206,26 +205,7 @@ def _gnu_properties(image: Image) -> bytes:
         places = [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
     for offset, size in places:
         if offset + size <= len(image.view):
-            for kind, owner, descriptor in _notes(image, offset, size):
-                if kind == _NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0":
+            for kind, owner, descriptor in image.notes(offset, size):
+                if kind == NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0":
                     return descriptor
     return b""
-
-
-def _notes(image: Image, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield (type, owner, descriptor); the descriptor of a property note is padded to 8 in ELF64.
-
-    Other notes are padded to 4 whatever the class (gABI chapter 5, "Note Section", as practised).
-    """
-    raw = image.read(offset, min(size, 1 << 16), "a note")
-    at = 0
-    while at + 12 <= len(raw):
-        name_size, size, kind = image.layout.note.unpack_from(raw, at)
-        start = at + 12 + (name_size + 3) // 4 * 4
-        owner = raw[at + 12 : at + 12 + name_size]
-        if start + size > len(raw):
-            return
-        yield kind, owner, raw[start : start + size]
-        wide = image.layout.bits == 64 and kind == _NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0"
-        unit = 8 if wide else 4
-        at = start + (size + unit - 1) // unit * unit

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 _CHUNK = 1 << 20
 _SHOWN = 3
+_PADDING = 64
+"""Zeros fewer than this between two tables that moved are padding, and may go."""
 _LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
 """Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
 _EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
@@ -259,15 +261,15 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
 
 
 def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
+    offset, info, *addends = entry
     wide = dynamic.image.layout.bits == 64
-    number, kind = (entry[1] >> 32, entry[1] & 0xFFFFFFFF) if wide else divmod(entry[1], 256)
-    addend = f", addend {entry[2]:#x}" if len(entry) > 2 else ""
-    if number >= dynamic.symbol_count():
-        symbol = f"the missing symbol {number}"
-    else:
-        target = next(dynamic.symbols(number, number + 1))
-        symbol = f"`{_symbol_name(dynamic, target)}`"
-    return f"(offset {entry[0]:#x}, type {kind}, {symbol}{addend})"
+    number, kind = (info >> 32, info & 0xFFFFFFFF) if wide else divmod(info, 256)
+    symbol = f"the missing symbol {number}"
+    if number < dynamic.symbol_count():
+        for target in dynamic.symbols(number, number + 1):
+            symbol = f"symbol `{_symbol_name(dynamic, target)}`"
+    addend = "".join(f", addend {value:#x}" for value in addends)
+    return f"(offset {offset:#x}, type {kind}, {symbol}{addend})"
 
 
 def _relr(dynamic: Dynamic) -> bytes:
@@ -289,10 +291,11 @@ def _note_differences(old: Image, new: Image) -> Iterator[str]:
         yield "the contents of the PT_NOTE segments changed"
 
 
-def _notes(image: Image) -> list[bytes]:
-    """Join what lies side by side: an edit may merge or split PT_NOTE segments."""
-    notes = [s for s in image.segments if s.type == Pt.NOTE]
-    return [image.read(s.offset, s.filesz, "PT_NOTE") for s in notes]
+def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield note by note: patchelf splits PT_NOTE segments, one for each section."""
+    for segment in image.segments:
+        if segment.type == Pt.NOTE:
+            yield from image.notes(segment.offset, segment.filesz)
 
 
 # --- memory --------------------------------------------------------------------------------------
@@ -358,33 +361,55 @@ def _memory_differences(
     for load in old.segments:
         if load.type != Pt.LOAD:
             continue
-        heir = _heir(load, new)
-        if heir is None:
-            yield f"{_load(load)}, size {load.memsz:#x}, flags {load.flags:#x}, is gone or changed"
-            continue
-        shift = heir.offset - heir.vaddr - (load.offset - load.vaddr)
-        for start, stop in _gaps(load.vaddr, load.vaddr + load.filesz, ranges):
-            place = start - load.vaddr + load.offset
-            at = _first_difference(old.view, new.view, place, place + shift, stop - start)
-            if at is not None:
-                yield f"the byte loaded to {start + at:#x} changed"
+        if load.memsz > load.filesz and not _zeros_kept(load, new):
+            yield f"the zeros at the end of {_load(load)} are gone"
+        for gap in _gaps(load.vaddr, load.vaddr + load.filesz, ranges):
+            text = next(_gap_differences(load, gap, old, new), None)
+            if text is not None:
+                yield text
                 break
 
 
-def _heir(load: Segment, new: Image) -> Segment | None:
-    """Find the segment of `new` that loads all of `load`, zeros at its end included."""
-    for segment in new.segments:
-        start = load.vaddr - segment.vaddr
-        if (
-            segment.type == Pt.LOAD
-            and segment.flags == load.flags
-            and start >= 0
-            and start + load.filesz <= segment.filesz
-            and start + load.memsz <= segment.memsz
-            and (load.memsz == load.filesz or start + load.filesz == segment.filesz)
-        ):
-            return segment
-    return None
+def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
+    shift = load.offset - load.vaddr
+    for start, stop, heir in _heirs(*gap, load.flags, new):
+        if heir is not None:
+            other = start - heir.vaddr + heir.offset
+            at = _first_difference(old.view, new.view, start + shift, other, stop - start)
+            if at is not None:
+                yield f"the byte loaded to {start + at:#x} changed"
+        elif stop - start >= _PADDING or any(old.view[start + shift : stop + shift]):
+            yield (
+                f"{start:#x} to {stop:#x} of {_load(load)} with flags {load.flags:#x}"
+                " is gone or has other flags"
+            )
+
+
+def _heirs(
+    start: int, stop: int, flags: int, new: Image
+) -> Iterator[tuple[int, int, Segment | None]]:
+    """Split `start` to `stop` by the segments of `new` that load it; None where none does."""
+    heirs = [s for s in new.segments if s.type == Pt.LOAD and s.flags == flags]
+    for heir in sorted(heirs, key=lambda segment: segment.vaddr):
+        low, high = max(heir.vaddr, start), min(heir.vaddr + heir.filesz, stop)
+        if low < high:
+            if start < low:
+                yield start, low, None
+            yield low, high, heir
+            start = high
+    if start < stop:
+        yield start, stop, None
+
+
+def _zeros_kept(load: Segment, new: Image) -> bool:
+    """Whether a segment of `new` ends like `load`: with zeros from the same address on."""
+    return any(
+        segment.type == Pt.LOAD
+        and segment.flags == load.flags
+        and segment.vaddr + segment.filesz == load.vaddr + load.filesz
+        and segment.memsz - segment.filesz >= load.memsz - load.filesz
+        for segment in new.segments
+    )
 
 
 def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
