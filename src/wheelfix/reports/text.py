@@ -5,7 +5,6 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import groupby
 
 from wheelfix.errors import WheelfixError
 from wheelfix.findings import Finding, PlannedEdit, Safety, Severity
@@ -130,7 +129,10 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
         return "\n".join(lines)
     rows = [
         *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
-        *(("done" if outcome.output else "plan", line) for line in _done(outcome.edits)),
+        *(
+            ("done" if outcome.output else "plan", line)
+            for line in _done(outcome.edits, verbose=verbose)
+        ),
         *(("loads", line) for line in _loads(outcome.loads, verbose=verbose)),
         *(("tag", line) for line in _tags(outcome)),
         *(("bytes", line) for line in _sizes(outcome)),
@@ -165,32 +167,31 @@ def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
         worst = max(finding.severity for finding in found)
         yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
         for finding in found if verbose else found[:FEW]:
-            place = f" ({finding.member})" if (finding.member or "") not in finding.message else ""
-            yield f"  {finding.message}{place}"
+            is_named = finding.member is None or finding.member in finding.message
+            yield f"  {finding.message}" if is_named else f"  `{finding.member}`: {finding.message}"
         if not verbose and len(found) > FEW:
             yield f"  and {len(found) - FEW:,} more, which -v shows"
 
 
-def _done(edits: Sequence[PlannedEdit]) -> Iterator[str]:
-    """Yield a line for each rule that asked for edits."""
+def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
+    """Yield a line for each rule that asked for edits; all their files if `verbose`."""
     by_rule: dict[str, list[PlannedEdit]] = {}
     for edit in edits:
         by_rule.setdefault(edit.name, []).append(edit)
     for name, asked in by_rule.items():
         files = list(dict.fromkeys(edit.member for edit in asked))
-        shown = ", ".join(f"`{file}`" for file in files[:FEW])
-        more = f" and {len(files) - FEW:,} more" if len(files) > FEW else ""
-        yield f"{name}: {counted(len(asked), 'edit')} of {shown}{more}"
+        of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
+        yield f"{name}: {counted(len(asked), 'edit')} of {of_files}"
+        yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
-    """Yield what each changed file finds, those with failures first; the healthy few."""
+    """Yield what each changed file finds, those with failures first; a few of the healthy."""
     ordered = sorted(loads, key=lambda load: not load.fails)
     troubled = sum(bool(load.fails) for load in loads)
     shown = ordered if verbose else ordered[: max(troubled, FEW)]
     for load in shown:
-        found = ", ".join(f"{name} from `{member}`" for name, member in load.libraries)
-        yield f"`{load.member}`: {found or 'nothing of the wheel'}"
+        yield f"`{load.member}`: {_found(load, verbose=verbose)}"
         if load.fails:
             yield f"  not with {', '.join(load.fails)}"
             yield f"  works with {', '.join(load.works) or 'none'}"
@@ -200,6 +201,20 @@ def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
         yield "all found in every install scheme that the tags allow"
     if len(shown) < len(loads):
         yield f"and {counted(len(loads) - len(shown), 'file')} more, which -v shows"
+
+
+def _found(load: Loads, *, verbose: bool) -> str:
+    """Say what `load` finds in which folder: how many libraries, or which if `verbose`."""
+    folders: dict[str, list[str]] = {}
+    for name, member in load.libraries:
+        folders.setdefault(member.rpartition("/")[0] or ".", []).append(name)
+    return (
+        ", ".join(
+            f"{', '.join(names) if verbose else counted(len(names), 'library')} from `{folder}`"
+            for folder, names in folders.items()
+        )
+        or "nothing of the wheel"
+    )
 
 
 def _tags(outcome: Outcome) -> Iterator[str]:
@@ -229,7 +244,10 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
     lines = [paint(head, Colour.BOLD, on=colour)]
     if not outcome.edits:
         lines.append("  nothing to change")
-    for member, edits in groupby(outcome.edits, key=lambda edit: edit.member):
+    by_member: dict[str, list[PlannedEdit]] = {}
+    for edit in outcome.edits:
+        by_member.setdefault(edit.member, []).append(edit)
+    for member, edits in by_member.items():
         lines.append(f"  {printable(member)}")
         for edit in edits:
             who = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
