@@ -256,7 +256,9 @@ class _Tree:
         self._environment = environment
         self._links = environment.links
         self._real: dict[str, str | None] = {}
-        self.lists: dict[str, tuple[tuple[str, str], ...]] = {}
+        self.search_paths: dict[str, _Places] = {}
+        self.requests: dict[tuple[str | None, str, str], Request] = {}
+        self.defaults = _Places(None, [(each, each) for each in environment.default_directories])
         self.directories = {"/", *environment.directories}
         everything = (environment.files, environment.broken, environment.links)
         for path in [*environment.directories, *(path for some in everything for path in some)]:
@@ -357,13 +359,25 @@ class _Map:
         self.names: set[str] = set()
 
 
-class _List(NamedTuple):
-    """One list of places to search."""
+class _Walk(NamedTuple):
+    """What came of one name in one list of places."""
 
-    how: How
-    owner: str | None
-    places: Sequence[tuple[str, str]]
-    """Pairs of element and directory; for the cache, of name and file."""
+    tried: tuple[Candidate, ...]
+    file: tuple[str, Elf] | None
+    ends: bool
+    """Whether the search is over, found or not."""
+
+
+class _Places:
+    """One list of places to search. What a name leads to in it is found out only once."""
+
+    __slots__ = ("owner", "pairs", "walks")
+
+    def __init__(self, owner: str | None, pairs: Sequence[tuple[str, str]]) -> None:
+        self.owner = owner
+        self.pairs = pairs
+        """Element and directory; for a path and for the cache, name and file."""
+        self.walks: dict[tuple[How, str, tuple[int, bool, int] | None], _Walk] = {}
 
 
 class _Process:
@@ -376,6 +390,7 @@ class _Process:
         self._inodes: dict[str, _Map] = {}
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
+        self._library_path = _Places(None, self._library_directories())
         for name, path in environment.loaded.items():
             loaded = self._map(path, path, environment.files.get(path), None)
             self._register(loaded, path)
@@ -398,15 +413,18 @@ class _Process:
     def _load_dependencies(self, root: str, top: _Map, requests: list[Request]) -> Load:
         order = [top]
         seen = {id(top)}
+        failed = False
         for each in order:  # grows while it is walked: breadth first
             for name in each.elf.needed if each.elf else ():
                 found, request = self._request(each, name)
                 requests.append(request)
-                if found is not None and id(found) not in seen:
+                if found is None:
+                    failed = failed or request.failed
+                elif id(found) not in seen:
                     seen.add(id(found))
                     order.append(found)
         load = Load(root=root, objects=tuple(each.file for each in order), requests=tuple(requests))
-        if load.missing:
+        if failed:
             self._unload(load)
         return load
 
@@ -415,89 +433,103 @@ class _Process:
     ) -> tuple[_Map | None, Request]:
         """Serve one name: by what is loaded, by the file that a search finds, or not at all."""
         asker = requester.file if requester else None
-        spelled = self._spell(requester, name)
-        found, how = self._match(spelled)
-        if how is not None:
-            return found, Request(
-                requester=asker,
-                name=name,
-                result=found.file if found else None,
-                how=how,
-                provided=found is None,
-            )
-        candidates: list[Candidate] = []
-        file = self._search(requester, spelled, candidates)
-        if file is None:
-            skipped = not candidates or candidates[-1].outcome in _SKIPPED
+        spelled = self._spell(requester, name) if "$" in name else name
+        found = self._names.get(spelled)
+        if found is not None:
+            return found, self._served(asker, name, found)
+        if self._is_libc(spelled):
             return None, Request(
-                requester=asker,
-                name=name,
-                result=None,
-                candidates=tuple(candidates),
-                provided=skipped and spelled in self.environment.provided,
+                requester=asker, name=name, result=None, how=How.LIBC, provided=True
+            )
+        file, tried = self._search(requester, spelled)
+        if file is None:
+            skipped = not tried or tried[-1].outcome in _SKIPPED
+            provided = skipped and spelled in self.environment.provided
+            return None, Request(
+                requester=asker, name=name, result=None, candidates=tried, provided=provided
             )
         real, elf = file
-        how, opened = candidates[-1].how, candidates[-1].path
+        how = tried[-1].how
         found = self._inodes.get(self.tree.inode(real))
         if found is None:
-            found = self._map(real, opened, elf, self._loader_of(requester, dlopen=dlopen))
+            loader = self._loader_of(requester, dlopen=dlopen)
+            found = self._map(real, tried[-1].path, elf, loader)
             self._register(found, spelled)
         else:
             how = How.SAME_FILE
             self._found_again(found, spelled)
         return found, Request(
-            requester=asker, name=name, result=found.file, how=how, candidates=tuple(candidates)
+            requester=asker, name=name, result=found.file, how=how, candidates=tried
         )
+
+    def _served(self, asker: str | None, name: str, known: _Map) -> Request:
+        """Return the answer of what is loaded; most requests are such, and many are the same."""
+        key = (asker, name, known.file)
+        answer = self.tree.requests.get(key)
+        if answer is None:
+            answer = self.tree.requests[key] = Request(
+                requester=asker, name=name, result=known.file, how=How.LOADED
+            )
+        return answer
 
     def _search(
-        self, requester: _Map | None, name: str, candidates: list[Candidate]
-    ) -> tuple[str, Elf] | None:
-        """Return the file that the loader takes, and what it says; append all that was tried."""
-        lists = (
-            [_List(How.PATH, None, [(name, name)])] if "/" in name else self._lists(requester, name)
-        )
-        for each in lists:
-            for real, elf, candidate in self._walk(name, each):
-                candidates.append(candidate)
-                if elf is not None:
-                    return real, elf
-                if candidate.outcome is Outcome.LOOP and not self._loop_ends_search:
-                    break
-                if candidate.outcome is Outcome.LOOP or candidate.outcome not in _SKIPPED:
-                    return None
-        return None
+        self, requester: _Map | None, name: str
+    ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
+        """Return the file that the loader takes, with what it says, and all that was tried."""
+        known = self.reference
+        kind = (known.bits, known.little_endian, known.machine) if known else None
+        tried: tuple[Candidate, ...] = ()
+        for how, places in self._lists(requester, name):
+            walk = places.walks.get((how, name, kind))
+            if walk is None:
+                walk = places.walks[how, name, kind] = self._walk(name, how, places)
+            tried += walk.tried
+            if walk.ends:
+                return walk.file, tried
+        return None, tried
 
-    def _walk(self, name: str, places: _List) -> Iterator[tuple[str, Elf | None, Candidate]]:
-        """Yield each candidate of a list, with the object where the loader takes it."""
-        how, owner, pairs = places
+    def _walk(self, name: str, how: How, places: _Places) -> _Walk:
+        """Try `name` in one list."""
+        tried: list[Candidate] = []
+        for entry, path, real, there in self._opened(name, how, places):
+            elf, outcome = self._judge(there)
+            tried.append(Candidate(path, how, outcome, places.owner, entry))
+            if elf is not None:
+                return _Walk(tuple(tried), (real, elf), ends=True)
+            if outcome is Outcome.LOOP:
+                return _Walk(tuple(tried), None, ends=self._loop_ends_search)
+            if outcome not in _SKIPPED:
+                return _Walk(tuple(tried), None, ends=True)
+        return _Walk(tuple(tried), None, ends=False)
+
+    def _opened(
+        self, name: str, how: How, places: _Places
+    ) -> Iterator[tuple[str, str, str, Elf | Outcome]]:
+        """Yield what is opened: element, path as spelled, canonical path, what stands there."""
         tree = self.tree
-        for entry, text in pairs:
+        for entry, text in places.pairs:
             if how in {How.PATH, How.CACHE}:
-                real, elf, outcome = self._judge(*tree.file(text))
-                yield real, elf, Candidate(text, how, outcome, owner, entry)
+                yield entry, text, *tree.file(text)
                 continue
             directory = tree.directory(text)
             if directory is None:
-                yield "", None, Candidate(text, how, Outcome.NO_DIRECTORY, owner, entry)
+                yield entry, text, "", Outcome.NO_DIRECTORY
                 continue
             prefix = text if text in {"", "/"} else f"{text}/"
             for sub in self.environment.subdirectories:
                 inner = tree.directory(f"{prefix}{sub}")
                 if inner is not None:
-                    real, elf, outcome = self._judge(*tree.entry(inner, name))
-                    path = f"{prefix}{sub}/{name}"
-                    yield real, elf, Candidate(path, how, outcome, owner, entry)
-            real, elf, outcome = self._judge(*tree.entry(directory, name))
-            yield real, elf, Candidate(f"{prefix}{name}", how, outcome, owner, entry)
+                    yield entry, f"{prefix}{sub}/{name}", *tree.entry(inner, name)
+            yield entry, f"{prefix}{name}", *tree.entry(directory, name)
 
-    def _judge(self, real: str, there: Elf | Outcome) -> tuple[str, Elf | None, Outcome]:
+    def _judge(self, there: Elf | Outcome) -> tuple[Elf | None, Outcome]:
         """Return the object if the loader takes it, and what it says of the file."""
         if not isinstance(there, Elf):
-            return real, None, there
+            return None, there
         if self.reference is None:
             self.reference = there
         outcome = self._verdict(there, self.reference)
-        return real, there if outcome is Outcome.FOUND else None, outcome
+        return there if outcome is Outcome.FOUND else None, outcome
 
     # --- Where glibc and musl differ
 
@@ -507,12 +539,22 @@ class _Process:
         """Return `name` with its tokens replaced."""
         raise NotImplementedError
 
-    def _match(self, name: str) -> tuple[_Map | None, How | None]:
-        """Return the loaded object that answers to `name`; How alone if the libc itself does."""
-        found = self._names.get(name)
-        return found, None if found is None else How.LOADED
+    def _is_libc(self, name: str) -> bool:
+        """Return whether the loader serves `name` itself."""
+        raise NotImplementedError
 
-    def _lists(self, requester: _Map | None, name: str) -> Iterator[_List]:
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        """Return the directories of LD_LIBRARY_PATH."""
+        raise NotImplementedError
+
+    def _lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
+        """Yield the lists to search for `name`, in order."""
+        if "/" in name:
+            yield How.PATH, _Places(None, [(name, name)])
+        else:
+            yield from self._search_lists(requester, name)
+
+    def _search_lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
         """Yield the lists to search for a bare name."""
         raise NotImplementedError
 
@@ -568,12 +610,12 @@ class _Process:
             for name in gone.names:
                 del self._names[name]
 
-    def _directories(self, owner: _Map, path: str) -> tuple[tuple[str, str], ...]:
-        """Return the expanded search path of `owner`, computed once for all processes."""
-        known = self.tree.lists.get(owner.opened)
+    def _search_path(self, owner: _Map, path: str) -> _Places:
+        """Return the expanded search path of `owner`, the same one for all processes."""
+        known = self.tree.search_paths.get(owner.opened)
         if known is None:
-            known = search_directories(path, owner.origin, self.environment)
-            self.tree.lists[owner.opened] = known
+            pairs = search_directories(path, owner.origin, self.environment)
+            known = self.tree.search_paths[owner.opened] = _Places(owner.file, pairs)
         return known
 
 
@@ -588,22 +630,29 @@ class _Glibc(_Process):
         origin = requester.origin if requester else None
         return expand(name, origin, lib=env.lib, platform=env.platform) or name
 
-    def _lists(self, requester: _Map | None, name: str) -> Iterator[_List]:
+    def _is_libc(self, name: str) -> bool:
+        del name  # glibc is made of ordinary files
+        return False
+
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        origin = self.main.origin if self.main else None
+        return _glibc_directories(self.environment.library_path, origin, self.environment)
+
+    def _search_lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
         env = self.environment
-        runpath = requester.elf.runpath if requester and requester.elf else None
+        elf = requester.elf if requester else None
+        runpath = elf.runpath if elf else None
         if runpath is None:
             yield from self._rpath_chain(requester)
-        if env.library_path:
-            origin = self.main.origin if self.main else None
-            yield _List(How.LIBRARY_PATH, None, _glibc_directories(env.library_path, origin, env))
+        yield How.LIBRARY_PATH, self._library_path
         if requester is not None and runpath is not None:
-            yield _List(How.RUNPATH, requester.file, self._directories(requester, runpath))
+            yield How.RUNPATH, self._search_path(requester, runpath)
         if name in env.cache:
-            yield _List(How.CACHE, None, [(name, env.cache[name])])
-        if not (requester and requester.elf and requester.elf.dt_flags_1 & _DF_1_NODEFLIB):
-            yield _List(How.DEFAULT, None, [(each, each) for each in env.default_directories])
+            yield How.CACHE, _Places(None, [(name, env.cache[name])])
+        if elf is None or not elf.dt_flags_1 & _DF_1_NODEFLIB:
+            yield How.DEFAULT, self.tree.defaults
 
-    def _rpath_chain(self, requester: _Map | None) -> Iterator[_List]:
+    def _rpath_chain(self, requester: _Map | None) -> Iterator[tuple[How, _Places]]:
         """Yield the DT_RPATH of the requester, of what caused it to be loaded, of the program.
 
         An object with DT_RUNPATH has no DT_RPATH, for itself and for others.
@@ -618,7 +667,7 @@ class _Glibc(_Process):
         for each in chain:
             if each.elf and each.elf.runpath is None and each.elf.rpath is not None:
                 how = How.RPATH if each is requester else How.INHERITED
-                yield _List(how, each.file, self._directories(each, each.elf.rpath))
+                yield how, self._search_path(each, each.elf.rpath)
 
     def _verdict(self, elf: Elf, reference: Elf) -> Outcome:
         """`open_verify`: what is for another machine is passed over, other nonsense is fatal."""
@@ -654,24 +703,23 @@ class _Musl(_Process):
         del requester  # musl knows no tokens in names
         return name
 
-    def _match(self, name: str) -> tuple[_Map | None, How | None]:
-        if _MUSL_LIBC.match(name) or name.startswith("/lib/ld-musl-"):
-            return None, How.LIBC
-        return super()._match(name)
+    def _is_libc(self, name: str) -> bool:
+        return bool(_MUSL_LIBC.match(name)) or name.startswith("/lib/ld-musl-")
 
-    def _lists(self, requester: _Map | None, name: str) -> Iterator[_List]:
-        del name
-        env = self.environment
-        literal = [(each, each) for each in env.library_path if each]
-        yield _List(How.LIBRARY_PATH, None, literal)
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        return [(each, each) for each in self.environment.library_path if each]
+
+    def _search_lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
+        del name  # there is no cache
+        yield How.LIBRARY_PATH, self._library_path
         each = requester
         while each is not None:
             path = each.elf.search_path if each.elf else None
             if path is not None:
                 how = How.RPATH if each is requester else How.INHERITED
-                yield _List(how, each.file, self._directories(each, path))
+                yield how, self._search_path(each, path)
             each = each.loader
-        yield _List(How.DEFAULT, None, [(each, each) for each in env.default_directories])
+        yield How.DEFAULT, self.tree.defaults
 
     def _verdict(self, elf: Elf, reference: Elf) -> Outcome:
         """`map_library`: the first file that opens is taken, good or bad; e_machine is not read."""
