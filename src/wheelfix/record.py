@@ -3,6 +3,7 @@
 Everything here is a function of values; the hashes are computed where the bytes are.
 """
 
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -15,6 +16,9 @@ STRONG = frozenset({
 """The algorithms of hashlib that are "sha256 or better" (PEP 427, "Signed wheel files")."""
 
 
+_URLSAFE = bytes.maketrans(b"+/", b"-_")
+
+
 def signatures(record_name: str) -> tuple[str, str]:
     """Name the files that sign RECORD, which RECORD itself does not list (PEP 427)."""
     return f"{record_name}.jws", f"{record_name}.p7s"
@@ -22,9 +26,8 @@ def signatures(record_name: str) -> tuple[str, str]:
 
 def hash_field(algorithm: str, digest: bytes) -> str:
     """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
-    from base64 import urlsafe_b64encode  # noqa: PLC0415 (start-up of light commands)
-
-    return f"{algorithm}={urlsafe_b64encode(digest).rstrip(b'=').decode()}"
+    text = b2a_base64(digest, newline=False).translate(_URLSAFE).rstrip(b"=")
+    return f"{algorithm}={text.decode()}"
 
 
 def algorithm_of(row: RecordRow) -> str | None:

@@ -9,7 +9,7 @@ writing.
 import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wheelfix.errors import BadWheelError
 
@@ -66,6 +66,9 @@ class Entry(NamedTuple):
     def mode(self) -> int:
         """`st_mode`, 0 where the zip has none."""
         return self.external_attr >> 16
+
+
+_OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
@@ -159,20 +162,21 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     """
     if end.members * CENTRAL.size > len(data):
         raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
-    entries: list[Entry] = []
+    rows: list[tuple[Any, ...]] = []
     at = 0
     try:
         for _ in range(end.members):
-            entry, at = _parse_entry(data, at)
-            entries.append(entry)
+            row, at = _parse_entry(data, at)
+            rows.append(row)
     except struct.error:
         at = -1
     if at != len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
-    return _with_ends(entries, end.offset)
+    return _with_ends(rows, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
+def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    """Read the record at `at`: the fields of `Entry` without `end`, and where the next begins."""
     (
         sig, made_by, needs, flags, method, stamp, crc, packed, size,
         name_size, extra_size, comment_size, disk, _, attr, offset,
@@ -201,9 +205,8 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
             hint=_REPACK,
         )
     _check_sizes(name, method, packed, size)
-    comment = data[comment_at:after]
-    return Entry(name, raw_name, made_by, needs, flags, method, stamp, crc, packed, size, attr,
-                 offset, extra, comment, 0), after  # fmt: skip
+    return (name, raw_name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset,
+            extra, data[comment_at:after]), after  # fmt: skip
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
@@ -256,20 +259,23 @@ def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
         at += 8
 
 
-def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
+def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry]:
     """Say of each entry where it ends, and refuse members that overlap."""
-    by_offset = sorted(entries, key=lambda entry: entry.offset)
-    if by_offset and by_offset[0].offset:
+    offsets = sorted(row[_OFFSET] for row in rows)
+    if not offsets:
+        return []
+    if offsets[0]:
         raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
-    ends: dict[int, int] = {}
-    nexts = [*(entry.offset for entry in by_offset[1:]), directory_offset]
-    for entry, end in zip(by_offset, nexts, strict=False):
-        if end < entry.offset + LOCAL.size + len(entry.raw_name) + entry.compressed_size:
+    # Backwards, so that of two members at one offset each ends where it begins.
+    ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
+    entries = [Entry._make((*row, ends[row[_OFFSET]])) for row in rows]
+    for entry in entries:
+        needed = LOCAL.size + len(entry.raw_name) + entry.compressed_size
+        if entry.end < entry.offset + needed:
             raise BadWheelError(
                 f"{shown(entry.name)} overlaps what follows it in the zip", hint=_DAMAGED
             )
-        ends[entry.offset] = end
-    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
+    return entries
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
@@ -303,7 +309,9 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
         size, packed = _widen(extra, entry.name, size, packed)
     streamed = flags & _HAS_DESCRIPTOR
     said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
-    if any(a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)):
+    if said != known and any(
+        a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)
+    ):
         raise BadWheelError(
             f"{name} has another size or checksum in its local header than in the central "
             "directory",
@@ -313,11 +321,11 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
 
 
 def is_descriptor(entry: Entry, rest: bytes) -> bool:
-    """Tell whether `rest`, found after the data, is nothing or a data descriptor (4.3.9)."""
+    """Tell whether `rest`, found after the data, is a data descriptor (4.3.9)."""
     bare = rest.removeprefix(b"PK\7\x08") if len(rest) in (16, 24) else rest
     sizes = {12: "<3L", 20: "<L2Q"}.get(len(bare))
     known = (entry.crc, entry.compressed_size, entry.size)
-    return not rest or (sizes is not None and unpack_from(sizes, bare) == known)
+    return sizes is not None and unpack_from(sizes, bare) == known
 
 
 # --- Writing -----------------------------------------------------------------------------------
