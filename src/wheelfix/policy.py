@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any
 
-from wheelfix.elf import Elf
+from wheelfix.elf import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
 from wheelfix.settings import Settings
 from wheelfix.verdict import Verdict
@@ -101,12 +101,14 @@ def judge(
 ) -> Verdict:
     """Turn the JSON of `auditwheel show` (schema version 1) into a verdict with its reasons."""
     overall = str(found["overall_tag"])
-    external: dict[str, str | None] = dict(found.get("external_libs", {}))
-    target = _target(wheel, settings) or str(found.get("sym_tag", overall))
+    target = _target(wheel, settings, overall, policies)
+    obstacles = _obstacles(target, found.get("policy_upgrades", {}))
+    located: Mapping[str, str | None] = found.get("external_libs", {})
+    external = {name: located.get(name) for name in obstacles.get("libs_to_eliminate", ())}
     reasons = [
         *_external_reasons(wheel, external),
-        *_symbol_reasons(wheel, target, policies),
-        *_blacklist_reasons(wheel, target, found, policies),
+        *(_symbol_reasons(wheel, target, policies) if target else ()),
+        *_blacklist_reasons(wheel, obstacles.get("blacklisted_symbols", {})),
         *(_isa_reasons(wheel) if found.get("unsupported_isa") else ()),
     ]
     if found.get("pyfpe"):
@@ -118,11 +120,37 @@ def judge(
     return Verdict(overall=overall, external=external, reasons=tuple(reasons))
 
 
-def _target(wheel: Wheel, settings: Settings) -> str | None:
-    """Return the tag that promises most: of the file name, or the one asked for."""
-    asked = [settings.plat] if _parse(settings.plat) else []
-    tags = [(parsed[1], tag) for tag in (*wheel.name.platforms, *asked) if (parsed := _parse(tag))]
-    return min(tags)[1] if tags else None
+def _target(
+    wheel: Wheel, settings: Settings, overall: str, policies: Iterable[Policy]
+) -> str | None:
+    """Return the policy to be met, with its architecture: None if there is nothing to explain.
+
+    It is that of the tag which promises most, in the file name or asked for; for a version that
+    auditwheel has no policy for, the next older one. Without such a tag it is the newest policy.
+    """
+    known = [parsed for p in policies if (parsed := _parse(f"{p.name}_any"))]
+    tags = [parsed for tag in (*wheel.name.platforms, settings.plat) if (parsed := _parse(tag))]
+    if tags:
+        kind, version, arch = min(tags, key=lambda tag: tag[1])
+    elif overall.startswith("linux_"):
+        musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
+        kind, version, arch = "musllinux" if musl else "manylinux", (99, 0), overall[6:]
+    else:
+        return None
+    fitting = [tag[1] for tag in known if tag[0] == kind and tag[1] <= version]
+    major, minor = max(fitting, default=version)
+    return f"{kind}_{major}_{minor}_{arch}"
+
+
+def _obstacles(target: str | None, upgrades: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what forbids `target`; on musl auditwheel knows one policy, its machine's."""
+    if target is None:
+        return {}
+    musl = (
+        tag for tag in upgrades if target.startswith("musllinux_") and tag.startswith("musllinux_")
+    )
+    found: Mapping[str, Any] = upgrades.get(target) or upgrades.get(next(musl, ""), {})
+    return found
 
 
 def _external_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
@@ -175,19 +203,13 @@ def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[
                 yield need.file, version
 
 
-def _blacklist_reasons(
-    wheel: Wheel, target: str, found: Mapping[str, Any], policies: Iterable[Policy]
-) -> Iterator[str]:
-    names = {
-        name for p in policies for name in (p.name, *p.aliases) if target.startswith(f"{p.name}_")
-    }
-    for policy, upgrade in found.get("policy_upgrades", {}).items():
-        if policy != target and not any(policy.startswith(f"{name}_") for name in names):
-            continue
-        for library, symbols in upgrade.get("blacklisted_symbols", {}).items():
-            private = frozenset(symbols)
-            users = _users_of_symbols(wheel, private)
-            yield f"{_list(symbols)} of `{library}` may not be used: used by {users}"
+def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for library, symbols in blacklisted.items():
+        private = frozenset(symbols)
+        users = _users_of_symbols(wheel, private)
+        if users:
+            used = sorted(private & {u.name for elf in wheel.elfs.values() for u in elf.undefined})
+            yield f"{_list(used)} of `{library}` may not be used: used by {users}"
 
 
 def _isa_reasons(wheel: Wheel) -> Iterator[str]:
@@ -293,8 +315,7 @@ def _not_allowed(target: str, said: str, wheel: Wheel, policies: Sequence[Policy
         why = list(_symbol_reasons(wheel, target, policies))
         why = why or ["a library that is to be grafted needs newer symbol versions than it allows"]
     elif "black-listed" in said:
-        found = {"policy_upgrades": {target: {"blacklisted_symbols": _blacklist(target, policies)}}}
-        why = list(_blacklist_reasons(wheel, target, found, policies))
+        why = list(_blacklist_reasons(wheel, _blacklist(target, policies)))
         hint = "link the library statically or graft a private copy of it"
     elif "unsupported ISA" in said:
         why = list(_isa_reasons(wheel)) or [

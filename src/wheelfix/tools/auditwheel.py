@@ -8,7 +8,9 @@ grafted libraries aside, unpatched: what auditwheel decided comes back as values
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -129,14 +131,9 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     _require_version()
     policies = _policies()
     view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
-    folder = _prepare(workdir / "graft", view)
-    (folder / "grafted").mkdir()
-    recorder = folder / "bin" / "patchelf"
-    recorder.parent.mkdir()
-    recorder.write_text(_RECORDER)
-    recorder.chmod(0o755)
+    folder = _prepare(workdir, view)
     env = _environment(folder, environ)
-    env["PATH"] = f"{recorder.parent}{os.pathsep}{env.get('PATH', os.defpath)}"
+    env["PATH"] = _put_recorder_first(folder, env.get("PATH", os.defpath))
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
     arguments += [word for pattern in settings.exclude for word in ("--exclude", pattern)]
@@ -155,28 +152,28 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
 def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; it writes in `workdir` only.
 
-    Exclude patterns count. Apart from those for paths, the answer is the same on any machine:
-    no library of this one is looked at.
+    Exclude patterns count. Apart from those for paths, the libraries of this machine do not:
+    the answer is the same on any.
 
     Raises as `graft` does.
     """
     _require_version()
     policies = _policies()
-    found = _show(wheel, settings, workdir / "verdict", environ, policies)
+    found = _show(wheel, settings, workdir, environ, policies)
     if settings.exclude and found["external_libs"]:
         # A pattern may also match where this machine has the library (auditwheel's `ldd`).
-        located = _show(wheel, settings, workdir / "located", environ, policies, search=True)
+        located = _show(wheel, settings, workdir, environ, policies, search=True)
         names = _excluded_by_path(located["external_libs"], settings.exclude)
         if names:
             without = replace(settings, exclude=(*settings.exclude, *names))
-            found = _show(wheel, without, workdir / "excluded", environ, policies)
+            found = _show(wheel, without, workdir, environ, policies)
     return judge(wheel, found, settings, policies)
 
 
 def _show(  # noqa: PLR0913 - the parts of one call
     wheel: Wheel,
     settings: Settings,
-    folder: Path,
+    workdir: Path,
     environ: Mapping[str, str],
     policies: Sequence[Policy],
     *,
@@ -184,7 +181,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
 ) -> dict[str, Any]:
     """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
     view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
-    folder = _prepare(folder, view)
+    folder = _prepare(workdir, view)
     arguments = ["--json"]
     env = _environment(folder, environ)
     if not search:
@@ -236,16 +233,34 @@ def _require_version() -> None:
         )
 
 
-def _prepare(folder: Path, view: View) -> Path:
-    """Create `folder` with the view in it, and return its real path."""
-    folder.mkdir(parents=True)
+def _prepare(workdir: Path, view: View) -> Path:
+    """Create a folder in `workdir` with the view in it, and return its real path."""
+    workdir.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
     (folder / "tmp").mkdir()
     with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
         for name, content in view.members.items():
             entry = zipfile.ZipInfo(name)
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content)
-    return folder.resolve()
+    return folder
+
+
+def _put_recorder_first(folder: Path, path: str) -> str:
+    """Write the recorder, and return the PATH in which it is found as `patchelf`."""
+    (folder / "grafted").mkdir()
+    recorder = folder / "bin" / "patchelf"
+    recorder.parent.mkdir()
+    recorder.write_text(_RECORDER)
+    recorder.chmod(0o755)
+    path = f"{recorder.parent}{os.pathsep}{path}"
+    # A real patchelf would change the libraries without a word.
+    if shutil.which("patchelf", path=path) != str(recorder):
+        raise ToolError(
+            f"no program can be run in `{folder.parent}`: is it mounted with noexec?",
+            hint="set TMPDIR to a directory where programs can be run",
+        )
+    return path
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -409,7 +424,7 @@ def _messages(stderr: str, view: View) -> Iterator[str]:
         yield _PLACE.sub(lambda match: ", ".join(view.names.get(match[0], (match[0],))), text)
 
 
-_PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]+")
+_PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]*[^\s,'\".]")
 
 
 # --- Its policies, for explanations and for speed -----------------------------------------------
