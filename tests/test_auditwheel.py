@@ -363,7 +363,10 @@ def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
 
 
 def test_an_old_auditwheel_is_refused(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wheelfix.tools.auditwheel.metadata.version", lambda _: "6.7.1")
+    def version(_: str) -> str:
+        return "6.7.1"
+
+    monkeypatch.setattr("wheelfix.tools.auditwheel.metadata.version", version)
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
         _graft(wheel)
     assert "pip install" in (caught.value.hint or "")

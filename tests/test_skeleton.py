@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
 import build
 from wheelfix.elf import Elf, ElfType, Machine, Undefined, VersionNeed
@@ -18,6 +17,7 @@ from wheelfix.skeleton import skeleton
 # auditwheel promises no Python API: what it reads is its own affair, and the point here.
 elfutils: Any = importlib.import_module("auditwheel.elfutils")
 lddtree: Any = importlib.import_module("auditwheel.lddtree")
+elffile: Any = importlib.import_module("elftools.elf.elffile")
 
 
 def _stub(directory: Path) -> Path:
@@ -82,7 +82,7 @@ def test_auditwheel_reads_the_same(kind: str, tmp_path: Path) -> None:
 def _facts(path: Path) -> dict[str, Any]:
     """Return all that auditwheel reads of an object."""
     with path.open("rb") as file:
-        elf = ELFFile(file)
+        elf = elffile.ELFFile(file)
         tree = lddtree.ldd(path, ldpaths={"conf": [], "env": [], "interp": []})
         return {
             "platform": lddtree._get_platform(elf),
