@@ -52,7 +52,11 @@ def gaps(context: Context) -> Iterator[Gap]:
             provider = _provider(context, user, name)
             if provider is None:
                 continue
-            failing = [n for n, seen in enumerate(found) if seen.get((user, name)) is False]
+            failing = [
+                n
+                for n, seen in enumerate(found)
+                if seen.get((user, name)) is False and provider in context.layouts[n].paths
+            ]
             if not failing:
                 continue
             way = (_entries(context, user, provider), _is_inherited(context, user, name))
@@ -151,15 +155,20 @@ def wanted_tag(context: Context, user: str) -> PathTag | None:
 
 
 def _bridge(context: Context, gap: Gap) -> Fix | None:
-    """Return the fix for a gap between two install scheme paths, by the policy asked for."""
+    """Return the fix for a gap between two install scheme paths, by the policy asked for.
+
+    From site-packages the way out is the same for all Pythons, so that a few entries serve, and
+    the library stays one file: the package may well open it by its path, too.
+    """
+    place = split(gap.user, context.wheel)
     match context.settings.data_libraries:
-        case DataLibraries.SEARCH:
-            edits = add_entries(context, gap.user, gap.entries)
-            return Fix(title="search every place the schemes may mean", edits=edits)
         case DataLibraries.MOVE:
             return _move(context, gap)
-        case DataLibraries.COLOCATE:
+        case DataLibraries.COLOCATE if place and place[0] not in _LIBRARY_KEYS:
             return _colocate(context, gap)
+        case DataLibraries.SEARCH | DataLibraries.COLOCATE:
+            edits = add_entries(context, gap.user, gap.entries)
+            return Fix(title="search every place the schemes may mean", edits=edits)
         case _:
             assert_never(context.settings.data_libraries)
 
@@ -216,16 +225,10 @@ def _folder_beside(context: Context, user: str) -> str:
 
     Executables go to `bin` beside the data in every scheme there is, so they share the data's.
     """
-    wheel, name = context.wheel, context.wheel.name.distribution
+    wheel = context.wheel
     place = split(user, wheel)
-    key = place[0] if place else Key.DATA
-    if key in {Key.DATA, Key.SCRIPTS}:
-        return f"{wheel.data_dir}/data/{name}.data-libs"
-    if key is Key.HEADERS:
-        return f"{wheel.data_dir}/headers/{name}.data-libs"
-    in_root = (key is Key.PURELIB) == wheel.root_is_purelib
-    libs = f"{name}{context.settings.lib_sdir}"
-    return libs if in_root else f"{wheel.data_dir}/{key}/{libs}"
+    key = Key.HEADERS if place and place[0] is Key.HEADERS else Key.DATA
+    return f"{wheel.data_dir}/{key}/{wheel.name.distribution}.data-libs"
 
 
 def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
@@ -358,7 +361,8 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     - `data_files` of setuptools, or a CMake install into `${SKBUILD_DATA_DIR}`, puts a library
       outside the package. **Solution**: ship it as package data; or choose a policy with
       `data-libraries`:
-      - `colocate` (default): the libraries stand once more in the file's own scheme;
+      - `colocate` (default): the libraries stand once more in the file's own scheme; a package
+        that needs a library of the data scheme gets entries, as with `search`;
       - `search`: one entry for each scheme and Python version;
       - `move`: the file goes to platlib; the code that opens it must look there.
     - An executable in `scripts` needs a vendored library. **Solution**: as above; executables
