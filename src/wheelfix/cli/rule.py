@@ -45,12 +45,12 @@ def _listed(rules: "Sequence[Rule]") -> str:
     width = max((len(each.name) for each in rules), default=0)
     return "\n".join(
         f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
-        f"  {_fix(each):6}  {each.summary}".rstrip()
+        f"  {fix_safety(each):6}  {each.summary}".rstrip()
         for each in sorted(rules, key=lambda each: each.code)
     )
 
 
-def _fix(rule: "Rule") -> str:
+def fix_safety(rule: "Rule") -> str:
     """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
     words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
     word = words[0].strip(":.,").lower() if words else ""

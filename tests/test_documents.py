@@ -1,0 +1,206 @@
+"""What the documents and the action promise is so."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from build import make_wheel
+from wheelfix.cli.rule import fix_safety
+from wheelfix.config import check_selectors, settings_from
+from wheelfix.rules import RULES
+from wheelfix.settings import Settings
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def snippets(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+def test_the_readme_lists_every_rule(code: str) -> None:
+    rule = next(rule for rule in RULES if rule.code == code)
+    row = (
+        f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {fix_safety(rule)} |"
+    )
+    assert row in README.splitlines()
+
+
+def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
+    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in RULES}
+
+
+def test_the_readme_configures_wheelfix() -> None:
+    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
+    [table] = [tool["wheelfix"] for tool in tables if "wheelfix" in tool]
+    settings = settings_from(table, Settings(), "README.md")
+    check_selectors(settings, RULES, "README.md")
+    assert settings.exclude == ("libcuda.so.*",)
+
+
+def test_the_readme_configures_cibuildwheel() -> None:
+    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
+    [linux] = [tool["cibuildwheel"]["linux"] for tool in tables if "cibuildwheel" in tool]
+    assert linux["repair-wheel-command"] == "wheelfix repair -w {dest_dir} {wheel}"
+    assert "wheelfix" in linux["before-all"]
+    assert set(linux["audit-requires"]) == {"abi3audit", "wheelfix"}
+    for command in linux["audit-command"]:
+        assert ("{wheel}" in command) != ("{abi3_wheel}" in command), "cibuildwheel wants just one"
+    assert any("abi3audit" in command for command in linux["audit-command"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_files_that_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("script", ["scripts/demo", "scripts/test"])
+def test_the_readmes_two_commands_exist(script: str) -> None:
+    assert f"$ {script} " in README
+    assert os.access(ROOT / script, os.X_OK)
+
+
+def test_the_example_rule_of_contributing_is_one() -> None:
+    """Run it as it stands, and its tests."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    exec(EXAMPLE_NAMES + "\n".join(code), names)  # noqa: S102 - our own document
+    for name, value in names.items():
+        if name.startswith("test_"):
+            assert callable(value)
+            value()
+
+
+EXAMPLE_NAMES = """
+from collections.abc import Iterator
+from wheelfix.edits import DropEntry
+from wheelfix.elf import Elf, ElfType
+from wheelfix.engine import run_rules, settle
+from wheelfix.findings import Fix, Hit, Severity
+from wheelfix.rules.base import Context, Stage, rule
+from wheelfix.settings import Settings
+from wheelfix.wheel import Member, Wheel, WheelName
+
+def an_elf(**fields):
+    header = {"bits": 64, "little_endian": True, "machine": 62, "osabi": 0, "flags": 0}
+    return Elf(**header, type=ElfType.DYN, **fields)
+
+def a_wheel(elfs):
+    return Wheel(
+        name=WheelName.parse("pkg-1.0-cp311-cp311-linux_x86_64.whl"),
+        members=tuple(Member(name=name, size=1, compressed_size=1) for name in elfs),
+        dist_info="pkg-1.0.dist-info",
+        tags=("cp311-cp311-linux_x86_64",),
+        root_is_purelib=False,
+        elfs=elfs,
+    )
+"""
+
+
+# --- The action -----------------------------------------------------------------------------------
+
+
+def steps() -> list[str]:
+    """Return the shell scripts of the action's steps."""
+    lines = (ROOT / "action.yml").read_text(encoding="utf-8").splitlines()
+    scripts: list[str] = []
+    for number, line in enumerate(lines):
+        if line.strip() == "run: |":
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            script: list[str] = []
+            for each in lines[number + 1 :]:
+                if each and not each.startswith(indent):
+                    break
+                script.append(each.removeprefix(indent))
+            scripts.append("\n".join(script))
+    return scripts
+
+
+def test_the_action_passes_inputs_through_the_environment_and_pins_what_it_uses() -> None:
+    assert not any("${{" in script for script in steps())
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    for used in re.findall(r"uses: (.*)", text):
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
+
+
+def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
+    """Run the action's last step as the runner does; exit code, log, summary, output."""
+    runner = folder / "runner"
+    program = runner / "wheelfix" / "bin" / "wheelfix"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wheelfix "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    summary, output = runner / "summary", runner / "output"
+    summary.touch()
+    output.touch()
+    environment = {
+        **os.environ,
+        "COMMAND": "check",
+        "WHEELS": "dist/*.whl",
+        "ARGUMENTS": "",
+        **inputs,
+        "RUNNER_TEMP": str(runner),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "GITHUB_OUTPUT": str(output),
+    }
+    script = runner / "script.sh"
+    script.write_text(steps()[-1], encoding="utf-8")
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr, summary.read_text(), output.read_text()
+
+
+def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_wheel(tmp_path / "dist", name, tag="py3-none-any", files={f"{name}.py": b""})
+    code, log, summary, output = run_action(tmp_path)
+    assert (code, output) == (0, "")
+    assert "All checks passed for 2 wheels." in log
+    assert summary.startswith("### wheelfix check\n\n```text\nAll checks passed")
+    assert summary.endswith("\n```\n")
+
+
+def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
+    code, log, _, _ = run_action(tmp_path)
+    assert code == 2
+    assert "dist/*.whl" in log
+    code, log, _, _ = run_action(tmp_path, COMMAND="rm")
+    assert code == 2
+    assert "must be check or repair" in log
+
+
+def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "my dist", "one", tag="py3-none-any", files={"one.py": b""})
+    code, log, _, output = run_action(
+        tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
+    )
+    assert code == 0, log
+    first, path, last = output.splitlines()
+    assert path == f"my out/{wheel.name}"
+    assert first == f"wheels<<{last}"
+
+
+def test_inputs_of_the_action_are_no_code(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
+    evil = "$(touch owned)\n`touch owned`\n; touch owned\n--output=x"
+    code, _, _, _ = run_action(tmp_path, WHEELS=evil, ARGUMENTS="")
+    assert code == 2
+    code, _, _, _ = run_action(tmp_path, ARGUMENTS="$(touch owned)")
+    assert code == 2
+    assert not (tmp_path / "owned").exists()
