@@ -191,8 +191,11 @@ def test_variants_of_cpython_are_sysconfigs(scheme: str) -> None:
         (
             "py2.py3-none-linux_x86_64",
             " ".join(
-                [*(f"python3.{minor}" for minor in range(8, 13)), "python3.13 python3.13t"]
-                + ["python3.14 python3.14t", "python3.15 python3.15t", "pypy3.9 pypy3.10 pypy3.11"]
+                [
+                    *(f"python3.{minor}" for minor in range(8, 13)),
+                    *("python3.13", "python3.13t", "python3.14", "python3.14t"),
+                    *("python3.15", "python3.15t", "pypy3.9", "pypy3.10", "pypy3.11"),
+                ]
             ),
         ),
         ("py314-none-any", "python3.14 python3.14t python3.15 python3.15t"),

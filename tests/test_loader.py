@@ -548,6 +548,22 @@ def test_each_root_gets_a_process_of_its_own() -> None:
     assert [one.objects[1] for one in together] == ["/a/libz.so", "/a/libz.so"]
 
 
+def test_a_failed_load_leaves_no_names_behind() -> None:
+    files = {
+        "/a/old.so": library(),
+        "/b/m.so": library("gone.so", "libz.so", rpath="$ORIGIN"),
+        "/b/libz.so": library(),
+        "/c/libz.so": library(),
+        "/c/n.so": library("libz.so", rpath="$ORIGIN"),
+    }
+    # The search for libz.so finds /a/old.so once more, but the real loader never gets there.
+    for libc in Libc:
+        environment = described(files, libc, hard_links={"/b/libz.so": "/a/old.so"})
+        _, failed, last = load_all(["/a/old.so", "/b/m.so", "/c/n.so"], environment)
+        assert [each.name for each in failed.missing] == ["gone.so"]
+        assert last.objects == ("/c/n.so", "/c/libz.so")
+
+
 @pytest.mark.parametrize(
     ("entry", "expanded"),
     [

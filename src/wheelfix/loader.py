@@ -388,6 +388,7 @@ class _Process:
         self.tree = tree
         self._names: dict[str, _Map] = {}
         self._inodes: dict[str, _Map] = {}
+        self._answers: list[tuple[_Map, str]] = []
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
         self._library_path = _Places(None, self._library_directories())
@@ -413,19 +414,20 @@ class _Process:
     def _load_dependencies(self, root: str, top: _Map, requests: list[Request]) -> Load:
         order = [top]
         seen = {id(top)}
-        failed = False
+        failed: int | None = None
         for each in order:  # grows while it is walked: breadth first
             for name in each.elf.needed if each.elf else ():
                 found, request = self._request(each, name)
                 requests.append(request)
                 if found is None:
-                    failed = failed or request.failed
+                    if failed is None and request.failed:
+                        failed = len(self._answers)
                 elif id(found) not in seen:
                     seen.add(id(found))
                     order.append(found)
         load = Load(root=root, objects=tuple(each.file for each in order), requests=tuple(requests))
-        if failed:
-            self._unload(load)
+        if failed is not None:
+            self._unload(load, failed)
         return load
 
     def _request(
@@ -599,11 +601,20 @@ class _Process:
 
     def _answer(self, loaded: _Map, name: str) -> None:
         """Let `loaded` answer to `name`, unless an object loaded earlier does."""
-        if self._names.setdefault(name, loaded) is loaded:
+        if self._names.setdefault(name, loaded) is loaded and name not in loaded.names:
             loaded.names.add(name)
+            self._answers.append((loaded, name))
 
-    def _unload(self, load: Load) -> None:
-        """Take away what a failed load brought; what was there before stays."""
+    def _unload(self, load: Load, failed: int) -> None:
+        """Take away what a failed load brought; what was there before stays.
+
+        The real loader never came past the failure, so no name was given out after it either:
+        `failed` is the number of names until then.
+        """
+        for loaded, name in self._answers[failed:]:
+            loaded.names.remove(name)
+            del self._names[name]
+        del self._answers[failed:]
         new = {request.result for request in load.requests if request.how in _SEARCHES}
         for file in filter(None, new):
             gone = self._inodes.pop(self.tree.inode(file))
