@@ -308,9 +308,12 @@ print(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, os.waitstatus_to_e
 def spend(
     command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> tuple[float, float, float, int]:
-    """Run a command to its end: wall seconds, CPU seconds, peak memory in MB, exit code."""
+    """Run a command to its end: wall seconds, CPU seconds, peak memory in MB, exit code.
+
+    It runs in the folder of `log`, where no pyproject.toml configures it.
+    """
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(log), *command]
-    said = subprocess.check_output(launcher, env=environment, text=True)
+    said = subprocess.check_output(launcher, cwd=log.parent, env=environment, text=True)
     wall, cpu, kibibytes, code = said.split()
     return float(wall), float(cpu), int(kibibytes) * 1024 / MEGABYTE, int(code)
 

@@ -169,11 +169,15 @@ def environment() -> dict[str, str]:
 
 
 def repair(program: Sequence[str], wheel: Path, out: Path) -> Repair:
-    """Run `program repair -w out wheel` and measure it in wall seconds."""
+    """Run `program repair -w out wheel` and measure it in wall seconds.
+
+    It runs in `out`, so that no pyproject.toml of the caller's folder configures it.
+    """
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     done = subprocess.run(
         [*program, "repair", "-w", out, wheel],
+        cwd=out,
         env=environment(),
         capture_output=True,
         text=True,
@@ -620,7 +624,9 @@ def check_published(item: Published, program: Sequence[str], tools: Path, cache:
 def dry_run(program: Sequence[str], wheel: Path, out: Path) -> str:
     """Return all that `program repair --dry-run` says; it must write nothing."""
     command = [*program, "repair", "--dry-run", "-w", str(out), str(wheel)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=out.parent, env=environment(), capture_output=True, text=True, check=False
+    )
     if out.exists() and any(out.iterdir()):
         raise ProgramError(f"`{shlex.join(command)}` wrote something")
     return done.stdout + done.stderr
