@@ -1,6 +1,6 @@
 """patchelf: from what an object says to what it shall say, in one call.
 
-What patchelf does besides what it is asked for was found by trying versions 0.14 to 0.19:
+What patchelf 0.19.3 does besides what it is asked for, found by trying:
 
 - setting a path without `--force-rpath` turns DT_RPATH into DT_RUNPATH, even for the same text;
 - with both tags present it writes one text to both, or makes two DT_RPATH of them;
