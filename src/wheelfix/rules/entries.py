@@ -72,7 +72,8 @@ def _installed_kind(entry: str, member: str, context: Context) -> Kind:
         return Kind.FINE
     if all(_escapes(entry, member, layout) for layout in present):
         return Kind.ESCAPES
-    if all(_is_dead(entry, member, layout) for layout in present):
+    own = f"{context.wheel.name.distribution}{context.settings.lib_sdir}".lower()
+    if all(_is_dead(entry, member, layout, own) for layout in present):
         return Kind.DEAD
     return Kind.FINE
 
@@ -87,17 +88,18 @@ def _escapes(entry: str, member: str, layout: Layout) -> bool:
     return directory != layout.root and not directory.startswith(f"{layout.root}/")
 
 
-def _is_dead(entry: str, member: str, layout: Layout) -> bool:
+def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
     """Return whether the entry leads to a folder that only this wheel could make, and does not.
 
-    Beside the wheel's own folders there may be another distribution's, whose libraries the
-    entry is meant for (`$ORIGIN/../nvidia/cublas/lib`): such an entry is not ours to judge.
+    That is a folder below the object's own, and one named like the wheel's vendored libraries
+    (`own`) wherever it is sought. Elsewhere there may be another distribution's, whose libraries
+    the entry is meant for (`$ORIGIN/../nvidia/cublas/lib`): such an entry is not ours to judge.
     """
     directory = _directory(entry, member, layout)
     if directory in layout.directories:
         return False
     origin = posixpath.dirname(layout.paths[member])
-    return directory.startswith(f"{origin}/") or posixpath.dirname(directory) == origin
+    return directory.startswith(f"{origin}/") or posixpath.basename(directory).lower() == own
 
 
 def _entries(context: Context, wanted: Kind) -> Iterator[tuple[str, Elf, str]]:
@@ -294,8 +296,9 @@ def dead_entry(context: Context) -> Iterator[Hit]:
     """A search path entry leads to a folder that the wheel does not have.
 
     ## What it does
-    Reports entries below or beside the object's own folder where the wheel installs nothing.
-    Entries that lead to another distribution's folder are not judged.
+    Reports entries below the object's own folder where the wheel installs nothing, and entries
+    that seek the wheel's `.libs` where it is not. Others may lead to another distribution's
+    folder, and are not judged.
 
     ## Why is this bad?
     Every load of the object looks there in vain, and a file that appears there is loaded.
