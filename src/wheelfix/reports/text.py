@@ -187,7 +187,7 @@ def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
     """Yield what each changed file finds, those with failures first; a few of the healthy."""
-    ordered = sorted(loads, key=lambda load: not load.fails)
+    ordered = sorted(loads, key=lambda load: (not load.fails, not load.libraries))
     troubled = sum(bool(load.fails) for load in loads)
     shown = ordered if verbose else ordered[: max(troubled, FEW)]
     for load in shown:
