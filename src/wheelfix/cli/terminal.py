@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TextIO
 
 from wheelfix.errors import WheelfixError
-from wheelfix.outcome import Outcome, Status
-from wheelfix.reports.text import error_text, printable, summary
+from wheelfix.outcome import Outcome
+from wheelfix.reports.text import error_text, failure, printable, summary
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
@@ -48,18 +48,20 @@ class Terminal:
         _write(sys.stderr, error_text(error, colour=wants_colour(sys.stderr)))
 
     def show(self, outcome: Outcome) -> None:
-        """Write the summary of one wheel; of a failed one the error alone, if it must be quiet."""
-        failed = outcome.status in {Status.FAILED, Status.REJECTED}
-        if self.verbosity < 0 and not failed:
-            return
+        """Write the summary of one wheel; if it should be quiet, only why it was not written."""
         self._erase()
         cause = outcome.error.__cause__ if outcome.error else None
         if self.verbosity > 0 and cause is not None:
             import traceback
 
             traceback.print_exception(cause)
-        text = summary(outcome, verbose=self.verbosity > 0, colour=wants_colour(sys.stderr))
-        _write(sys.stderr, text)
+        colour = wants_colour(sys.stderr)
+        if self.verbosity < 0:
+            text = failure(outcome, colour=colour)
+        else:
+            text = summary(outcome, verbose=self.verbosity > 0, colour=colour)
+        if text:
+            _write(sys.stderr, text)
 
     def progress(self, wheel: Path) -> Callable[[str], None]:
         """Return what shows how far the work on `wheel` is."""

@@ -122,10 +122,8 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
 
 def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
     """Return what was wrong with a wheel, what was done, and what it will load now."""
-    status = paint(outcome.status, _STATUS[outcome.status], on=colour)
-    lines = [f"{printable(outcome.source.name)}: {status}"]
+    lines = _head(outcome, colour=colour)
     if outcome.error is not None:
-        lines.append(error_text(outcome.error, colour=colour))
         return "\n".join(lines)
     rows = [
         *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
@@ -148,6 +146,23 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
     lines += [finding_text(finding, wheel, colour=colour) for finding in full]
     return "\n".join(lines)
+
+
+def failure(outcome: Outcome, *, colour: bool) -> str:
+    """Return why a wheel was not written, and no more; nothing for one that is fine."""
+    errors = list(_errors(outcome.remaining))
+    if outcome.error is None and not errors:
+        return ""
+    wheel = outcome.source.name
+    found = [finding_text(finding, wheel, colour=colour) for finding in errors]
+    return "\n".join([*_head(outcome, colour=colour), *found])
+
+
+def _head(outcome: Outcome, *, colour: bool) -> list[str]:
+    """Return the line with name and status, and the error of a wheel that failed."""
+    status = paint(outcome.status, _STATUS[outcome.status], on=colour)
+    head = f"{printable(outcome.source.name)}: {status}"
+    return [head, *([error_text(outcome.error, colour=colour)] if outcome.error else [])]
 
 
 def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
