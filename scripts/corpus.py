@@ -51,6 +51,7 @@ class Published:
     requirement: str
     use: str = ""
     needs: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
     ci: bool = False
 
 
@@ -76,8 +77,8 @@ class Repair:
 
     @property
     def last_words(self) -> str:
-        """The last line that it said, for messages."""
-        return (self.text.strip().splitlines() or ["nothing"])[-1]
+        """The last two lines that it said, for messages: an error and its hint."""
+        return " / ".join(self.text.strip().splitlines()[-2:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,15 +169,15 @@ def environment() -> dict[str, str]:
     }
 
 
-def repair(program: Sequence[str], wheel: Path, out: Path) -> Repair:
-    """Run `program repair -w out wheel` and measure it in wall seconds.
+def repair(program: Sequence[str], wheel: Path, out: Path, *options: str) -> Repair:
+    """Run `program repair -w out options wheel` and measure it in wall seconds.
 
     It runs in `out`, so that no pyproject.toml of the caller's folder configures it.
     """
     out.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
     done = subprocess.run(
-        [*program, "repair", "-w", out, wheel],
+        [*program, "repair", "-w", out, *options, wheel],
         cwd=out,
         env=environment(),
         capture_output=True,
@@ -585,15 +586,15 @@ def check_published(item: Published, program: Sequence[str], tools: Path, cache:
     wheel = fetch(item.requirement, tools, cache)
     cells = {"wheel": item.requirement, "MB": megabytes(wheel)}
     with tempfile.TemporaryDirectory(prefix="corpus-") as folder:
-        plan = dry_run(program, wheel, Path(folder, "nothing"))
-        done = repair(program, wheel, Path(folder, "once"))
+        plan = dry_run(program, wheel, Path(folder, "nothing"), *item.options)
+        done = repair(program, wheel, Path(folder, "once"), *item.options)
         if done.wheel is None:
             problems = [f"exit code {done.code}: {done.last_words}"]
             return Outcome(name=item.requirement, cells=cells, problems=tuple(problems))
         problems, changed = zip_problems(wheel, done.wheel, plan + done.text)
         problems += name_problems(wheel, done.wheel)
         problems += record_problems(done.wheel, tools)
-        again = repair(program, done.wheel, Path(folder, "twice"))
+        again = repair(program, done.wheel, Path(folder, "twice"), *item.options)
         problems += second_problems(done.wheel, again)
         before, after, error = load_before_and_after(wheel, done.wheel, item, tools)
     problems += load_problems(before, after)
@@ -621,9 +622,9 @@ def check_published(item: Published, program: Sequence[str], tools: Path, cache:
     )
 
 
-def dry_run(program: Sequence[str], wheel: Path, out: Path) -> str:
+def dry_run(program: Sequence[str], wheel: Path, out: Path, *options: str) -> str:
     """Return all that `program repair --dry-run` says; it must write nothing."""
-    command = [*program, "repair", "--dry-run", "-w", str(out), str(wheel)]
+    command = [*program, "repair", "--dry-run", "-w", str(out), *options, str(wheel)]
     done = subprocess.run(
         command, cwd=out.parent, env=environment(), capture_output=True, text=True, check=False
     )
