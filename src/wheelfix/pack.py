@@ -8,7 +8,9 @@ happens before leaves nothing behind.
 import errno
 import os
 import zlib
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +34,9 @@ from wheelfix.zipformat import (
 )
 
 _PIECE = 2**20
+_THREADS = 2
+_KEPT = 2**24
+"""Bytes of content up to which its compressed form is kept until its turn comes."""
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
 
@@ -72,13 +77,19 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     stamp = None if epoch is None else dos_stamp(epoch)
     pending = PendingWheel(directory, str(result.name))
     try:
-        with _output_errors(directory), os.fdopen(os.dup(pending.descriptor), "w+b", _PIECE) as f:
-            zip_file = _ZipFile(f)
+        with (
+            _output_errors(directory),
+            os.fdopen(os.dup(pending.descriptor), "w+b", _PIECE) as file,
+            ThreadPoolExecutor(_THREADS) as pool,
+        ):
+            zip_file = _ZipFile(file)
+            changed = [content[m.name] for m in result.members if m.name in content]
+            deflated = _deflate_ahead(pool, changed, level)
             for member in result.members:
                 old = archive.entries.get(moved.get(member.name, member.name))
                 if member.name in content:
                     entry = _new_entry(archive, result, member, old, stamp)
-                    zip_file.deflate(entry, content[member.name], level)
+                    zip_file.add(entry, next(deflated))
                 elif old:
                     zip_file.copy(_old_entry(old, member), *archive.raw(old.name))
                 else:
@@ -190,6 +201,60 @@ def _size(content: Content) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
 
 
+# --- Deflating ---------------------------------------------------------------------------------
+
+
+class _Deflated:
+    """The compressed form of some content, made while it is iterated."""
+
+    def __init__(self, content: Content, level: int) -> None:
+        self.expected = _size(content)
+        self.size = 0
+        self.crc = 0
+        self._content = content
+        self._level = level
+        self._pieces: list[bytes] | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._pieces) if self._pieces is not None else self._make()
+
+    def finished(self) -> "_Deflated":
+        """Compress all of it now and keep it, for a thread to do."""
+        self._pieces = list(self._make())
+        return self
+
+    def _make(self) -> Iterator[bytes]:
+        deflater = zlib.compressobj(self._level, zlib.DEFLATED, -zlib.MAX_WBITS)
+        for piece in _pieces(self._content):
+            self.crc = zlib.crc32(piece, self.crc)
+            self.size += len(piece)
+            yield deflater.compress(piece)
+        yield deflater.flush()
+
+
+def _deflate_ahead(
+    pool: ThreadPoolExecutor, contents: Iterable[Content], level: int
+) -> Iterator[_Deflated]:
+    """Yield each of `contents` in its turn, with the next few compressed meanwhile.
+
+    Threads serve, as zlib lets go of the interpreter lock. What is too large to keep is compressed
+    as it is written.
+    """
+    ahead: deque[_Deflated | Future[_Deflated]] = deque()
+    for content in contents:
+        deflated = _Deflated(content, level)
+        small = deflated.expected <= _KEPT
+        ahead.append(pool.submit(deflated.finished) if small else deflated)
+        if len(ahead) > _THREADS:
+            yield _done(ahead.popleft())
+    while ahead:
+        yield _done(ahead.popleft())
+
+
+def _done(deflated: "_Deflated | Future[_Deflated]") -> _Deflated:
+    return deflated.result() if isinstance(deflated, Future) else deflated
+
+
 # --- How to write it ---------------------------------------------------------------------------
 
 
@@ -208,22 +273,20 @@ class _ZipFile:
         for piece in raw:
             self._write(piece)
 
-    def deflate(self, entry: Entry, content: Content, level: int) -> None:
-        """Compress and add a member; its header is written again once the sizes are known."""
+    def add(self, entry: Entry, deflated: "_Deflated") -> None:
+        """Add new content; its header is written again once the sizes are known."""
         start = self._at
         # Incompressible data grows by five bytes in 16 KiB, so 64 MiB leave room to spare.
-        wide = _size(content) > 2**32 - 2**26
+        wide = deflated.expected > 2**32 - 2**26
         self._write(pack_local(entry, b"", wide=wide))
-        deflater = zlib.compressobj(level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        crc = size = 0
         data_start = self._at
-        for piece in _pieces(content):
-            crc = zlib.crc32(piece, crc)
-            size += len(piece)
-            self._write(deflater.compress(piece))
-        self._write(deflater.flush())
+        for piece in deflated:
+            self._write(piece)
         entry = entry._replace(
-            crc=crc, size=size, compressed_size=self._at - data_start, offset=start
+            crc=deflated.crc,
+            size=deflated.size,
+            compressed_size=self._at - data_start,
+            offset=start,
         )
         self._file.seek(start)
         self._file.write(pack_local(entry, b"", wide=wide))

@@ -6,6 +6,7 @@ auditwheel graft in between, and acts once, at the end.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -119,7 +120,13 @@ class _Run:
     def publish(self) -> Outcome:
         """Write the wheel, judge what was written, and give it its name if it is right."""
         decision = self._decide()
-        with self._written(decision) as pending:
+        with ThreadPoolExecutor(1) as pool:
+            # auditwheel judges the prediction while it is made true; if what was written says
+            # anything else, it is asked again.
+            if self._wants_verdict(decision.after):
+                pool.submit(self._verdict, decision.after)
+            pending = self._written(decision)
+        with pending:
             self.progress("proving")
             after = self._read_back(pending, decision.after)
             remaining, verdict = self._judge(after, decision)
@@ -229,11 +236,9 @@ class _Run:
         """Open what was written as any wheel, and hold it against the prediction."""
         with open_wheel(pending.path, name=predicted.name) as archive:
             found = archive.wheel
-        wrong = [
-            member
-            for member in dict.fromkeys((*predicted.elfs, *found.elfs))
-            if _said(found.elfs.get(member)) != _said(predicted.elfs.get(member))
-        ]
+        said, foretold = _all_said(found), _all_said(predicted)
+        members = dict.fromkeys((*foretold, *said))
+        wrong = [member for member in members if said.get(member) != foretold.get(member)]
         names = ({m.name for m in found.members}, {m.name for m in predicted.members})
         wrong += sorted(names[0] ^ names[1])
         wrong += [problem.member for problem in found.record_problems]
@@ -252,10 +257,7 @@ class _Run:
         self, wheel: Wheel, decision: _Decision
     ) -> tuple[tuple[Finding, ...], Verdict | None]:
         """Run all rules on the result, with auditwheel's verdict among what they look at."""
-        verdict = None
-        if self.settings.verdict and not wheel.is_pure:
-            self.progress("judging")
-            verdict = self._verdict(wheel)
+        verdict = self._verdict(wheel) if self._wants_verdict(wheel) else None
         context = Context(
             wheel=wheel,
             settings=self.settings,
@@ -264,10 +266,13 @@ class _Run:
         )
         return run_rules(context, self.rules), verdict
 
+    def _wants_verdict(self, wheel: Wheel) -> bool:
+        return self.settings.verdict and not wheel.is_pure
+
     def _verdict(self, wheel: Wheel) -> Verdict:
         """Ask auditwheel, once for wheels whose objects say the same."""
         for known, verdict in self.verdicts:
-            if known.name == wheel.name and known.elfs == wheel.elfs:
+            if known.name == wheel.name and _all_said(known) == _all_said(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
         verdict = auditwheel.verdict(wheel, self.settings, folder, self.environ)
@@ -304,9 +309,9 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
     return int(text)
 
 
-def _said(elf: Elf | None) -> Elf | None:
-    """Return what an object says, without what an edit by patchelf may add: segments."""
-    return None if elf is None else replace(elf, segments=())
+def _all_said(wheel: Wheel) -> dict[str, Elf]:
+    """Return what the objects say, without what an edit by patchelf may add: segments."""
+    return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
 
 
 def _listed(names: Sequence[str]) -> str:
