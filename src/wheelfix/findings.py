@@ -11,7 +11,7 @@ from wheelfix.edits import Edit
 
 
 class Severity(IntEnum):
-    """How bad a finding is, comparable; only errors and warnings make `check` fail."""
+    """How bad a finding is, comparable; errors make `check` fail, with `--strict` warnings too."""
 
     INFO = 0
     WARNING = 1

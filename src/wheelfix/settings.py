@@ -76,7 +76,7 @@ class Settings:
     extend_select: tuple[str, ...] = ()
     """Rules to run besides those."""
     ignore: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Rules not to run, by code, prefix or name, each with the reason (it may be empty)."""
+    """Rules not to run, by code, prefix or name; in the file, a table may give each its reason."""
     unsafe_fixes: bool = False
     """Also apply fixes that may change which file is loaded."""
 

@@ -461,7 +461,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
         place = split(member, context.wheel)
         if lost and place is not None:
             yield Hit(
-                message="is not installed at all by some installers",
+                message="`pip install --target` does not install it",
                 member=member,
                 notes=(
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
