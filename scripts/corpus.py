@@ -317,13 +317,15 @@ def difference(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> set[s
 def zip_problems(original: Path, repaired: Path, plan: str) -> tuple[list[str], set[str]]:
     """Compare two wheels; return what is wrong and the members that changed.
 
-    A member may change if `plan` names it; RECORD may if anything else does.
+    A member may change if `plan` has a line of its own for it (a warning that mentions it is no
+    leave to change it); RECORD may if anything else does.
     """
+    planned = {line.strip() for line in plan.splitlines()}
     before, after = entries(original), entries(repaired)
     changed = difference(before, after)
     record = {name for name in changed if name.endswith(".dist-info/RECORD")}
     problems = [f"{name} changed, and the plan does not name it"
-                for name in sorted(changed - record) if name not in plan]  # fmt: skip
+                for name in sorted(changed - record) if name not in planned]  # fmt: skip
     if record and changed == record:
         problems.append("RECORD changed, and nothing else")
     kept = [name for name in before if name in after]
@@ -591,7 +593,7 @@ def check_published(item: Published, program: Sequence[str], tools: Path, cache:
         if done.wheel is None:
             problems = [f"exit code {done.code}: {done.last_words}"]
             return Outcome(name=item.requirement, cells=cells, problems=tuple(problems))
-        problems, changed = zip_problems(wheel, done.wheel, plan + done.text)
+        problems, changed = zip_problems(wheel, done.wheel, plan)
         problems += name_problems(wheel, done.wheel)
         problems += record_problems(done.wheel, tools)
         again = repair(program, done.wheel, Path(folder, "twice"), *item.options)

@@ -95,7 +95,7 @@ def test_harm_is_found(members: list[tuple[str, bytes]], problem: str, tmp_path:
 
 
 def test_another_mode_is_found(tmp_path: Path) -> None:
-    problems = rewritten(lambda new: write(new, MEMBERS, 0o755), tmp_path, plan="p/a.so p/b.py")
+    problems = rewritten(lambda new: write(new, MEMBERS, 0o755), tmp_path, plan="p/a.so\np/b.py")
     assert "p/a.so has another mode" in problems
 
 
@@ -113,7 +113,7 @@ def test_recompression_is_found_though_the_content_is_the_same(tmp_path: Path) -
 
 def test_a_named_change_is_allowed_and_record_with_it(tmp_path: Path) -> None:
     changed = [("p/a.so", b"c"), MEMBERS[1], ("p-1.dist-info/RECORD", b"1")]
-    assert rewritten(lambda new: write(new, changed), tmp_path, plan="edit p/a.so") == []
+    assert rewritten(lambda new: write(new, changed), tmp_path, plan="  p/a.so\n    edit") == []
 
 
 def test_a_library_that_no_longer_loads_is_found() -> None:
@@ -140,3 +140,9 @@ def test_the_loader_is_asked_about_every_file(tmp_path: Path) -> None:
     results = corpus.load_results(root, corpus.elf_files(root))
     assert results["good.so"] == results["program"] == ""
     assert "undefined symbol: missing" in results["bad.so"]
+
+
+def test_a_warning_about_a_file_is_no_leave_to_change_it(tmp_path: Path) -> None:
+    changed = [("p/a.so", b"c"), *MEMBERS[1:]]
+    problems = rewritten(lambda new: write(new, changed), tmp_path, plan="`p/a.so`: is odd")
+    assert problems == ["p/a.so changed, and the plan does not name it"]
