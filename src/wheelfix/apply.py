@@ -39,12 +39,15 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     where patchelf or strip fail.
     """
     listed = tuple(edits)
+    added = {edit.member: edit for edit in listed if isinstance(edit, AddMember)}
+    # What is copied was stripped and patched: to strip it once more would break it.
+    copies = {member for member, edit in added.items() if isinstance(edit.source, CopyOf)}
     work = _Work(
         archive=archive,
         after=after,
         workdir=workdir,
-        added={edit.member: edit for edit in listed if isinstance(edit, AddMember)},
-        stripped=frozenset(edit.member for edit in listed if isinstance(edit, Strip)),
+        added=added,
+        stripped=frozenset(edit.member for edit in listed if isinstance(edit, Strip)) - copies,
         origins=_origins(listed),
     )
     content: dict[str, bytes | Path] = {}
