@@ -188,10 +188,12 @@ class _Run:
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
         graft = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        before = wheel
         steps: list[PlannedEdit] = []
-        for edit in grafting.edits(graft, wheel):
+        for edit in grafting.edits(graft, before):
             steps.append(_by_auditwheel(wheel, edit))
             wheel = predict(wheel, [edit])
+        _refuse_lost_entries(before, wheel)
         return wheel, _Decision(
             after=wheel,
             edits=tuple(steps),
@@ -286,6 +288,17 @@ def _errors(findings: Sequence[Finding]) -> bool:
 
 def _by_auditwheel(wheel: Wheel, edit: Edit) -> PlannedEdit:
     return planned(wheel, edit, "graft", "graft", "vendor what the platform does not give")
+
+
+def _refuse_lost_entries(before: Wheel, after: Wheel) -> None:
+    """Make sure that the graft has left the search paths of the wheel's own objects alone."""
+    for member, elf in before.elfs.items():
+        if after.elfs[member].entries != elf.entries:
+            raise VerificationError(
+                f"`{member}`: the graft changed the search path from `{elf.search_path}` to "
+                f"`{after.elfs[member].search_path}`",
+                hint="nothing was published; please report this wheel",
+            )
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) -> tuple[str, ...]:
