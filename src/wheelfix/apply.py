@@ -97,8 +97,7 @@ class _Work:
 
     def _make(self, member: str) -> _Content | None:
         before, wanted = self._says(member), self.after.elfs.get(member)
-        changes = before != wanted or member in self.stripped
-        if before is None or wanted is None or not changes:
+        if before is None or wanted is None or before == wanted:
             return self._source(member) if member in self.added else None
         path = self._copy(self._source(member))
         with _mapped(self._source(member)) as original:
@@ -142,6 +141,7 @@ class _Work:
         """Strip first: stripping a patched file breaks it (pypa/auditwheel 716)."""
         if member in self.stripped:
             strip(path)
+            before = Strip(member=member).apply(before)
         if before != wanted:
             self._patchelf.patch(path, before, wanted)
 

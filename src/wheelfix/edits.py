@@ -273,7 +273,7 @@ class Strip:
 
     def apply(self, elf: Elf) -> Elf:
         """Return what the object says afterwards: the loader's view is unchanged."""
-        return elf
+        return replace(elf, symtab=False)
 
     def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
         """Say what changes from what to what."""

@@ -120,6 +120,8 @@ class Elf:
     """Whether there is a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
     init_array: int = 0
     """Number of entries in DT_INIT_ARRAY."""
+    symtab: bool = False
+    """Whether there is a .symtab, which only linkers and debuggers read: `strip -s` removes it."""
 
     @property
     def search_path(self) -> str | None:

@@ -42,6 +42,7 @@ class Pt(IntEnum):
 class Sht(IntEnum):
     """`sh_type`, gABI chapter 4, "Sections"."""
 
+    SYMTAB = 2
     NOTE = 7
     NOBITS = 8
     DYNSYM = 11

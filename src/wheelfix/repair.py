@@ -212,9 +212,10 @@ class _Run:
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
             return wheel, ()
-        edits = [Strip(member=member) for member, elf in wheel.elfs.items() if elf.dynamic]
+        strippable = (m for m, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
+        edits = [Strip(member=member) for member in strippable]
         steps = [planned(wheel, edit, "strip", "strip", "strip symbols") for edit in edits]
-        return wheel, tuple(steps)
+        return predict(wheel, edits), tuple(steps)
 
     # --- Acting
 
