@@ -84,6 +84,15 @@ def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
     return tuple(tag for tag in platforms if not allowed(tag))
 
 
+def strictest(platforms: Iterable[str]) -> str | None:
+    """Return the tag of `platforms` that promises most, None if auditwheel knows none of them.
+
+    Of two names for one tag it is that of PEP 600.
+    """
+    known = [(parsed[1], tag) for tag in platforms if (parsed := _parse(tag))]
+    return min(known, key=lambda pair: (pair[0], not _TAG.fullmatch(pair[1])))[1] if known else None
+
+
 def _parse(tag: str) -> tuple[str, tuple[int, int], str] | None:
     """`manylinux_2_17_x86_64` -> kind, version, architecture; None for other kinds of tag."""
     if match := _TAG.fullmatch(tag):

@@ -194,6 +194,8 @@ class _Run:
             steps.append(_by_auditwheel(wheel, edit))
             wheel = predict(wheel, [edit])
         _refuse_lost_entries(before, wheel)
+        if graft.verdict is not None:
+            self.verdicts.append((wheel, graft.verdict))
         return wheel, _Decision(
             after=wheel,
             edits=tuple(steps),
@@ -275,7 +277,7 @@ class _Run:
     def _verdict(self, wheel: Wheel) -> Verdict:
         """Ask auditwheel, once for wheels whose objects say the same."""
         for known, verdict in self.verdicts:
-            if known.name == wheel.name and _all_said(known) == _all_said(wheel):
+            if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
         verdict = auditwheel.verdict(wheel, self.settings, folder, self.environ)
@@ -326,6 +328,16 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
 def _all_said(wheel: Wheel) -> dict[str, Elf]:
     """Return what the objects say, without what an edit by patchelf may add: segments."""
     return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
+
+
+def _judged(wheel: Wheel) -> dict[str, Elf]:
+    """Return what auditwheel's verdict can depend on: all that is said, but for search paths.
+
+    Which of the wheel's libraries is found is not asked of auditwheel (see `wheelfix.view`).
+    """
+    return {
+        member: replace(elf, rpath=None, runpath=None) for member, elf in _all_said(wheel).items()
+    }
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 from wheelfix.elfread import read_elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
-from wheelfix.policy import Policy, explain, judge, judged_symbols
+from wheelfix.policy import Policy, explain, judge, judged_symbols, strictest
 from wheelfix.settings import Settings
 from wheelfix.tools.run import Completed, run
 from wheelfix.verdict import Verdict
@@ -102,6 +102,18 @@ class Graft:
     """Names, and paths of this machine, that an exclude pattern kept out."""
     messages: tuple[str, ...] = ()
     """What auditwheel said that its user should know, in terms of the real wheel."""
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the retagged wheel, where the graft says it: nothing came in or went.
+
+        auditwheel chose the tags by the objects that it saw; they need no library besides those
+        that the tags promise.
+        """
+        best = strictest(self.platforms)
+        if best is None or self.libraries or self.dropped:
+            return None
+        return Verdict(overall=best, external={}, reasons=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
