@@ -156,7 +156,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     try:
         completed = _auditwheel("repair", arguments, folder, view, env, settings)
     except ToolError as error:
-        raise explain(error, wheel, settings, policies) from error
+        raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
     return _graft(wheel, view, folder, calls, completed)
 
@@ -299,6 +299,13 @@ def _absolute(key: str, paths: str, cwd: str) -> str:
         )
     absolute = (os.path.join(cwd, entry).rstrip("/") for entry in entries)  # noqa: PTH118 - text
     return ":".join(entry for entry in absolute if entry.startswith("/"))
+
+
+def _searched(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the directories in which auditwheel was asked to look for external libraries."""
+    variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+    paths = (settings.ldpaths or "", *(env.get(name, "") for name in variables))
+    return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
 
 
 def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
