@@ -408,7 +408,7 @@ def test_an_interrupted_repair_cleans_up(
 def test_one_bad_wheel_does_not_stop_the_others(
     package: Path, orphan: Path, everything: Path, tmp_path: Path
 ) -> None:
-    wheels = []
+    wheels: list[Path] = []
     for number, wheel in enumerate((package, orphan, everything)):
         distribution, _, rest = wheel.name.partition("-")
         wheels.append(tmp_path / "in" / f"{distribution}-1.0-{number}-{rest.partition('-')[2]}")
@@ -952,7 +952,7 @@ def test_a_patchelf_that_is_missing_or_old_comes_with_the_command_to_install_it(
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setattr(patchelf_module, "sys", SimpleNamespace(executable=str(folder / "python")))
     monkeypatch.setattr(
-        patchelf_module, "sysconfig", SimpleNamespace(get_path=lambda _name: str(folder))
+        patchelf_module, "sysconfig", SimpleNamespace(get_path={"scripts": str(folder)}.get)
     )
     error = repaired(package, tmp_path / "out").error
     assert isinstance(error, ToolError)
