@@ -47,6 +47,9 @@ class _Memory:
     found: dict[tuple[object, ...], Library | None] = field(
         default_factory=dict[tuple[object, ...], Library | None]
     )
+    seen: dict[tuple[object, ...], Library] = field(
+        default_factory=dict[tuple[object, ...], Library]
+    )
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
@@ -131,10 +134,12 @@ class HostLibraries:
         key = (name, *kind, own, user.runpath is None)
         if key not in self._memory.found:
             found = (library for library in self._candidates(name, user, own) if library)
-            self._memory.found[key] = next(
-                (each for each in found if _kind(each.elf) == kind), None
-            )
-        return self._memory.found[key]
+            library = next((each for each in found if _kind(each.elf) == kind), None)
+            self._memory.found[key] = library
+            if library is not None:
+                self._memory.seen.setdefault((name, *kind), library)
+        # A path of the build machine may have led to it before the repair took that away.
+        return self._memory.found[key] or self._memory.seen.get((name, *kind))
 
     def _candidates(self, name: str, user: Elf, own: tuple[str, ...]) -> Iterator[Library | None]:
         if "/" in name:
