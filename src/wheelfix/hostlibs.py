@@ -24,6 +24,7 @@ from wheelfix.elfimage import Dt, Dynamic, Image
 from wheelfix.elfread import read_elf, read_exports
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader import expand
+from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class _Memory:
         default_factory=dict[tuple[object, ...], Library]
     )
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    judged: list[tuple[Mapping[str, Elf], Pruning]] = field(
+        default_factory=list[tuple[Mapping[str, Elf], Pruning]]
+    )
     handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
 
@@ -79,6 +83,11 @@ class HostLibraries:
                 case _:
                     pass
         return replace(self, sources=sources)
+
+    @property
+    def judged(self) -> list[tuple[Mapping[str, Elf], Pruning]]:
+        """What was judged in this run."""
+        return self._memory.judged
 
     # --- Members
 
