@@ -198,7 +198,8 @@ def choose_scheme(wheel: Wheel, question: Question) -> Scheme:
     known = dict.fromkeys(scheme.name for scheme in allowed)
     raise SettingsError(
         f"`{question.scheme}` is no install scheme of `{wheel.name}`",
-        hint=f"its tags allow {', '.join(known)}; with a Python: {allowed[0].name}/{allowed[0].python}",
+        hint=f"its tags allow {', '.join(known)}; or with a Python, as in "
+        f"{allowed[0].name}/{allowed[0].python}",
     )
 
 
@@ -304,14 +305,31 @@ def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     )
 
 
-def explain_wheel(
-    wheel: Wheel, question: Question, member: str, after: Sequence[str] = ()
-) -> Explanation:
-    """Explain the load of `member`, and what other install schemes change; all are members."""
-    world = world_of(wheel, question)
-    paths = {name: path for path, name in world.members.items()}
-    found = explain(world, paths[member], [paths.get(each, each) for each in after])
-    elsewhere = tuple(_other_schemes(wheel, question, member, found))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worlds:
+    """A wheel where it was asked for, and as installers arrange it otherwise."""
+
+    here: World
+    elsewhere: tuple[World, ...]
+
+
+def worlds_of(wheel: Wheel, question: Question) -> Worlds:
+    """Describe every arrangement of `wheel`; `here` is that of the question's scheme."""
+    scheme = choose_scheme(wheel, question)
+    return Worlds(
+        here=world_of(wheel, question),
+        elsewhere=tuple(
+            world_of(wheel, question, layout)
+            for layout in layouts(wheel)
+            if scheme not in layout.schemes
+        ),
+    )
+
+
+def explain_everywhere(worlds: Worlds, root: str, after: Sequence[str] = ()) -> Explanation:
+    """Explain the load of the file `root`, and say what differs in other install schemes."""
+    found = explain(worlds.here, root, after)
+    elsewhere = tuple(_other_schemes(worlds, root))
     return replace(found, alternatives=(*found.alternatives, *elsewhere))
 
 
@@ -387,7 +405,7 @@ def _step(
         request=request,
         place=world.place(request.result),
         via=source.candidates[-1] if source and source.candidates else None,
-        loaded_by=known.requester if before and known else None,
+        loaded_by=known.requester if before and known and known.how is not How.PATH else None,
         repeated=repeated,
     )
 
@@ -415,26 +433,23 @@ def _other_circumstances(
         yield from _differences(world, known, world, plain, Kind.CPU, when)
 
 
-def _other_schemes(
-    wheel: Wheel, question: Question, member: str, known: Explanation
-) -> Iterator[Alternative]:
+def _other_schemes(worlds: Worlds, root: str) -> Iterator[Alternative]:
     """Yield what differs where an installer arranges the files otherwise."""
-    here = world_of(wheel, question)
-    scheme = choose_scheme(wheel, question)
-    before = _loads(here.environment, known.root, ())[-1]
-    for layout in layouts(wheel):
-        if scheme in layout.schemes:
-            continue
-        there = world_of(wheel, question, layout)
-        when = f"installed by {describe(layout.schemes)}"
-        path = layout.paths.get(member)
+    here = worlds.here
+    member = here.members.get(root)
+    if member is None or not worlds.elsewhere:
+        return
+    known = _loads(here.environment, root, ())[-1]
+    for there in worlds.elsewhere:
+        when = f"installed by {there.where}"
+        path = next((path for path, name in there.members.items() if name == member), None)
         if path is None:
             yield Alternative(
                 kind=Kind.SCHEME, names=(member,), when=when, then="it is not installed"
             )
             continue
         other = _loads(there.environment, path, ())[-1]
-        yield from _differences(here, before, there, other, Kind.SCHEME, when)
+        yield from _differences(here, known, there, other, Kind.SCHEME, when)
 
 
 def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its world
@@ -442,7 +457,8 @@ def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its world
 ) -> Iterator[Alternative]:
     """Yield the requests of `known` that have another answer in `other`, by the names of files."""
     answers = {
-        (other_world.label(request.requester), request.name): request for request in other.requests[1:]
+        (other_world.label(request.requester), request.name): request
+        for request in other.requests[1:]
     }
     for request in known.requests[1:]:
         twin = answers.get((world.label(request.requester), request.name))
@@ -582,7 +598,8 @@ def asked_for(world: World, name: str, after: Sequence[str] = ()) -> tuple[Asked
             request = step.request
             if request.name != name or step.depth == 0:
                 continue
-            key = (request.result, step.via and (step.via.how, step.via.owner, step.via.entry))
+            way = step.via and (step.via.how, step.via.owner, step.via.entry)
+            key = (request.result, way, request.candidates if request.result is None else None)
             _, roots, requesters = groups.setdefault(key, (step, {}, {}))
             roots[world.label(root)] = None
             requesters[world.label(request.requester)] = None
@@ -739,18 +756,12 @@ def how_found(world: World, step: Step) -> str:
 
 def _by_candidate(world: World, via: Candidate) -> str:
     entry = "the current directory" if via.entry == "" else via.entry
-    match via.how:
-        case How.RPATH:
-            return f"rpath {entry}"
-        case How.RUNPATH:
-            return f"runpath {entry}"
-        case How.INHERITED:
-            return f"inherited from {world.label(via.owner)}: {entry}"
-        case How.LIBRARY_PATH:
-            return f"LD_LIBRARY_PATH {entry}"
-        case How.CACHE:
-            return "ld.so.cache"
-        case How.DEFAULT:
-            return f"default directory {entry}"
-        case _:
-            return "path"
+    words = {
+        How.RPATH: f"rpath {entry}",
+        How.RUNPATH: f"runpath {entry}",
+        How.INHERITED: f"inherited from {world.label(via.owner)}: {entry}",
+        How.LIBRARY_PATH: f"LD_LIBRARY_PATH {entry}",
+        How.CACHE: "ld.so.cache",
+        How.DEFAULT: f"default directory {entry}",
+    }
+    return words.get(via.how, "path")

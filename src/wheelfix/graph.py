@@ -10,12 +10,10 @@ from wheelfix.explain import (
     Step,
     World,
     answers,
-    choose_scheme,
     how_found,
     load_roots,
-    world_of,
+    worlds_of,
 )
-from wheelfix.layout import describe, layouts
 from wheelfix.loader import How, load, load_each
 from wheelfix.wheel import Wheel
 
@@ -104,20 +102,18 @@ class Graph:
 
 
 def graph_of(wheel: Wheel, question: Question) -> Graph:
-    """Return the graph of `wheel` in the scheme of the question; edges say what other schemes do."""
-    world = world_of(wheel, question)
+    """Return the graph of `wheel` in one scheme; its edges say what differs in others."""
+    worlds = worlds_of(wheel, question)
+    world = worlds.here
     edges = _edges(world)
-    scheme = choose_scheme(wheel, question)
     varies: dict[tuple[str, str], dict[str, None]] = {}
-    for layout in layouts(wheel):
-        if scheme in layout.schemes:
-            continue
-        there = {key: edge for edge in _edges(world_of(wheel, question, layout)) if (key := _key(edge))}
+    for elsewhere in worlds.elsewhere:
+        there = {_key(edge): edge for edge in _edges(elsewhere)}
         for edge in edges:
             other = there.get(_key(edge))
             if other is not None and other.target != edge.target:
                 what = "not found" if other.how == "not found" else f"`{other.target}`"
-                text = f"{what} if installed by {describe(layout.schemes)}"
+                text = f"{what} if installed by {elsewhere.where}"
                 varies.setdefault(_key(edge), {})[text] = None
     told = tuple(replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in edges)
     sizes = {member.name: member.size for member in wheel.members}
@@ -141,10 +137,13 @@ def _edges(world: World) -> tuple[Edge, ...]:
     roots = list(load_roots(world))
     found: dict[tuple[str, str, str], Edge] = {}
     searched: set[tuple[str, str, str]] = set()
-    reached: set[str] = set()
-    while roots:
+    own = {path for path in world.members if path in environment.files}
+    left = {path for path in own if environment.files[path].dynamic}
+    while left:
+        # What none of the roots leads to are circles of objects: all of them are opened.
+        roots = [path for path in roots if path in left] or sorted(left)
         for each in load_each(roots, environment):
-            reached.update(each.objects)
+            left.difference_update(each.objects)
             for step in answers(world, each, start):
                 edge = _edge(world, step)
                 if edge is None:
@@ -155,9 +154,7 @@ def _edges(world: World) -> tuple[Edge, ...]:
                     found[key] = edge
                 if is_searched:
                     searched.add(key)
-        reached.update(roots)
-        left = (path for path in world.members if path in environment.files)
-        roots = [path for path in left if environment.files[path].dynamic and path not in reached][:1]
+        left.difference_update(roots)
     return tuple(found.values())
 
 
@@ -191,10 +188,10 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> I
     for edge in edges:
         if edge.target in known:
             continue
-        path = labels.get(edge.target)
-        if path is not None:
+        file = labels.get(edge.target)
+        if file is not None:
             known[edge.target] = _node(
-                edge.target, world.place(path).giver, files[path], None, root=False
+                edge.target, world.place(file).giver, files[file], None, root=False
             )
         else:
             giver = Giver.NOBODY if edge.how == "not found" else Giver.PLATFORM

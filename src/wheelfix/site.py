@@ -10,6 +10,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.elf import Elf, Libc, Machine
@@ -120,6 +121,7 @@ def _on_this_machine(
         subdirectories=hwcaps(_cpu_level()) if sample.machine == Machine.X86_64 else (),
         library_path=library_path,
     )
+    base = replace(base, loaded=_loader(sample, disk))
     before = set(disk.files)
     _close(disk, base)
     environment = disk.environment(base, main)
@@ -137,6 +139,13 @@ def _on_this_machine(
         where=root,
         versions=_versions(environment.files.values()),
     )
+
+
+def _loader(sample: Elf, disk: "_Disk") -> dict[str, str]:
+    """Return the dynamic loader, which answers to its SONAME before anything is loaded."""
+    real = disk.add(sample.interpreter) if sample.interpreter else None
+    soname = disk.files[real].soname if real in disk.files and real else None
+    return {soname: real} if soname and real else {}
 
 
 def _beside(main: str, files: Mapping[str, Elf]) -> Iterator[str]:
@@ -232,8 +241,6 @@ class _Disk:
 
     def environment(self, base: Environment, main: str | None) -> Environment:
         """Return `base` with all that was read."""
-        from dataclasses import replace  # noqa: PLC0415 - the one use
-
         return replace(
             base,
             files=self.files,

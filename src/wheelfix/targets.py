@@ -118,7 +118,7 @@ def names() -> tuple[str, ...]:
     for name, table in data["platforms"].items():
         releases = table.get("releases", {})
         found += [f"{name}:{release}" for release in releases] or [name]
-    return (*found, *data["pythons"])
+    return (*found, *(name for name in data["pythons"] if name not in data["platforms"]))
 
 
 def find(text: str, wheel: Wheel | None = None) -> Target:
@@ -130,7 +130,7 @@ def find(text: str, wheel: Wheel | None = None) -> Target:
     data = _presets()
     first, plus, second = text.partition("+")
     platform, python = (first, second) if plus else (first, None)
-    if platform in data["pythons"] and not plus:
+    if not plus and platform not in data["platforms"] and platform in data["pythons"]:
         platform, python = default_name(wheel), platform
     target = _platform(platform, data)
     return target if python is None else with_program(target, _program(python, data))
@@ -155,16 +155,19 @@ def default_name(wheel: Wheel | None) -> str:
     tags = wheel.name.platforms if wheel else ()
     if any(tag.startswith("musllinux") for tag in tags):
         return "musl"
-    for tag in tags:
-        match = _MANYLINUX.match(tag)
-        if match:
-            return f"glibc:{match[1]}.{match[2]}"
-    for tag in tags:
-        for prefix, version in _OLD_MANYLINUX.items():
-            if tag.startswith(prefix):
-                return f"glibc:{version}"
+    promised = [version for tag in tags if (version := _promised(tag))]
+    if promised:
+        return f"glibc:{min(promised, key=lambda version: int(version.partition('.')[2]))}"
     musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     return "musl" if musl else "glibc"
+
+
+def _promised(tag: str) -> str | None:
+    """Return the glibc version of a manylinux tag."""
+    match = _MANYLINUX.match(tag)
+    if match:
+        return f"{match[1]}.{match[2]}"
+    return next((v for prefix, v in _OLD_MANYLINUX.items() if tag.startswith(prefix)), None)
 
 
 def with_program(target: Target, program: Program) -> Target:
@@ -220,7 +223,11 @@ def _target(name: str, table: dict[str, Any], data: dict[str, Any], base: Target
     gives = {
         *start.gives,
         *_texts(table, "gives"),
-        *(each for family in _texts(table, "families") for each in data["families"].get(family, ())),
+        *(
+            each
+            for family in _texts(table, "families")
+            for each in data["families"].get(family, ())
+        ),
     }
     if "program" in table:
         program = _described_program(table["program"], start.program)
@@ -248,7 +255,9 @@ def _target(name: str, table: dict[str, Any], data: dict[str, Any], base: Target
 
 def _bare(name: str, libc: Libc, data: dict[str, Any]) -> Target:
     python = "shared" if libc is Libc.MUSL else "static"
-    directories = ("/lib", "/usr/local/lib", "/usr/lib") if libc is Libc.MUSL else ("/lib", "/usr/lib")
+    directories = (
+        ("/lib", "/usr/local/lib", "/usr/lib") if libc is Libc.MUSL else ("/lib", "/usr/lib")
+    )
     return Target(name=name, libc=libc, program=_program(python, data), directories=directories)
 
 
@@ -372,7 +381,9 @@ def furnish(
         rpath=None if program.rpath is None else _fill(program.rpath, fill),
         runpath=None if program.runpath is None else _fill(program.runpath, fill),
     )
-    asked = {name for elf in (*environment.files.values(), *described.values()) for name in elf.needed}
+    asked = {
+        name for elf in (*environment.files.values(), *described.values()) for name in elf.needed
+    }
     given = {
         f"{directories[0]}/{name}": stub(soname=name)
         for name in sorted(asked)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -24,7 +24,7 @@ Scheme = Annotated[
         show_default=False,
     ),
 ]
-Target = Annotated[
+TargetName = Annotated[
     str | None,
     typer.Option(
         "--target",
@@ -47,7 +47,10 @@ Env = Annotated[
 With = Annotated[
     list[Path] | None,
     typer.Option(
-        "--with", metavar="WHEEL", help="Another wheel that is installed beside.", show_default=False
+        "--with",
+        metavar="WHEEL",
+        help="Another wheel that is installed beside.",
+        show_default=False,
     ),
 ]
 
@@ -83,14 +86,14 @@ def target_of(text: str | None, wheel: "Wheel | None") -> "Target":
 
     try:
         content = path.read_text(encoding="utf-8")
-        table: Any = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
+        table: object = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
     except OSError as error:
         raise SettingsError(f"`{path}` cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise SettingsError(f"`{path}` is no {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):
         raise SettingsError(f"`{path}` must be a table with the keys of a target")
-    return targets.described(table, path.stem)
+    return targets.described(cast("dict[str, object]", table), path.stem)
 
 
 def read_wheel(path: Path) -> "Wheel":

@@ -2,9 +2,9 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -51,11 +51,10 @@ def explain(
     ] = None,
     beside: circumstances.With = None,
     scheme: circumstances.Scheme = None,
-    target: circumstances.Target = None,
+    target: circumstances.TargetName = None,
     env: circumstances.Env = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
 ) -> None:
     """Say what an object loads once installed: from where, by which entry, and why not another.
 
@@ -63,7 +62,7 @@ def explain(
     """
     from wheelfix.cli.terminal import Terminal
 
-    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    terminal = Terminal(verbosity=verbose + int(context.obj or 0))
     given = list(arguments or [])
     asked = _Asked(
         after=tuple(after or []), why_not=why_not, as_json=as_json, subject=None, terminal=terminal
@@ -114,7 +113,7 @@ def _explain_wheel(
     library_path: tuple[str, ...] | None,
     asked: _Asked,
 ) -> bool:
-    from wheelfix.explain import explain_wheel, world_of
+    from wheelfix.explain import explain_everywhere, worlds_of
 
     wheel = read_wheel(path)
     others = [read_wheel(each) for each in beside]
@@ -131,11 +130,12 @@ def _explain_wheel(
     question = question_of(
         wheel, target=target, scheme=scheme, others=others, library_path=library_path
     )
-    world = world_of(wheel, question)
+    worlds = worlds_of(wheel, question)
+    world = worlds.here
     first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
 
     def one(path: str) -> "Explanation":
-        return explain_wheel(wheel, question, world.members[path], first)
+        return explain_everywhere(worlds, path, first)
 
     return _answer(world, asked, first, one)
 
@@ -166,10 +166,16 @@ def _explain_site(
     described = None if target is None else target_of(target, None)
     world = read_site(directory, target=described, library_path=library_path or ())
     first = [path for name in asked.after for path in _opened_before(world, "", name)]
-    return _answer(world, asked, first, lambda path: explain_one(world, path, first))
+
+    def one(path: str) -> "Explanation":
+        return explain_one(world, path, first)
+
+    return _answer(world, asked, first, one)
 
 
-def _answer(world: "World", asked: _Asked, first: Sequence[str], one: Any) -> bool:  # noqa: ANN401
+def _answer(
+    world: "World", asked: _Asked, first: Sequence[str], one: "Callable[[str], Explanation]"
+) -> bool:
     """Explain what was asked for; return whether everything is found."""
     from wheelfix.explain import asked_for, find_subject, load_roots
     from wheelfix.reports import tree

@@ -27,9 +27,7 @@ class Format(StrEnum):
 
 
 def tree(
-    wheel: Annotated[
-        Path, typer.Argument(metavar="WHEEL", help="The wheel.", show_default=False)
-    ],
+    wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.", show_default=False)],
     after: Annotated[
         Path | None,
         typer.Option(
@@ -43,7 +41,7 @@ def tree(
         Format | None,
         typer.Option(
             "--format",
-            help="text, mermaid, dot, html or json; by default as the output's name ends, else text.",
+            help="text, mermaid, dot, html or json; by default as the name of the output ends.",
             show_default=False,
         ),
     ] = None,
@@ -53,7 +51,7 @@ def tree(
     ] = None,
     beside: circumstances.With = None,
     scheme: circumstances.Scheme = None,
-    target: circumstances.Target = None,
+    target: circumstances.TargetName = None,
     env: circumstances.Env = None,
 ) -> None:
     """Show a wheel's libraries once installed: who needs whom, found how, given by whom.

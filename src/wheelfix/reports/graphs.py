@@ -139,11 +139,14 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
             unchanged += 1
             continue
         mark = "~" if sides[0] and sides[1] else "-" if sides[0] else "+"
-        rows.append((f"{mark} {name}", *(size_text(s.size) if s else "-" for s in sides)))
+        sizes = [size_text(side.size) if side else "-" for side in sides]
+        rows.append((f"{mark} {name}", sizes[0], sizes[1]))
         rows += detail
     for giver in (Giver.PLATFORM, Giver.OTHER, Giver.NOBODY):
         for name in dict.fromkeys((*old, *new)):
-            given = [side is not None and side.giver is giver for side in (old.get(name), new.get(name))]
+            given = [
+                side is not None and side.giver is giver for side in (old.get(name), new.get(name))
+            ]
             if given[0] != given[1]:
                 words = [giver.value if there else "-" for there in given]
                 rows.append((f"{'-' if given[0] else '+'} {name}", words[0], words[1]))
@@ -162,9 +165,7 @@ def _bytes(graph: Graph) -> int:
     return sum(node.size or 0 for node in graph.given(Giver.WHEEL))
 
 
-def _changed_needs(
-    old: Iterable[Edge], new: Iterable[Edge]
-) -> Iterator[tuple[str, str, str]]:
+def _changed_needs(old: Iterable[Edge], new: Iterable[Edge]) -> Iterator[tuple[str, str, str]]:
     before = {edge.name: edge for edge in old}
     after = {edge.name: edge for edge in new}
     for name in dict.fromkeys((*before, *after)):
@@ -214,7 +215,7 @@ def mermaid(graphs: Sequence[Graph]) -> str:
 
 
 def _mermaid(text: str) -> str:
-    """Write what could end a label, begin markup or a directive as an entity (Mermaid, "Entity codes")."""
+    """Write what could end a label or begin markup as an entity (Mermaid, "Entity codes")."""
     return "".join(
         c if c.isalnum() or c in " ._-+/,:$()[]!" else f"#{ord(c)};" for c in printable(text)
     )
@@ -256,9 +257,7 @@ def dot(graphs: Sequence[Graph]) -> str:
 
 def _dot(text: str) -> str:
     """Quote a string of DOT: a backslash would begin an escape, a quote end it."""
-    lines = (
-        printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n")
-    )
+    lines = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
     return '"' + "\\n".join(lines) + '"'
 
 

@@ -22,6 +22,8 @@ def page(graphs: Sequence[Graph]) -> str:
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
     title = "".join(
-        c if c.isalnum() or c in "._-+" else f"&#{ord(c)};" for c in graphs[0].wheel if c.isprintable()
+        c if c.isalnum() or c in "._-+" else f"&#{ord(c)};"
+        for c in graphs[0].wheel
+        if c.isprintable()
     )
     return template.replace(_TITLE, title).replace(_DATA, data)

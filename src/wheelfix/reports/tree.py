@@ -31,9 +31,7 @@ _GIVER = {
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def explanation_text(
-    world: World, explanation: Explanation, *, verbose: bool, colour: bool
-) -> str:
+def explanation_text(world: World, explanation: Explanation, *, verbose: bool, colour: bool) -> str:
     """Return the tree, what is missing with all that was tried, and what it all depends on."""
     head = printable(explanation.name)
     lines = [f"{paint(head, Colour.BOLD, on=colour)}  {_circumstances(explanation)}"]
@@ -50,9 +48,7 @@ def _circumstances(explanation: Explanation) -> str:
     return printable(f"on {explanation.target}, in {explanation.where}")
 
 
-def _tree(
-    world: World, steps: Sequence[Step], *, verbose: bool, colour: bool
-) -> Iterator[str]:
+def _tree(world: World, steps: Sequence[Step], *, verbose: bool, colour: bool) -> Iterator[str]:
     """Yield a line for each step; what the platform gives is one line for each object."""
     hidden: int | None = None
     quiet: list[str] = []
@@ -128,21 +124,15 @@ def _candidates(world: World, step: Step, indent: str, *, colour: bool) -> Itera
 
 def list_name(world: World, candidate: Candidate) -> str:
     """Return the name of the list that the candidate is from."""
-    match candidate.how:
-        case How.RPATH:
-            return "its own search path (DT_RPATH)"
-        case How.RUNPATH:
-            return "its own search path (DT_RUNPATH)"
-        case How.INHERITED:
-            return f"the search path of {world.label(candidate.owner)}"
-        case How.LIBRARY_PATH:
-            return "LD_LIBRARY_PATH"
-        case How.CACHE:
-            return "/etc/ld.so.cache"
-        case How.DEFAULT:
-            return "the default directories"
-        case _:
-            return "the path as written"
+    words = {
+        How.RPATH: "its own search path (DT_RPATH)",
+        How.RUNPATH: "its own search path (DT_RUNPATH)",
+        How.INHERITED: f"the search path of {world.label(candidate.owner)}",
+        How.LIBRARY_PATH: "LD_LIBRARY_PATH",
+        How.CACHE: "/etc/ld.so.cache",
+        How.DEFAULT: "the default directories",
+    }
+    return words.get(candidate.how, "the path as written")
 
 
 def _depends(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterator[str]:
@@ -165,7 +155,9 @@ def _clause(when: str) -> str:
 
 def _listed(names: Sequence[str], *, few: bool) -> str:
     shown = names[:FEW] if few and len(names) > FEW + 1 else names
-    more = f" and {counted(len(names) - len(shown), 'name')} more" if len(shown) < len(names) else ""
+    more = (
+        f" and {counted(len(names) - len(shown), 'name')} more" if len(shown) < len(names) else ""
+    )
     return ", ".join(f"`{name}`" for name in shown) + more
 
 
@@ -176,18 +168,18 @@ def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
     first = explanations[0]
     lines = [_circumstances(first)]
     for each in sorted(explanations, key=lambda each: each.ok):
-        counts = {giver: 0 for giver in Giver}
+        counts = dict.fromkeys(Giver, 0)
         for step in each.steps[1:]:
             if step.place is not None and not step.repeated:
                 counts[step.place.giver] += 1
-        found = ", ".join(f"{number} from {_source(giver)}" for giver, number in counts.items() if number)
+        found = ", ".join(
+            f"{number} from {_source(giver)}" for giver, number in counts.items() if number
+        )
         verdict = paint("ok", Colour.GREEN, on=colour)
         if not each.ok:
             names = dict.fromkeys(f"`{step.request.name}`" for step in each.missing)
             trouble = [f"not found: {', '.join(names)}"] if names else []
-            verdict = paint(
-                printable("; ".join((*trouble, *each.problems))), Colour.RED, on=colour
-            )
+            verdict = paint(printable("; ".join((*trouble, *each.problems))), Colour.RED, on=colour)
         lines.append(f"  {printable(each.name)}: {found or 'needs nothing'}  {verdict}")
     lines += _all_depend(explanations)
     return "\n".join(lines)
@@ -219,9 +211,10 @@ def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool)
         lines.append("  nothing asks for it")
     for each in asked:
         step = each.step
-        place = step.place.name if step.place else "not found"
-        package = f" (package {step.package})" if step.package and step.place is None else ""
-        lines.append(f"  {printable(place)}  [{printable(how_found(world, step))}]{package}")
+        how = f"[{how_found(world, step)}]"
+        package = f"(package {step.package})" if step.package else ""
+        text = f"{step.place.name}  {how}" if step.place else f"{how}  {package}".rstrip()
+        lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(_listed(each.requesters, few=True))}")
         if step.place is None:
             lines += _candidates(world, step, "", colour=colour)
@@ -250,7 +243,12 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
         "alternatives": [
-            {"kind": each.kind.value, "names": list(each.names), "when": each.when, "then": each.then}
+            {
+                "kind": each.kind.value,
+                "names": list(each.names),
+                "when": each.when,
+                "then": each.then,
+            }
             for each in explanation.alternatives
         ],
     }
