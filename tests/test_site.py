@@ -106,7 +106,7 @@ def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanat
     return world, found
 
 
-def vendored(site: Path, **path: str) -> None:
+def vendored(site: Path, rpath: str) -> None:
     """An extension, two libraries in a `.libs` folder, one of which needs the other."""
     libs = site / "demo.libs"
     inner = shared_object(
@@ -119,11 +119,11 @@ def vendored(site: Path, **path: str) -> None:
         needed=[inner],
         flags=["-Wl,--allow-shlib-undefined"],
     )
-    extension(site / "demo/_core.so", "_core", needed=[outer], calls=["outer"], **path)
+    extension(site / "demo/_core.so", "_core", needed=[outer], calls=["outer"], rpath=rpath)
 
 
 def test_an_inherited_rpath_is_what_the_loader_uses(site: Path) -> None:
-    vendored(site, rpath="$ORIGIN/nowhere:$ORIGIN/../demo.libs")
+    vendored(site, "$ORIGIN/nowhere:$ORIGIN/../demo.libs")
     world, found = agrees(site, "demo._core")
     text = {step.request.name: how_found(world, step) for step in found.steps}
     assert text["libouter.so.1"] == "rpath $ORIGIN/../demo.libs"
@@ -173,7 +173,7 @@ def test_links_and_hard_links_are_followed(site: Path) -> None:
 
 
 def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:
-    vendored(site, rpath="$ORIGIN/../demo.libs")
+    vendored(site, "$ORIGIN/../demo.libs")
     (site / "demo.libs/libinner.so.1").unlink()
     world = read_site(site)
     found = explain(world, find_subject(world, "demo._core")[0])
@@ -181,7 +181,7 @@ def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:
 
 
 def test_an_environment_can_be_moved_to_another_machine(site: Path) -> None:
-    vendored(site, rpath="$ORIGIN/../demo.libs")
+    vendored(site, "$ORIGIN/../demo.libs")
     world = read_site(site.parents[2], target=find("rhel:9"))
     found = explain(world, find_subject(world, "demo._core")[0])
     assert found.ok
@@ -197,7 +197,7 @@ def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
 
 
 def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
-    vendored(site, rpath="$ORIGIN/../demo.libs:$ORIGIN/loop")
+    vendored(site, "$ORIGIN/../demo.libs:$ORIGIN/loop")
     (site / "demo/loop").symlink_to("loop")
     (site / "demo/text.so").write_text("no ELF")
     (site / "demo/empty.so").touch()
@@ -270,16 +270,17 @@ def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
     fake.mkdir()
     shutil.copy(prefix / "p/libother.so", fake / "libother.so")
     monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
-    for directories in ((), (str(fake),)):
+    beside = str(prefix / "p/libother.so")
+    for directories, taken in (((), beside), ((str(fake),), str(fake / "libother.so"))):
         world = read_site(prefix, library_path=directories)
         found = explain(world, str(user))
+        assert found.steps[1].request.result == taken
         env = {"LD_LIBRARY_PATH": ":".join(directories)} if directories else {}
         said = subprocess.run(
             [prefix / "bin/python3", user], env=env, capture_output=True, text=True, check=True
         ).stdout.splitlines()
         loaded = [each for each in said if str(tmp_path) in each and "bin/python" not in each]
         assert [os.path.normpath(each) for each in loaded] == list(found.objects)
-    assert found.steps[1].place == (Giver.GIVEN, str(fake / "libother.so"))
 
 
 def test_a_program_of_the_environment_is_explained_as_a_start(site: Path) -> None:
