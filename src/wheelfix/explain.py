@@ -531,11 +531,11 @@ def _by_order(
             )
     musl = world.environment.libc is Libc.MUSL
     if step.request.failed or not _UNIQUE.search(name):
-        way = "searched for and loaded a file" if musl else "loaded an object with the SONAME"
+        way = "searched for a file of that name" if musl else "loaded an object with that SONAME"
         yield Alternative(
             kind=Kind.ORDER,
             names=(name,),
-            when=f"another import has {way} of that name before",
+            when=f"another import has {way} before",
             then="that one serves: the loader searches for no name twice",
         )
 
