@@ -11,6 +11,7 @@ standard library is imported, so that no code under test judges itself.
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -685,7 +686,7 @@ def removed_members(plan: str) -> set[str]:
     lines = plan.splitlines()
     return {
         member.strip()
-        for member, change in zip(lines, lines[1:], strict=False)
+        for member, change in itertools.pairwise(lines)
         if change.strip().startswith("present -> removed")
     }
 
