@@ -15,6 +15,7 @@ from wheelfix.cli import options
 from wheelfix.cli.check import check
 from wheelfix.cli.repair import repair
 from wheelfix.cli.rule import rule
+from wheelfix.cli.trace import trace
 from wheelfix.errors import ExitCode, WheelfixError
 
 EPILOG = (
@@ -34,6 +35,7 @@ app = typer.Typer(
 app.command(no_args_is_help=True)(repair)
 app.command(no_args_is_help=True)(check)
 app.command()(rule)
+app.command(no_args_is_help=True, context_settings={"allow_interspersed_args": False})(trace)
 
 
 def _version(wanted: bool) -> None:
