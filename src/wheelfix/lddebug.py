@@ -291,4 +291,3 @@ def _bind(image: Image, match: re.Match[bytes]) -> None:
         image.bindings[binding] = image.bindings.get(binding, 0) + 1
     else:
         image.dropped += 1
-

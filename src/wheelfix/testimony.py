@@ -225,11 +225,13 @@ def differences(processes: Sequence[Process], installed: Installed) -> tuple[Dif
     }
     found: dict[tuple[str, str, str | None], Difference] = {}
     for process, loaded in whole(processes):
-        for each in (
-            *_misled(process, loaded, direct, installed),
-            *_elsewhere(process, loaded, installed),
-        ):
+        for each in _misled(process, loaded, direct, installed):
             found.setdefault((each.user, each.name, each.found), each)
+    told = {(each.name, each.found) for each in found.values()}
+    for process, loaded in whole(processes):
+        for each in _elsewhere(process, loaded, installed):
+            if (each.name, each.found) not in told:
+                found.setdefault((each.user, each.name, each.found), each)
     return tuple(found.values())
 
 
@@ -334,5 +336,3 @@ def with_differences(trace: Trace, installed: Sequence[Installed]) -> Trace:
     """Hold `trace` against wheels."""
     found = tuple(each for one in installed for each in differences(trace.processes, one))
     return replace(trace, differences=(*trace.differences, *found))
-
-

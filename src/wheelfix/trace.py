@@ -75,7 +75,7 @@ def trace(
             pid = _spawn(command, variables_of_child, mask)
             watch.add(pid)
             code = _attend(pid, watch, caught)
-        alive = [each for each in watch.seen.values() if each.alive()]
+        alive = list(_writers(folder))
         processes = tuple(_processes(watch))
         notes = list(_notes(watch, alive, folder, symbols))
         if alive:
@@ -160,7 +160,6 @@ def _wait(pid: int, caught: set[signal.Signals], seconds: float) -> None:
 # --- The folder of the logs -----------------------------------------------------------------------
 
 
-
 @contextmanager
 def _folder() -> Generator[Path]:
     """Make a private folder for the logs.
@@ -186,12 +185,23 @@ def _leave(folder: Path) -> None:
     (folder.parent / "left").touch()
 
 
+def _writers(folder: Path) -> Iterator[int]:
+    """Yield the processes that write to `folder`, or whose programs will: orphans among them."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            fields = _stat(int(entry.name))
+            if fields is None or fields[0] in "ZX":
+                continue
+            if _names(entry, folder) or _holds(entry, folder):
+                yield int(entry.name)
+
+
 def _notes(
-    watch: "_Watch", alive: Sequence["_Seen"], folder: Path, symbols: Sequence[str]
+    watch: "_Watch", alive: Sequence[int], folder: Path, symbols: Sequence[str]
 ) -> Iterator[str]:
     if alive:
         yield (
-            f"still running: {', '.join(f'{each.pid} ({each.exe})' for each in alive)}; they go on "
+            f"still running: {', '.join(map(str, alive))}; they go on "
             f"writing to {folder.parent}, which you may remove when they have ended"
         )
     if any(seen.lost_log for seen in watch.seen.values()):
@@ -309,7 +319,7 @@ class _Watch:
         except OSError:
             return
         if seen.exe not in seen.programs:
-            seen.programs[seen.exe] = _asks(here, self.folder)
+            seen.programs[seen.exe] = _names(here, self.folder)
         waiting = {asked.address: asked for asked in fresh if asked.address is not None}
         for line in lines:
             fields = line.split(None, 5)
@@ -347,19 +357,24 @@ class _Watch:
 
     def _check_log(self, seen: _Seen) -> None:
         """Notice a process that has closed the descriptor which its loader writes to."""
-        if seen.lost_log or seen.pid not in self.logs:
-            return
-        with suppress(OSError):
-            folder = f"{self.folder}/"
-            links = Path(f"/proc/{seen.pid}/fd").iterdir()
-            seen.lost_log = not any(_link(each).startswith(folder) for each in links)
+        if seen.pid in self.logs and not seen.lost_log and seen.alive():
+            seen.lost_log = not _holds(Path(f"/proc/{seen.pid}"), self.folder)
 
 
-def _asks(process: Path, folder: Path) -> bool:
+def _names(process: Path, folder: Path) -> bool:
+    """Whether `folder` stands in the environment that the process began with."""
     try:
         return os.fsencode(folder) in (process / "environ").read_bytes()
     except OSError:
-        return True
+        return False
+
+
+def _holds(process: Path, folder: Path) -> bool:
+    """Whether a file in `folder` is open in the process."""
+    try:
+        return any(_link(each).startswith(f"{folder}/") for each in (process / "fd").iterdir())
+    except OSError:
+        return False
 
 
 def _link(path: Path) -> str:
@@ -619,7 +634,12 @@ def demangled(names: Sequence[str]) -> dict[str, str]:
 
     try:
         done = subprocess.run(
-            [program], input="\n".join(mangled), capture_output=True, text=True, timeout=60, check=True
+            [program],
+            input="\n".join(mangled),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return {}

@@ -111,7 +111,11 @@ def _judged(seen: "Trace", wheels: "list[Path] | tuple[()]") -> "Trace":
             note = f"{path.name}: no installed copy was found near what the command has loaded"
             seen = replace(seen, notes=(*seen.notes, note))
             continue
-        stale = [m.name for m in wheel.members if m.name in files and _differs(files[m.name].path, m.size)]
+        stale = [
+            m.name
+            for m in wheel.members
+            if m.name in files and _differs(files[m.name].path, m.size)
+        ]
         if stale:
             note = f"{path.name}: installed is another build of it: {stale[0]} has another size"
             seen = replace(seen, notes=(*seen.notes, note))

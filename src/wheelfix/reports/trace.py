@@ -153,5 +153,3 @@ def _variables(trace: Trace) -> Iterator[str]:
         yield from (f"  {path}" for path in variable.served[:FEW])
         if len(variable.served) > FEW:
             yield f"  and {len(variable.served) - FEW:,} more"
-
-
