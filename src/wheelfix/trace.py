@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import stat
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -19,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wheelfix.elf import Elf
-from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.errors import SettingsError
+from wheelfix.installed import by_record, find_dist_info, find_file, read_file
 from wheelfix.lddebug import Asked, Binding, Image, Log
 from wheelfix.loader import How
 from wheelfix.testimony import (
@@ -340,7 +340,7 @@ class _Watch:
     def _settle(self, asked: Asked, file: File, cwd: str | None) -> None:
         """Take what is mapped as what was asked for, unless another file took its place since."""
         path = _absolute(asked.path or "", cwd)
-        found = _stat_file(path)
+        found = find_file(path)
         if found is not None and found.id != file.id and not file.deleted:
             same_name = os.path.realpath(path) == file.path  # some file systems have two st_dev
             if not same_name:
@@ -351,7 +351,7 @@ class _Watch:
         """Look a file up by its path: the process was gone before its maps could be read."""
         seen = self.seen.get(image.pid)
         path = _absolute(asked.path or "", seen.cwd if seen else None)
-        file = _stat_file(path)
+        file = find_file(path)
         if file is not None:
             self.files[id(asked)] = file
 
@@ -414,17 +414,6 @@ def _mapped(fields: Sequence[bytes]) -> File:
     )
 
 
-def _stat_file(path: str) -> File | None:
-    try:
-        there = os.stat(path)  # noqa: PTH116 - the path may not be one, as text
-    except (OSError, ValueError):
-        return None
-    if not stat.S_ISREG(there.st_mode):
-        return None
-    real = os.path.realpath(path)
-    return File(path=real, device=there.st_dev, inode=there.st_ino, mapped=False)
-
-
 def _absolute(path: str, cwd: str | None) -> str:
     return path if path.startswith("/") else os.path.join(cwd or os.getcwd(), path)  # noqa: PTH109, PTH118
 
@@ -451,22 +440,6 @@ class _Elfs:
         if path not in self._known:
             self._known[path] = read_file(path)
         return self._known[path]
-
-
-def read_file(path: str | Path) -> Elf | None:
-    """Read the ELF object at `path`; None if there is none that can be read."""
-    import mmap
-
-    from wheelfix.elfread import read_elf
-
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the path is text
-            if file.read(4) != b"\x7fELF":
-                return None
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return read_elf(data, os.fspath(path))
-    except (OSError, ValueError, BadElfError):
-        return None
 
 
 def _processes(watch: _Watch) -> Iterator[Process]:
@@ -544,7 +517,7 @@ def _is_loaded(asked: Asked, opened: set[str], loaded: Sequence[Loaded]) -> bool
     last = asked.tried[-1].path if asked.tried else asked.name
     if last in opened:
         return True
-    file = _stat_file(last)
+    file = find_file(last)
     return file is not None and any(each.file and each.file.id == file.id for each in loaded)
 
 
@@ -680,9 +653,9 @@ def placed(elfs: Sequence[str], dist_info: str, trace_: Trace) -> dict[str, File
     Returns its objects `elfs` (members of the wheel) with their files, by RECORD.
     """
     for site in _sites(elfs, trace_):
-        folder = _dist_info(site, dist_info)
+        folder = find_dist_info(site, dist_info)
         if folder is not None:
-            return _by_record(site, folder, elfs)
+            return by_record(folder, elfs)
     return {}
 
 
@@ -712,43 +685,3 @@ def _sites(elfs: Sequence[str], trace_: Trace) -> Iterator[Path]:
             for lib in ("lib", "lib64", "local/lib"):
                 found.update((each, None) for each in (folder.parent / lib).glob("*/*-packages"))
     yield from found
-
-
-def _dist_info(site: Path, name: str) -> Path | None:
-    wanted = _normal(name)
-    with suppress(OSError):
-        for entry in site.iterdir():
-            if entry.name.endswith(".dist-info") and _normal(entry.name) == wanted:
-                return entry
-    return None
-
-
-def _normal(name: str) -> str:
-    return name.lower().replace("-", "_").replace(".", "_")
-
-
-def _by_record(site: Path, dist_info: Path, elfs: Sequence[str]) -> dict[str, File]:
-    """Return the files of `elfs`; those of `*.data` folders by the end of their path."""
-    import csv
-
-    try:
-        text = (dist_info / "RECORD").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    rows = [row[0] for row in csv.reader(text.splitlines()) if row]
-    found: dict[str, File] = {}
-    for member in elfs:
-        top, _, rest = member.partition("/")
-        if top.endswith(".data"):
-            _, _, inner = rest.partition("/")
-            where = [row for row in rows if row == inner or row.endswith(f"/{inner}")]
-        else:
-            where = [member]
-        for row in where[:1]:
-            file = _stat_file(os.path.normpath(site / row))
-            if file is not None:
-                found[member] = file
-    return found
-
-
-__all__ = ["CommandError", "chosen", "demangled", "placed", "read_file", "trace"]
