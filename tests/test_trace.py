@@ -216,7 +216,8 @@ def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
 def test_streams_and_exit_code_are_those_of_the_command(tmp_path: Path) -> None:
     code = "import sys; print(sys.stdin.read()); print('err', file=sys.stderr); sys.exit(7)"
     report = tmp_path / "report"
-    command = [PYTHON, "-m", "wheelfix", "trace", "--output", report, "--", PYTHON, "-c", code]
+    command = [PYTHON, "-m", "wheelfix", "trace", "--output", str(report)]
+    command += ["--", PYTHON, "-c", code]
     path = os.pathsep.join(each for each in sys.path if each)
     done = subprocess.run(
         command,
@@ -333,12 +334,17 @@ def test_the_json_report_says_the_same(tmp_path: Path) -> None:
 # --- The TVM report, in small ---------------------------------------------------------------------
 
 
-def tvm(root: Path, **search_path: str) -> Path:
+def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> Path:
     """A wheel with a library that needs another one beside it."""
     build = root / "build"
     runtime = shared_object(build / "libtvm_runtime.so", soname="libtvm_runtime.so")
     compiler = shared_object(
-        build / "libtvm.so", "int g;", soname="libtvm.so", needed=[runtime], **search_path
+        build / "libtvm.so",
+        "int g;",
+        soname="libtvm.so",
+        needed=[runtime],
+        rpath=rpath,
+        runpath=runpath,
     )
     return make_wheel(
         root,

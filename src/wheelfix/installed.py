@@ -1,5 +1,7 @@
 """Files of a wheel once installed: by identity, by RECORD, and what they say."""
 
+import csv
+import mmap
 import os
 import stat
 from collections.abc import Sequence
@@ -7,16 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from wheelfix.elf import Elf
+from wheelfix.elfread import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.testimony import File
 
 
 def read_file(path: str | Path) -> Elf | None:
     """Read the ELF object at `path`; None if there is none that can be read."""
-    import mmap
-
-    from wheelfix.elfread import read_elf
-
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - the path is text
             if file.read(4) != b"\x7fELF":
@@ -58,8 +57,6 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
 
     Members of `*.data` folders are known by the end of their rows in RECORD.
     """
-    import csv
-
     try:
         text = (dist_info / "RECORD").read_text(encoding="utf-8")
     except OSError:

@@ -130,29 +130,12 @@ class Log:
         if word is None:
             _bind(image, match)
             return False
-        match word:
-            case b"file=":
-                return self._file(image, rest)
-            case b"find library=":
-                if image.current:
-                    image.current.searched = True
-            case b" search path=":
-                image.how, image.owner = _label(rest)
-            case b" search cache=":
-                image.how, image.owner = How.CACHE, None
-            case b"  trying file=":
-                _try(image, _text(rest))
-            case b"  dynamic: ":
-                _place(image, rest)
-            case b"calling init: ":
-                image.inits[_text(rest)] = None
-            case b"transferring control: ":
-                image.program, image.started = _text(rest), True
-            case b"checking for version ":
-                _version(image, rest)
-            case _:
-                if len(image.errors) < MAX_KEPT:
-                    image.errors[_text(word + rest)] = None
+        if word == b"file=":
+            self._file(image, rest)
+        elif word in _READERS:
+            _READERS[word](image, rest)
+        elif len(image.errors) < MAX_KEPT:
+            image.errors[_text(word + rest)] = None
         return word == b"  dynamic: "
 
     def _begin(self, pid: int, *, execs: bool = False) -> Image:
@@ -166,7 +149,7 @@ class Log:
         self.images.append(image)
         return image
 
-    def _file(self, image: Image, rest: bytes) -> bool:
+    def _file(self, image: Image, rest: bytes) -> None:
         if match := _ASKED.match(rest):
             name, dlopen, requester = _text(match[1]), match[2] != b"needed", _text(match[3])
             if image.started and not dlopen and _is_another(image, requester):
@@ -175,7 +158,6 @@ class Log:
             _ask(image, Asked(requester=requester, name=name, dlopen=dlopen))
         elif rest.endswith(b";  generating link map"):
             _open(image, _text(rest.rpartition(b" [")[0]))
-        return False
 
 
 def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
@@ -189,7 +171,8 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     if symbols:
         wanted = b"|".join(dict.fromkeys(map(_spelled, symbols)))
         line += (
-            rb"|binding file (?P<user>[^\n]*?) \[\d+\] to (?P<provider>[^\n]*?) \[\d+\]: \w+ symbol "
+            rb"|binding file (?P<user>[^\n]*?) \[\d+\] to (?P<provider>[^\n]*?) \[\d+\]: "
+            rb"\w+ symbol "
             rb"`(?P<symbol>(?:" + wanted + rb"))'(?: \[(?P<version>[^\n\]]*)\])?"
         )
     return re.compile(rb"^ *(?P<pid>\d+):\t(?:" + line + rb")$", re.MULTILINE)
@@ -246,16 +229,35 @@ def _settle(image: Image) -> None:
         del image.first[asked.requester, asked.name, asked.path]
 
 
-def _label(rest: bytes) -> tuple[How, str | None]:
-    match = _LIST.match(rest)
-    if match is None:
-        return How.DEFAULT, None
-    return _LABELS.get(match[1], How.DEFAULT), _text(match[2]) if match[2] else None
-
-
-def _try(image: Image, path: str) -> None:
+def _search(image: Image, rest: bytes) -> None:
+    del rest  # the name, which is known
     if image.current is not None:
-        image.current.tried.append(Tried(path=path, how=image.how, owner=image.owner))
+        image.current.searched = True
+
+
+def _list(image: Image, rest: bytes) -> None:
+    match = _LIST.match(rest)
+    if match is not None:
+        image.how = _LABELS.get(match[1], How.DEFAULT)
+        image.owner = _text(match[2]) if match[2] else None
+
+
+def _cache(image: Image, rest: bytes) -> None:
+    del rest  # always /etc/ld.so.cache
+    image.how, image.owner = How.CACHE, None
+
+
+def _try(image: Image, rest: bytes) -> None:
+    if image.current is not None:
+        image.current.tried.append(Tried(path=_text(rest), how=image.how, owner=image.owner))
+
+
+def _init(image: Image, rest: bytes) -> None:
+    image.inits[_text(rest)] = None
+
+
+def _start(image: Image, rest: bytes) -> None:
+    image.program, image.started = _text(rest), True
 
 
 def _open(image: Image, name: str) -> None:
@@ -278,6 +280,18 @@ def _version(image: Image, rest: bytes) -> None:
     match = _VERSION.match(rest)
     if match is not None and len(image.versions) < MAX_KEPT:
         image.versions.add((_text(match[2]), _text(match[1])))
+
+
+_READERS = {
+    b"find library=": _search,
+    b" search path=": _list,
+    b" search cache=": _cache,
+    b"  trying file=": _try,
+    b"  dynamic: ": _place,
+    b"calling init: ": _init,
+    b"transferring control: ": _start,
+    b"checking for version ": _version,
+}
 
 
 def _bind(image: Image, match: re.Match[bytes]) -> None:

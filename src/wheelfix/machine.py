@@ -1,4 +1,4 @@
-"""This machine as the loader's model sees it: an interpreter, some objects, what they can reach.
+"""The machine at hand, as the model of the loader sees it: a Python, objects, all they can reach.
 
 Read is the closure: every file to which a name that is asked for leads in a directory that is
 searched. Nothing is executed but the loader itself, which knows its directories best.

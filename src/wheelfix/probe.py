@@ -1,6 +1,6 @@
 """A program of its own: load objects and import modules, each in a forked child, and tell.
 
-It runs under the interpreter of the environment under test (Python 3.6 or later), which has no
+It runs under the interpreter of the environment under test (Python 3.8 or later), which has no
 wheelfix, and imports little, so that what it has loaded itself helps no library of the wheel.
 
 Jobs come as lines of JSON on stdin: `kind` (load, import, run), `what` (path, module name, argv)
@@ -9,6 +9,7 @@ and `timeout` in seconds. The answers are lines of JSON on stdout, in the same o
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import importlib
 import json
@@ -16,14 +17,14 @@ import os
 import select
 import signal
 import sys
-import tempfile
 import time
 
 TAIL = 4000
 """Bytes of the output that are told."""
 
-if False:  # pragma: no cover - for type checkers alone: `typing` is too much to import here
-    from typing import Any, BinaryIO
+TYPE_CHECKING = False  # `typing` is too much to import here
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def serve() -> None:
@@ -37,23 +38,24 @@ def serve() -> None:
 
 def attempt(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job in a child, wait for it as long as it may take, and tell how it ended."""
-    with tempfile.TemporaryFile() as output:
-        receive, send = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(receive)
-            child(job, send, output)
-        os.close(send)
-        text, status = wait(pid, receive, time.monotonic() + job["timeout"])
+    output = os.memfd_create("output")  # not `tempfile`, which may bring OpenSSL
+    receive, send = os.pipe()
+    pid = os.fork()
+    if pid == 0:
         os.close(receive)
-        kill(pid)
-        answer: dict[str, Any] = json.loads(text) if text.endswith(b"\n") else {}
-        if status is None:
-            answer["hang"] = True
-        else:
-            answer["code"] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
-        answer["tail"] = tail(output)
-        return answer
+        child(job, send, output)
+    os.close(send)
+    text, status = wait(pid, receive, time.monotonic() + job["timeout"])
+    os.close(receive)
+    kill(pid)
+    answer: dict[str, Any] = json.loads(text) if text.endswith(b"\n") else {}
+    if status is None:
+        answer["hang"] = True
+    else:
+        answer["code"] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
+    answer["tail"] = tail(output)
+    os.close(output)
+    return answer
 
 
 def wait(pid: int, receive: int, deadline: float) -> tuple[bytes, int | None]:
@@ -82,33 +84,30 @@ def wait(pid: int, receive: int, deadline: float) -> tuple[bytes, int | None]:
 
 def kill(group: int) -> None:
     """End what the child has started, and the child."""
-    try:
+    with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
-    except OSError:
-        pass
 
 
-def tail(output: BinaryIO) -> str:
+def tail(output: int) -> str:
     """Return the end of what the child has printed."""
-    size = output.seek(0, os.SEEK_END)
-    output.seek(max(0, size - TAIL))
-    return output.read().decode("utf-8", "replace")
+    size = os.lseek(output, 0, os.SEEK_END)
+    return os.pread(output, TAIL, max(0, size - TAIL)).decode("utf-8", "replace")
 
 
-def child(job: dict[str, Any], send: int, output: BinaryIO) -> None:
+def child(job: dict[str, Any], send: int, output: int) -> None:
     """Do the job, in this process; never return."""
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    os.dup2(output.fileno(), 1)
-    os.dup2(output.fileno(), 2)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     if job["kind"] == "run":
         execute(job["what"])
     faulthandler.enable(2)
     result: dict[str, Any] = {}
     try:
         if job["kind"] == "load":
-            import _ctypes
+            import _ctypes  # noqa: PLC0415 - it brings libffi: not before it is needed
 
             _ctypes.dlopen(job["what"], os.RTLD_NOW | os.RTLD_LOCAL)
         else:
@@ -117,7 +116,7 @@ def child(job: dict[str, Any], send: int, output: BinaryIO) -> None:
         result = {
             "error": str(error),
             "type": type(error).__name__,
-            "name": getattr(error, "name", None),
+            "absent": absent(error),
         }
     result["maps"] = mapped()
     data = (json.dumps(result) + "\n").encode()
@@ -128,19 +127,31 @@ def child(job: dict[str, Any], send: int, output: BinaryIO) -> None:
     os._exit(0)
 
 
+def absent(error: BaseException | None) -> list[str]:
+    """Return the modules that were not found, by the exceptions that led to `error`."""
+    found: list[str] = []
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        seen.append(error)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            found.append(error.name)
+        error = error.__cause__ or error.__context__
+    return found
+
+
 def execute(command: list[str]) -> None:
     """Become the program `command`."""
     try:
-        os.execv(command[0], command)
+        os.execv(command[0], command)  # noqa: S606 - the program under test, without a shell
     except OSError as error:
-        os.write(2, ("%s: %s\n" % (command[0], error.strerror)).encode())
+        os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(126)
 
 
 def mapped() -> list[tuple[str, str, str]]:
     """Return device, inode and path of every file with executable code in this process."""
-    found = {}
-    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+    found: dict[tuple[str, str], str] = {}
+    with open("/proc/self/maps", errors="surrogateescape") as maps:  # noqa: PTH123 - no pathlib
         for line in maps:
             fields = line.rstrip("\n").split(None, 5)
             if len(fields) == 6 and fields[1][2] == "x" and fields[5].startswith("/"):

@@ -304,7 +304,7 @@ def _elsewhere(
             )
 
 
-def rule(loaded: Loaded) -> str:
+def rule(loaded: Loaded) -> str:  # noqa: PLR0911 - one for each rule
     """Say in few words which rule of the loader led to the file."""
     of = f" of {loaded.owner}" if loaded.owner else ""
     match loaded.how:

@@ -10,11 +10,13 @@ import os
 import secrets
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.elf import Elf
@@ -314,8 +316,8 @@ class _Watch:
         here = Path("/proc") / str(seen.pid)
         try:
             lines = (here / "maps").read_bytes().splitlines()
-            seen.exe = os.readlink(here / "exe")
-            seen.cwd = os.readlink(here / "cwd")
+            seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel says it
+            seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115
         except OSError:
             return
         if seen.exe not in seen.programs:
@@ -379,7 +381,7 @@ def _holds(process: Path, folder: Path) -> bool:
 
 def _link(path: Path) -> str:
     try:
-        return os.readlink(path)
+        return str(path.readlink())
     except OSError:
         return ""
 
@@ -446,16 +448,28 @@ def _processes(watch: _Watch) -> Iterator[Process]:
     elfs = _Elfs()
     spoke: dict[int, list[Process]] = {}
     for log in watch.logs.values():
-        for image in log.finish():
+        images = log.finish()
+        for image in images:
             seen = watch.seen.get(image.pid)
-            spoke.setdefault(image.pid, []).append(_process(image, seen, watch, elfs))
+            executable = _executable(image, images, seen)
+            process = _process(image, executable, seen, watch, elfs)
+            spoke.setdefault(image.pid, []).append(process)
     order = sorted({*spoke, *watch.seen}, key=lambda pid: _order(watch, pid))
     for pid in order:
-        images = spoke.get(pid, [])
         seen = watch.seen.get(pid)
-        yield from images
+        yield from spoke.get(pid, [])
         if seen is not None:
             yield from _silent(seen)
+
+
+def _executable(image: Image, images: Sequence[Image], seen: _Seen | None) -> str | None:
+    """Return the program's file, if it was seen: a process may execute one after the other."""
+    if seen is None or seen.exe is None:
+        return None
+    own = [each for each in images if each.pid == image.pid]
+    if len(own) == len(seen.programs):
+        return list(seen.programs)[own.index(image)]
+    return seen.exe if image is own[-1] else None
 
 
 def _order(watch: _Watch, pid: int) -> tuple[int, int]:
@@ -487,20 +501,30 @@ def _is_musl(elf: Elf) -> bool:
     return "musl" in (elf.interpreter or "") or elf.libc == "musl"
 
 
-def _process(image: Image, seen: _Seen | None, watch: _Watch, elfs: _Elfs) -> Process:
+def _process(
+    image: Image, executable: str | None, seen: _Seen | None, watch: _Watch, elfs: _Elfs
+) -> Process:
     loaded: list[Loaded] = []
     missed: list[Missed] = []
     opened = {asked.path for asked in image.asked if asked.path} | image.known
-    program = image.program or (seen.exe if seen and seen.exe else "?")
+    program = image.program or executable or "?"
+    own = executable or shutil.which(program) or program
     for asked in image.asked:
         if asked.path is not None:
-            loaded.append(_loaded(asked, watch.files.get(id(asked)), elfs, program, seen))
+            loaded.append(
+                _loaded(
+                    asked,
+                    watch.files.get(id(asked)),
+                    elfs,
+                    own if asked.requester == program else asked.requester,
+                )
+            )
         elif not _is_loaded(asked, opened, loaded):
             missed.append(_missed(asked, elfs))
     return Process(
         pid=image.pid,
         program=program,
-        executable=seen.exe if seen else None,
+        executable=executable,
         forked_from=image.forked_from,
         loaded=tuple(loaded),
         missed=tuple(missed),
@@ -521,12 +545,9 @@ def _is_loaded(asked: Asked, opened: set[str], loaded: Sequence[Loaded]) -> bool
     return file is not None and any(each.file and each.file.id == file.id for each in loaded)
 
 
-def _loaded(
-    asked: Asked, file: File | None, elfs: _Elfs, program: str, seen: _Seen | None
-) -> Loaded:
+def _loaded(asked: Asked, file: File | None, elfs: _Elfs, requester: str) -> Loaded:
     path = asked.path or asked.name
     elf = elfs.get(file.path if file else path)
-    requester = seen.exe if seen and seen.exe and asked.requester == program else asked.requester
     how, owner = _rule(asked, elfs.get(requester))
     return Loaded(
         name=asked.name,
@@ -603,8 +624,6 @@ def demangled(names: Sequence[str]) -> dict[str, str]:
     program = shutil.which("c++filt")
     if not mangled or program is None:
         return {}
-    import subprocess
-
     try:
         done = subprocess.run(
             [program],
@@ -621,8 +640,6 @@ def demangled(names: Sequence[str]) -> dict[str, str]:
 
 def chosen(trace_: Trace, symbols: Sequence[str]) -> Trace:
     """Keep the bindings whose plain or demangled name fits one of the globs `symbols`."""
-    from fnmatch import fnmatchcase
-
     names = [b.symbol for p in trace_.processes for b, _ in p.bindings]
     readable = demangled(names)
 
@@ -667,21 +684,15 @@ def _sites(elfs: Sequence[str], trace_: Trace) -> Iterator[Path]:
         for each in process.loaded
         for path in (each.path, each.file.path if each.file else each.path)
     )
-    found: dict[Path, None] = {}
     for member in elfs:
-        for path in paths:
-            if path.endswith(f"/{member}"):
-                found[Path(path.removesuffix(f"/{member}"))] = None
-    for path in paths:
-        for parent in Path(path).parents:
-            if parent.name in {"site-packages", "dist-packages"}:
-                found[parent] = None
+        yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
+    parents = dict.fromkeys(parent for path in paths for parent in Path(path).parents)
+    yield from (each for each in parents if each.name in {"site-packages", "dist-packages"})
     for variable in trace_.variables:
         if variable.name == "PYTHONPATH":
-            found.update((Path(each), None) for each in variable.value.split(":") if each)
+            yield from (Path(each) for each in variable.value.split(":") if each)
     for process in trace_.processes:
         program = Path(shutil.which(process.program) or process.program)
         for folder in (program.parent, Path(process.executable or "/").parent):
             for lib in ("lib", "lib64", "local/lib"):
-                found.update((each, None) for each in (folder.parent / lib).glob("*/*-packages"))
-    yield from found
+                yield from (folder.parent / lib).glob("*/*-packages")

@@ -7,48 +7,36 @@ made for it and goes with it. What was loaded is held against what the model of 
 import json
 import os
 import re
-import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
+from wheelfix.environments import Interpreter, Place, find, install, interpreter, make
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.installed import by_record, find_dist_info, read_file
+from wheelfix.installed import read_file
 from wheelfix.layout import interpreters
-from wheelfix.loader import Load, Request, load_each
+from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
 from wheelfix.testimony import File
-from wheelfix.tools.run import run
 from wheelfix.wheel import Wheel, WheelName
 
-SCHEMES = ("venv", "prefix", "user", "target")
-"""The install schemes that can be made here without being root."""
 _PROBE = Path(__file__).with_name("probe.py")
-_TELL = """
-import json, platform, sys, sysconfig
-from importlib.machinery import EXTENSION_SUFFIXES
-name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.python_implementation()]
-free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
-print(json.dumps([
-    "%s%d.%d%s" % (name, sys.version_info[0], sys.version_info[1], free),
-    EXTENSION_SUFFIXES, sys.executable, sys.prefix != sys.base_prefix,
-    getattr(sys, "_base_executable", sys.executable),
-]))
-"""
 _MISSING = re.compile(r"([^\s:'\"]+): cannot open shared object file: No such file or directory")
 _MUSL_MISSING = re.compile(r"Error loading shared library ([^\s:]+): No such file or directory")
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")
 _MUSL_UNDEFINED = re.compile(r"Error relocating \S+: ([^\s:]+): symbol not found")
 _VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
+_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _LOADER = re.compile(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
     r"ELF load command|ELF file|only ET_DYN|cannot dynamically load|Exec format error|"
@@ -84,18 +72,6 @@ class Kind(StrEnum):
     LOAD = "load"
     IMPORT = "import"
     RUN = "run"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Interpreter:
-    """One Python of this machine."""
-
-    path: str
-    """Its executable, below any virtual environment."""
-    name: str
-    """`python3.11`, `python3.13t`, `pypy3.9`: as `layout` names them."""
-    suffixes: tuple[str, ...]
-    """Of extension modules (PEP 3149)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,50 +154,10 @@ def verify(
                 yield _verify(path, wheel, python, scheme, root, options, environ)
 
 
-# --- Interpreters ---------------------------------------------------------------------------------
-
-
-def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
-    """Ask the Python at `path` what it is; `ToolError` if it is none."""
-    said = run([path, "-I", "-c", _TELL], env=_clean(environ), timeout=30).stdout
-    name, suffixes, executable, is_virtual, base = json.loads(said)
-    real = str(base if is_virtual else executable)
-    return Interpreter(path=real, name=name, suffixes=tuple(suffixes))
-
-
-def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every Python 3 that is found: on PATH, of pyenv, of uv, of the manylinux images."""
-    home = Path(environ.get("HOME", "/nonexistent"))
-    folders = [Path(each) for each in environ.get("PATH", "").split(":") if each]
-    folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
-    folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")
-    found: dict[str, str] = {}
-    names = re.compile(r"(python3(\.\d+t?)?|pypy3(\.\d+)?)$")
-    for folder in folders:
-        with suppress(OSError):
-            for path in sorted(folder.iterdir()):
-                if names.match(path.name) and os.access(path, os.X_OK):
-                    with suppress(ToolError, ValueError, KeyError):
-                        known = interpreter(str(path), environ)
-                        found.setdefault(os.path.realpath(known.path), known.path)
-    return tuple(found.values())
-
-
 # --- One environment ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
-    """One environment: where it is, and how its Python is run."""
-
-    root: Path
-    python: str
-    environ: Mapping[str, str]
-    arguments: tuple[str, ...]
-    """Options of the installer."""
-
-
-def _verify(
+def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
     path: Path,
     wheel: Wheel,
     python: Interpreter,
@@ -230,9 +166,9 @@ def _verify(
     options: Options,
     environ: Mapping[str, str],
 ) -> Verified:
-    place = _make(scheme, python, root, environ)
-    _install(path, wheel, place, scheme, options, environ)
-    site, files = _find(place.root, wheel)
+    place = make(scheme, python, root, environ)
+    install(path, wheel, place, environ, dependencies=options.dependencies)
+    site, files = find(place.root, wheel)
     environment = {**place.environ, "PYTHONPATH": str(site)} if scheme != "venv" else place.environ
     work = _Work(
         wheel=wheel,
@@ -240,111 +176,12 @@ def _verify(
         site=site,
         place=replace(place, environ=environment),
         options=options,
-        suffixes=python.suffixes,
+        python=python,
     )
     lost = tuple(member for member in wheel.elfs if member not in files)
     checks = tuple(_checks(work))
     return Verified(
         wheel=str(wheel.name), scheme=scheme, python=python.name, checks=checks, lost=lost
-    )
-
-
-def _clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without what would reach into a loader or a Python."""
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith(("LD_", "PYTHON", "PIP_", "UV_", "VIRTUAL_ENV", "CONDA"))
-        and not name.endswith(("_LIBRARY_PATH", "_HOME"))
-    }
-
-
-def _make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]) -> _Place:
-    """Make an empty environment; its home and its temporary folder are in it."""
-    for name in ("home", "tmp", "env"):
-        (root / name).mkdir()
-    clean = {
-        **_clean(environ),
-        "HOME": str(root / "home"),
-        "TMPDIR": str(root / "tmp"),
-        "LD_BIND_NOW": "1",
-    }
-    clean = {name: value for name, value in clean.items() if not name.startswith("XDG_")}
-    env = root / "env"
-    executable, arguments = python.path, (f"--{scheme}", str(env))
-    match scheme:
-        case "venv":
-            run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
-            executable, arguments = str(env / "bin" / "python"), ()
-        case "user":
-            clean["PYTHONUSERBASE"] = str(env)
-            arguments = ("--user",)
-        case "prefix" | "target":
-            pass
-        case _:
-            raise SettingsError(
-                f"the scheme `{scheme}` cannot be made here",
-                hint=f"choose among {', '.join(SCHEMES)}",
-            )
-    return _Place(root=env, python=executable, environ=clean, arguments=arguments)
-
-
-def _install(
-    path: Path,
-    wheel: Wheel,
-    place: _Place,
-    scheme: str,
-    options: Options,
-    environ: Mapping[str, str],
-) -> None:
-    """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone."""
-    source = path
-    if path.name != str(wheel.name):  # not published yet: installers go by the name
-        source = place.root.parent / "tmp" / str(wheel.name)
-        source.symlink_to(path.resolve())
-    network = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
-    given = {**place.environ, **(network if options.dependencies else {})}
-    offline = () if options.dependencies else ("--no-deps", "--no-index")
-    uv = shutil.which("uv") or _beside("uv")
-    if uv is not None and scheme != "user":
-        command = [uv, "pip", "install", "-q", "--no-config", "--link-mode", "copy"]
-        command += ["--python", place.python, "--break-system-packages"]
-        command += ["--no-cache", "--offline"] if not options.dependencies else []
-    else:
-        command = [*_pip(place.python), "install", "-q", "--no-warn-script-location"]
-        command += ["--no-compile", "--ignore-installed"]
-        given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-        given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    run([*command, *offline, *place.arguments, str(source)], env=given, cwd=place.root)
-
-
-def _beside(name: str) -> str | None:
-    program = Path(sys.executable).with_name(name)
-    return str(program) if os.access(program, os.X_OK) else None
-
-
-def _pip(python: str) -> list[str]:
-    """Return the command of a pip that installs for `python`: ours, or its own."""
-    from importlib.util import find_spec
-
-    if find_spec("pip") is not None:
-        return [sys.executable, "-I", "-m", "pip", "--python", python]
-    if not Path(python).parent.with_name("pyvenv.cfg").exists():
-        return [python, "-I", "-m", "pip"]
-    raise ToolError("no installer was found", hint="pip install uv")
-
-
-def _find(root: Path, wheel: Wheel) -> tuple[Path, dict[str, File]]:
-    """Return the folder that the wheel's packages are in, and where its files are."""
-    members = [member.name for member in wheel.members]
-    for folder, names, _ in os.walk(root):
-        if any(name.endswith(".dist-info") for name in names):
-            found = find_dist_info(Path(folder), wheel.dist_info)
-            if found is not None:
-                return Path(folder), by_record(found, members)
-    raise ToolError(
-        f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
-        hint="please report this, with the installer's version",
     )
 
 
@@ -358,9 +195,9 @@ class _Work:
     wheel: Wheel
     files: Mapping[str, File]
     site: Path
-    place: _Place
+    place: Place
     options: Options
-    suffixes: tuple[str, ...]
+    python: Interpreter
 
     def of_wheel(self, maps: Sequence[Sequence[str]]) -> tuple[str, ...]:
         """Return the members among the files of a process."""
@@ -373,7 +210,7 @@ def _checks(work: _Work) -> Iterator[Check]:
     share = max(1, min(work.options.jobs, len(jobs)))
     parts = [jobs[number::share] for number in range(share)]
     with ThreadPoolExecutor(share) as pool:
-        answers = list(pool.map(lambda part: _serve(work, part), parts))
+        answers = list(pool.map(partial(_serve, work), parts))
     done = [
         (job, answer)
         for part, some in zip(parts, answers, strict=True)
@@ -406,7 +243,7 @@ def _module(work: _Work, member: str, elf: Elf) -> str | None:
     if not elf.module_hooks or not path.startswith(f"{work.site}/"):
         return None
     relative = path.removeprefix(f"{work.site}/")
-    for suffix in work.suffixes:
+    for suffix in work.python.suffixes:
         if relative.endswith(suffix):
             parts = relative.removesuffix(suffix).split("/")
             if any("." in part or not part.isidentifier() for part in parts):
@@ -493,8 +330,9 @@ def _foretold(work: _Work) -> Mapping[str, Load]:
     program = os.path.realpath(work.place.python)
     if read_file(program) is None:  # a Python that is a script
         return {}
-    environment = describe(program, roots)
-    return dict(zip(roots, load_each(roots, environment), strict=True))
+    first = (work.python.ctypes,) if work.python.ctypes else ()
+    environment = describe(program, (*first, *roots))
+    return {root: load_all((*first, root), environment)[-1] for root in roots}
 
 
 def _check(
@@ -511,7 +349,9 @@ def _check(
     return _compared(check, load, work)
 
 
-def _status(work: _Work, job: Check, answer: Mapping[str, Any]) -> tuple[Status, str]:
+def _status(  # noqa: PLR0911 - one for each way to end
+    work: _Work, job: Check, answer: Mapping[str, Any]
+) -> tuple[Status, str]:
     """Say how an attempt ended, and in whose words."""
     if answer.get("hang"):
         return Status.HUNG, f"did not end within {work.options.timeout:g} seconds"
@@ -533,11 +373,18 @@ def _status(work: _Work, job: Check, answer: Mapping[str, Any]) -> tuple[Status,
         return known
     if job.kind is Kind.LOAD:
         return Status.REFUSED, error
-    name = str(answer.get("name") or "")
-    tops = {member.name.partition("/")[0] for member in work.wheel.members}
-    if answer["type"] == "ModuleNotFoundError" and name.partition(".")[0] not in tops:
-        return Status.NEEDS, name
+    foreign = _foreign(work, answer)
+    if foreign is not None:
+        return Status.NEEDS, foreign
     return Status.RAISED, f"{answer['type']}: {error}"
+
+
+def _foreign(work: _Work, answer: Mapping[str, Any]) -> str | None:
+    """Return the package of another distribution that an import did not find."""
+    tops = {member.name.partition("/")[0] for member in work.wheel.members}
+    printed = _NO_MODULE.findall(str(answer.get("tail", "")))
+    absent = (str(name).partition(".")[0] for name in (*answer.get("absent", ()), *printed))
+    return next((name for name in absent if name not in tops), None)
 
 
 def _loader_status(text: str) -> tuple[Status, str] | None:
@@ -559,8 +406,6 @@ def _loader_status(text: str) -> tuple[Status, str] | None:
 
 
 def _signal(number: int) -> str:
-    import signal
-
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -624,19 +469,14 @@ def _why_missing(request: Request, work: _Work) -> Iterator[str]:
 def _reconsidered(checks: Sequence[Check]) -> Iterator[Check]:
     """Yield the checks; a library that its package brings together is not to blame alone.
 
-    An object that does not load by itself is fine if an import has loaded it: its package opens
-    first what it needs.
+    An object that does not load by itself is fine if another one, or an import, has loaded it:
+    it has what it needs from there.
     """
-    brought = {
-        member
-        for check in checks
-        if check.kind is Kind.IMPORT and check.status is Status.OK
-        for member in check.loaded
-    }
+    brought = {member for check in checks if check.status is Status.OK for member in check.loaded}
     for check in checks:
         mild = check.status in {Status.MISSING, Status.UNDEFINED}
         if check.kind is Kind.LOAD and mild and check.member in brought:
-            note = f"alone: {check.message}; its package loads first what it needs"
+            note = f"alone: {check.message}; who loads it brings what it needs"
             yield replace(check, status=Status.OK, message=note, explanation=())
         else:
             yield check

@@ -16,6 +16,7 @@ from wheelfix.cli.check import check
 from wheelfix.cli.repair import repair
 from wheelfix.cli.rule import rule
 from wheelfix.cli.trace import trace
+from wheelfix.cli.verify import verify
 from wheelfix.errors import ExitCode, WheelfixError
 
 EPILOG = (
@@ -36,6 +37,7 @@ app.command(no_args_is_help=True)(repair)
 app.command(no_args_is_help=True)(check)
 app.command()(rule)
 app.command(no_args_is_help=True, context_settings={"allow_interspersed_args": False})(trace)
+app.command(no_args_is_help=True)(verify)
 
 
 def _version(wanted: bool) -> None:

@@ -1,5 +1,6 @@
 """What a trace has seen, as text and as JSON."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -56,8 +57,6 @@ def as_json(trace: Trace) -> dict[str, Any]:
 
 
 def _quoted(command: Sequence[str]) -> str:
-    import shlex
-
     return printable(shlex.join(command)[:200])
 
 
