@@ -52,6 +52,10 @@ def describe(
         lib=_lib(elf) if elf else "lib64",
         platform="x86_64" if elf and elf.machine == Machine.X86_64 else None,
     )
+    if elf and elf.interpreter:  # the loader itself is in every process, under its SONAME
+        loader = disk.add(elf.interpreter)
+        name = (disk.files[loader].soname if loader in disk.files else None) or ""
+        base = replace(base, loaded={name: loader} if name else {})
     for path in objects:
         disk.add(path)
     _close(disk, base)
