@@ -84,6 +84,15 @@ def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
     return tuple(tag for tag in platforms if not allowed(tag))
 
 
+def strictest(platforms: Iterable[str]) -> str | None:
+    """Return the tag of `platforms` that promises most, None if auditwheel knows none of them.
+
+    Of two names for one tag it is that of PEP 600.
+    """
+    known = [(parsed[1], tag) for tag in platforms if (parsed := _parse(tag))]
+    return min(known, key=lambda pair: (pair[0], not _TAG.fullmatch(pair[1])))[1] if known else None
+
+
 def _parse(tag: str) -> tuple[str, tuple[int, int], str] | None:
     """`manylinux_2_17_x86_64` -> kind, version, architecture; None for other kinds of tag."""
     if match := _TAG.fullmatch(tag):
@@ -254,12 +263,19 @@ def _list(names: Sequence[str]) -> str:
 
 
 def explain(
-    error: ToolError, wheel: Wheel, settings: Settings, policies: Sequence[Policy]
+    error: ToolError,
+    wheel: Wheel,
+    settings: Settings,
+    policies: Sequence[Policy],
+    searched: Sequence[str] = (),
 ) -> WheelfixError:
-    """Turn auditwheel's known failures into errors that name the culprit; others stay as told."""
+    """Turn auditwheel's known failures into errors that name the culprit; others stay as told.
+
+    `searched` are the directories besides the system's and the objects' own search paths.
+    """
     said = error.message
     if match := re.search(r'required library "(.+?)" could not be located', said):
-        return _not_located(match[1], wheel)
+        return _not_located(match[1], wheel, searched)
     if match := re.search(r'to "(\S+)" ABI because', said):
         return _not_allowed(match[1], said, wheel, policies)
     return _bad_platform(said, wheel, settings) or error
@@ -294,16 +310,17 @@ def _bad_platform(said: str, wheel: Wheel, settings: Settings) -> WheelfixError 
     return None
 
 
-def _not_located(library: str, wheel: Wheel) -> ToolError:
+def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolError:
     users = _users(wheel, library)
     by = f"by {users}" if users else "by a library that is to be grafted"
     paths = dict.fromkeys(
         entry for elf in wheel.elfs.values() if library in elf.needed for entry in elf.entries
     )
-    searched = f" nor in its search path {_list(list(paths))}" if paths else ""
+    nor = f" nor in its search path {_list(list(paths))}" if paths else ""
+    nor += f" nor in {_list(list(searched))}" if searched else ""
     return ToolError(
         f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
-        f"libraries{searched}",
+        f"libraries{nor}",
         hint=f"set AUDITWHEEL_LD_LIBRARY_PATH to its folder, or, if it is to come from elsewhere "
         f"once installed, use --exclude {library}",
     )

@@ -5,7 +5,7 @@ auditwheel graft in between, and acts once, at the end.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -25,6 +25,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
@@ -71,6 +72,7 @@ def repair(
                 workdir=Path(folder),
                 progress=progress,
                 rules=selected(settings),
+                definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return run.publish() if publish else run.rehearse()
     except WheelfixError as error:
@@ -89,6 +91,8 @@ class _Decision:
 
     after: Wheel
     edits: tuple[PlannedEdit, ...]
+    excluded: tuple[str, ...] = ()
+    """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
 
@@ -104,6 +108,7 @@ class _Run:
     workdir: Path
     progress: Progress
     rules: tuple[Rule, ...]
+    definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
     """What auditwheel has said so far in this run."""
 
@@ -114,7 +119,7 @@ class _Run:
         decision = self._decide()
         remaining, verdict = self._judge(decision.after, decision)
         outcome = self._outcome(decision, remaining, verdict)
-        changed = Status.PLANNED if decision.edits else Status.UNCHANGED
+        changed = Status.PLANNED if decision.edits or self._false_rows else Status.UNCHANGED
         return replace(outcome, status=Status.REJECTED if _errors(remaining) else changed)
 
     def publish(self) -> Outcome:
@@ -124,18 +129,21 @@ class _Run:
             # auditwheel judges the prediction while it is made true; if what was written says
             # anything else, it is asked again.
             if self._wants_verdict(decision.after):
-                pool.submit(self._verdict, decision.after)
-            pending = self._written(decision)
+                pool.submit(self._verdict, decision.after, decision.excluded)
+            pending, ways = self._written(decision)
         with pending:
             self.progress("proving")
             after = self._read_back(pending, decision.after)
             remaining, verdict = self._judge(after, decision)
             outcome = replace(
-                self._outcome(decision, remaining, verdict), bytes_after=pending.size, after=after
+                self._outcome(decision, remaining, verdict),
+                bytes_after=pending.size,
+                after=after,
+                ways=ways,
             )
             if _errors(remaining):
                 return replace(outcome, status=Status.REJECTED)
-            changed = Status.REPAIRED if decision.edits else Status.UNCHANGED
+            changed = Status.REPAIRED if decision.edits or self._false_rows else Status.UNCHANGED
             return replace(outcome, status=changed, output=pending.publish())
 
     def _outcome(
@@ -147,14 +155,21 @@ class _Run:
             status=Status.FAILED,
             before=before,
             after=decision.after,
-            found=run_rules(Context(wheel=before, settings=self.settings), self.rules),
+            found=run_rules(
+                Context(wheel=before, settings=self.settings, definitions=self.definitions),
+                self.rules,
+            ),
             remaining=remaining,
             edits=decision.edits,
             loads=_loads(before, decision.after, self.settings),
             verdict=verdict,
-            messages=decision.messages,
+            messages=(*self._record_messages(), *decision.messages),
             bytes_before=self.archive.size,
         )
+
+    def _record_messages(self) -> Iterator[str]:
+        for problem in self.archive.wheel.record_problems:
+            yield f"RECORD is made to say what is there: `{problem.member}`: {problem.message}"
 
     # --- Deciding
 
@@ -164,15 +179,19 @@ class _Run:
         if wheel.is_pure:
             return _Decision(after=wheel, edits=())
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
-        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE)
+        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
         wheel, grafted = self._graft(wheel)
-        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER)
+        known = self._definitions((*early, *grafted.edits))
+        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER, known)
         wheel, stripped = self._strip(wheel)
         return replace(grafted, after=wheel, edits=(*early, *grafted.edits, *late, *stripped))
 
+    def _definitions(self, steps: Iterable[PlannedEdit]) -> HostLibraries:
+        return self.definitions.including(step.edit for step in steps)
+
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
-        if problems and record_mismatch in self.rules:
+        if problems and not any(map(record_mismatch.matches, self.settings.ignore)):
             listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
             more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
             raise BadWheelError(
@@ -194,9 +213,12 @@ class _Run:
             steps.append(_by_auditwheel(wheel, edit))
             wheel = predict(wheel, [edit])
         _refuse_lost_entries(before, wheel)
+        if graft.verdict is not None:
+            self.verdicts.append((wheel, graft.verdict))
         return wheel, _Decision(
             after=wheel,
             edits=tuple(steps),
+            excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
             messages=graft.messages,
         )
@@ -212,27 +234,45 @@ class _Run:
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
             return wheel, ()
-        edits = [Strip(member=member) for member, elf in wheel.elfs.items() if elf.dynamic]
+        strippable = (m for m, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
+        edits = [Strip(member=member) for member in strippable]
         steps = [planned(wheel, edit, "strip", "strip", "strip symbols") for edit in edits]
-        return wheel, tuple(steps)
+        return predict(wheel, edits), tuple(steps)
 
     # --- Acting
 
-    def _written(self, decision: _Decision) -> PendingWheel:
+    def _written(self, decision: _Decision) -> tuple[PendingWheel, Mapping[str, str]]:
+        """Return the wheel, still without a name, and the way by which each object was edited."""
         self.progress("writing")
-        if not decision.edits:
-            return copy_wheel(self.archive, self.settings.wheel_dir)
+        if not decision.edits and not self._false_rows:
+            return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
         applied = applying.apply(self.archive, decision.after, edits, self.workdir)
-        return write_wheel(
+        pending = write_wheel(
             self.archive,
             decision.after,
-            applied.content,
+            {**self._unproven(decision.after, applied.moved), **applied.content},
             applied.moved,
             self.settings.wheel_dir,
+            false_rows=self._false_rows,
             level=self.settings.zip_level,
             epoch=_epoch(self.environ),
         )
+        return pending, applied.ways
+
+    @property
+    def _false_rows(self) -> frozenset[str]:
+        """The members about which RECORD is wrong, where that was ignored."""
+        return frozenset(problem.member for problem in self.archive.wheel.record_problems)
+
+    def _unproven(self, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the content of the members that need a new row in RECORD."""
+        origins = {member.name: moved.get(member.name, member.name) for member in after.members}
+        return {
+            new: self.archive.read(old)
+            for new, old in origins.items()
+            if old in self._false_rows and old != f"{after.dist_info}/RECORD"
+        }
 
     def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction."""
@@ -259,25 +299,29 @@ class _Run:
         self, wheel: Wheel, decision: _Decision
     ) -> tuple[tuple[Finding, ...], Verdict | None]:
         """Run all rules on the result, with auditwheel's verdict among what they look at."""
-        verdict = self._verdict(wheel) if self._wants_verdict(wheel) else None
+        verdict = None
+        if self._wants_verdict(wheel):
+            verdict = self._verdict(wheel, decision.excluded)
         context = Context(
             wheel=wheel,
             settings=self.settings,
             verdict=verdict,
             unmatched_excludes=decision.unmatched_excludes,
+            definitions=self._definitions(decision.edits),
         )
         return run_rules(context, self.rules), verdict
 
     def _wants_verdict(self, wheel: Wheel) -> bool:
         return self.settings.verdict and not wheel.is_pure
 
-    def _verdict(self, wheel: Wheel) -> Verdict:
+    def _verdict(self, wheel: Wheel, excluded: tuple[str, ...] = ()) -> Verdict:
         """Ask auditwheel, once for wheels whose objects say the same."""
         for known, verdict in self.verdicts:
-            if known.name == wheel.name and _all_said(known) == _all_said(wheel):
+            if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        verdict = auditwheel.verdict(wheel, self.settings, folder, self.environ)
+        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded))
+        verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
         self.verdicts.append((wheel, verdict))
         return verdict
 
@@ -309,6 +353,16 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     )
 
 
+def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that ask for a library which was excluded by its path.
+
+    The repaired object no longer has the absolute search path that led there.
+    """
+    stems = {path.rpartition("/")[2].partition(".so")[0] for path in excluded if "/" in path}
+    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(name for name in names if name.partition(".so")[0] in stems)
+
+
 def _epoch(environ: Mapping[str, str]) -> int | None:
     """Return SOURCE_DATE_EPOCH in seconds (reproducible-builds.org, "SOURCE_DATE_EPOCH")."""
     text = environ.get("SOURCE_DATE_EPOCH")
@@ -325,6 +379,16 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
 def _all_said(wheel: Wheel) -> dict[str, Elf]:
     """Return what the objects say, without what an edit by patchelf may add: segments."""
     return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
+
+
+def _judged(wheel: Wheel) -> dict[str, Elf]:
+    """Return what auditwheel's verdict can depend on: all that is said, but for search paths.
+
+    Which of the wheel's libraries is found is not asked of auditwheel (see `wheelfix.view`).
+    """
+    return {
+        member: replace(elf, rpath=None, runpath=None) for member, elf in _all_said(wheel).items()
+    }
 
 
 def _listed(names: Sequence[str]) -> str:

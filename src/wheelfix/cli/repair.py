@@ -53,6 +53,10 @@ def repair(
     search_path_tag: options.SearchPathTagChoice = None,
     sacrificial_entry: options.SacrificialEntryChoice = None,
     keep_entries: options.KeepEntries = None,
+    prune_needed: options.PruneNeededChoice = None,
+    keep_needed: options.KeepNeeded = None,
+    drop_needed: options.DropNeeded = None,
+    library_path: options.LibraryPath = None,
     verdict: options.Verdict = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,
@@ -97,7 +101,7 @@ def _repaired(
     with ThreadPoolExecutor(min(settings.jobs, len(wheels))) as pool:
         try:
             yield from pool.map(work, wheels)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -23,7 +23,7 @@ from typing import Any
 from wheelfix.elfread import read_elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
-from wheelfix.policy import Policy, explain, judge, judged_symbols
+from wheelfix.policy import Policy, explain, judge, judged_symbols, strictest
 from wheelfix.settings import Settings
 from wheelfix.tools.run import Completed, run
 from wheelfix.verdict import Verdict
@@ -103,6 +103,18 @@ class Graft:
     messages: tuple[str, ...] = ()
     """What auditwheel said that its user should know, in terms of the real wheel."""
 
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the retagged wheel, where the graft says it: nothing came in or went.
+
+        auditwheel chose the tags by the objects that it saw; they need no library besides those
+        that the tags promise.
+        """
+        best = strictest(self.platforms)
+        if best is None or self.libraries or self.dropped:
+            return None
+        return Verdict(overall=best, external={}, reasons=())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
@@ -144,7 +156,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     try:
         completed = _auditwheel("repair", arguments, folder, view, env, settings)
     except ToolError as error:
-        raise explain(error, wheel, settings, policies) from error
+        raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
     return _graft(wheel, view, folder, calls, completed)
 
@@ -289,6 +301,13 @@ def _absolute(key: str, paths: str, cwd: str) -> str:
     return ":".join(entry for entry in absolute if entry.startswith("/"))
 
 
+def _searched(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the directories in which auditwheel was asked to look for external libraries."""
+    variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+    paths = (settings.ldpaths or "", *(env.get(name, "") for name in variables))
+    return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
+
+
 def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     command: str,
     arguments: Iterable[str],
@@ -354,7 +373,7 @@ def _graft(
             if gone:
                 dropped.setdefault(member, {}).update(gone)
     output = _read_output(wheel, view, folder)
-    return replace(
+    result = replace(
         output,
         libraries=tuple(libraries),
         renames={member: tuple(found.items()) for member, found in renames.items()},
@@ -362,6 +381,35 @@ def _graft(
         excluded=view.excluded | set(re.findall(r"(?m):Excluding (.+)$", completed.stderr)),
         messages=tuple(_messages(completed.stderr, view)),
     )
+    return _without_shipped(result, wheel)
+
+
+def _without_shipped(graft: Graft, wheel: Wheel) -> Graft:
+    """Leave out what the wheel ships, and what was grafted for the sake of that alone.
+
+    A library that is to be grafted finds those at its home, where it has a DT_RUNPATH: the view's
+    folder of shipped libraries is inherited by DT_RPATH.
+    """
+    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
+    asked = {new for pairs in graft.renames.values() for _, new in pairs}
+    inner = {pair for library in graft.libraries for pair in library.renames}
+    again = {new for old, new in inner if old in shipped} - asked
+    if not again:
+        return graft
+    libraries = {
+        library.soname: replace(
+            library, renames=tuple(pair for pair in library.renames if pair[1] not in again)
+        )
+        for library in graft.libraries
+    }
+    reached: set[str] = set()
+    waiting = asked & libraries.keys()
+    while waiting:
+        reached |= waiting
+        needed = {new for soname in waiting for _, new in libraries[soname].renames}
+        waiting = needed & libraries.keys() - reached
+    kept = tuple(library for soname, library in libraries.items() if soname in reached)
+    return replace(graft, libraries=kept)
 
 
 def _library(call: _Call, folder: Path, asked: Iterable[_Call]) -> GraftedLibrary:
