@@ -10,6 +10,9 @@ import pytest
 from build import executable, extension, make_wheel, shared_object
 from wheelfix.environments import interpreter
 from wheelfix.errors import ToolError, WheelfixError
+from wheelfix.outcome import Status as Outcome
+from wheelfix.repair import repair
+from wheelfix.settings import Settings
 from wheelfix.verify import Check, Kind, Options, Status, Verified, verify
 
 VERSION = f"cp3{sys.version_info.minor}"
@@ -183,7 +186,7 @@ def test_what_is_run_can_be_chosen(tmp_path: Path) -> None:
 def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, tag="cp38-cp38-linux_x86_64", files={"demo.py": ""})
     with pytest.raises(WheelfixError, match="cannot be installed for"):
-        verified(wheel)
+        verified(wheel, pythons=(sys.executable,))
 
 
 def test_a_python_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -231,3 +234,23 @@ def test_the_exit_codes_are_those_of_the_other_commands(tmp_path: Path) -> None:
 
     assert code(bad) == 1
     assert code(tmp_path / "absent.whl") == 2
+
+
+@pytest.mark.parametrize("good", [True, False])
+def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) -> None:
+    library = shared_object(tmp_path / "build" / "lib.so", *([] if good else [CRASH]))
+    module = extension(tmp_path / "ext.so", "ext")
+    files: dict[str, bytes | str | Path] = {"demo/ext.so": module, "demo/lib.so": library}
+    wheel = make_wheel(tmp_path, tag=TAG, files=files)
+    settings = Settings(wheel_dir=tmp_path / "out", verify=True)
+    outcome = repair(wheel, settings, os.environ)
+    assert outcome.error is None
+    if good:
+        assert outcome.output is not None
+        assert outcome.output.is_file()
+        return
+    assert outcome.status is Outcome.REJECTED
+    assert not list((tmp_path / "out").glob("*.whl"))
+    assert [(each.name, each.member) for each in outcome.remaining if each.name == "verify"] == [
+        ("verify", "demo/lib.so")
+    ]

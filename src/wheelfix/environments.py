@@ -143,7 +143,7 @@ def install(
     source = path
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
-        source.symlink_to(path.resolve())
+        source.symlink_to(path.absolute())
     network = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
     given = {**place.environ, **(network if dependencies else {})}
     offline = () if dependencies else ("--no-deps", "--no-index")

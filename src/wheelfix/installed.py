@@ -61,16 +61,23 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
         text = (dist_info / "RECORD").read_text(encoding="utf-8")
     except OSError:
         return {}
-    rows = [row[0] for row in csv.reader(text.splitlines()) if row]
+    site = dist_info.parent
+    rows = {os.path.normpath(site / row[0]) for row in csv.reader(text.splitlines()) if row}
+    named: dict[str, list[str]] = {}
+    for path in sorted(rows):
+        named.setdefault(path.rpartition("/")[2], []).append(path)
     found: dict[str, File] = {}
     for member in members:
-        top, _, rest = member.partition("/")
-        where = [member]
-        if top.endswith(".data"):
-            inner = rest.partition("/")[2]
-            where = [row for row in rows if row == inner or row.endswith(f"/{inner}")]
-        for row in where[:1]:
-            file = find_file(os.path.normpath(dist_info.parent / row))
-            if file is not None:
-                found[member] = file
+        file = find_file(_place(member, site, named.get(member.rpartition("/")[2], ())))
+        if file is not None:
+            found[member] = file
     return found
+
+
+def _place(member: str, site: Path, rows: Sequence[str]) -> str:
+    """Return the path of `member`, of whose name there are `rows` in RECORD."""
+    top, _, rest = member.partition("/")
+    if top.endswith(".data"):
+        inner = rest.partition("/")[2]
+        return next((path for path in rows if path.endswith(f"/{inner}")), "")
+    return f"{site}/{member}"

@@ -21,8 +21,17 @@ from typing import Any
 
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
-from wheelfix.environments import Interpreter, Place, find, install, interpreter, make
+from wheelfix.environments import (
+    Interpreter,
+    Place,
+    all_pythons,
+    find,
+    install,
+    interpreter,
+    make,
+)
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.findings import Finding, Severity
 from wheelfix.installed import read_file
 from wheelfix.layout import interpreters
 from wheelfix.loader import Load, Request, load_all
@@ -78,7 +87,8 @@ class Kind(StrEnum):
 class Options:
     """What to verify, and how long it may take."""
 
-    pythons: tuple[str, ...] = (sys.executable,)
+    pythons: tuple[str, ...] = ()
+    """Their paths; none means the one that runs wheelfix, or else one that the tags allow."""
     schemes: tuple[str, ...] = ("venv",)
     dependencies: bool = False
     """Install what the wheel requires, from the index that the installer is configured for."""
@@ -138,20 +148,47 @@ def verify(
     """
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
-    allowed = interpreters(wheel.name)
-    found = [interpreter(python, environ) for python in options.pythons]
-    usable = [each for each in found if each.name in allowed]
-    if not usable:
-        raise SettingsError(
-            f"`{wheel.name}` cannot be installed for {', '.join(each.name for each in found)}: "
-            f"its tags allow {', '.join(allowed)}",
-            hint="name one with --python, or let --all-pythons look for it",
-        )
-    for python in usable:
+    for python in _pythons(wheel.name, options.pythons, environ):
         for scheme in options.schemes:
             with tempfile.TemporaryDirectory(prefix="wheelfix-verify-") as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
+
+
+def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
+    """Return what failed, in the words of the rules."""
+    return tuple(
+        Finding(
+            code="verify",
+            name="verify",
+            severity=Severity.ERROR,
+            member=check.member,
+            message=f"`{check.what}` {check.status} when installed: {check.message}",
+            notes=(f"{result.scheme}, {result.python}", *check.explanation),
+        )
+        for result in results
+        for check in result.checks
+        if check.failed
+    )
+
+
+def _pythons(
+    name: WheelName, wanted: Sequence[str], environ: Mapping[str, str]
+) -> tuple[Interpreter, ...]:
+    """Return the Pythons to verify `name` with; `SettingsError` if its tags allow none of them."""
+    allowed = interpreters(name)
+    found = [interpreter(python, environ) for python in wanted or (sys.executable,)]
+    usable = tuple(each for each in found if each.name in allowed)
+    if not usable and not wanted:
+        others = (interpreter(python, environ) for python in all_pythons(environ))
+        usable = tuple(each for each in others if each.name in allowed)[-1:]
+    if not usable:
+        raise SettingsError(
+            f"`{name}` cannot be installed for {', '.join(each.name for each in found)}: "
+            f"its tags allow {', '.join(allowed)}",
+            hint="install one of these Pythons, and name it with --python",
+        )
+    return usable
 
 
 # --- One environment ------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-import sys
 from typing import Annotated
 
 import typer
@@ -19,7 +18,7 @@ def verify(
         typer.Option(
             "--python",
             metavar="PATH",
-            help="Verify for this Python in place of the one that runs wheelfix; repeatable.",
+            help="Verify for this Python; the default is the one that runs wheelfix.",
         ),
     ] = None,
     all_pythons: Annotated[
@@ -63,7 +62,7 @@ def verify(
     from wheelfix.reports import verify as reports
 
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    pythons = tuple(python or (sys.executable,))
+    pythons = tuple(python or ())
     if all_pythons:
         from wheelfix.environments import all_pythons as every_python
 
