@@ -29,7 +29,8 @@ def test_the_cache_is_read_as_ldconfig_prints_it() -> None:
         pytest.skip("no ldconfig")
     printed = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=True).stdout
     first: dict[str, str] = {}
-    for name, path in re.findall(r"^\t(\S+) \(libc6,x86-64(?:, OS.*?)?\) => (\S+)$", printed, re.MULTILINE):
+    line = re.compile(r"^\t(\S+) \(libc6,x86-64(?:, OS.*?)?\) => (\S+)$", re.MULTILINE)
+    for name, path in line.findall(printed):
         first.setdefault(name, path)
     if not first:
         pytest.skip("not an x86-64 machine")

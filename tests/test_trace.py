@@ -78,6 +78,19 @@ def test_a_library_is_told_with_its_file_its_rule_and_who_asked(tmp_path: Path) 
     assert "_ctypes" in opened.requester
 
 
+def test_the_owner_of_a_search_path_is_told_where_glibc_names_another(tmp_path: Path) -> None:
+    one = shared_object(tmp_path / "lib" / "libone.so", soname="libone.so")
+    deep = shared_object(tmp_path / "lib" / "libdeep.so", soname="libdeep.so")
+    two = shared_object(tmp_path / "lib" / "libtwo.so", "int g;", soname="libtwo.so", needed=[deep])
+    first = shared_object(tmp_path / "first.so", "int g;", needed=[one], rpath="$ORIGIN/lib")
+    second = shared_object(tmp_path / "second.so", "int g;", needed=[two], rpath="$ORIGIN/lib")
+    seen = watched(PYTHON, "-c", OPEN, first, second)
+    found = find(seen, "libtwo.so")
+    assert (found.how, found.owner) == (How.RPATH, str(second))  # LD_DEBUG says: first.so
+    below = find(seen, "libdeep.so")
+    assert (below.how, below.owner) == (How.INHERITED, str(second))
+
+
 def test_a_link_is_told_from_the_file_it_leads_to(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "real" / "libreal.so.1.2", soname="libreal.so.1")
     link = tmp_path / "libalias.so"

@@ -23,7 +23,7 @@ from wheelfix.elf import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.installed import by_record, find_dist_info, find_file, read_file
 from wheelfix.lddebug import Asked, Binding, Image, Log
-from wheelfix.loader import How
+from wheelfix.loader import How, expand
 from wheelfix.testimony import (
     File,
     Loaded,
@@ -508,17 +508,13 @@ def _process(
     missed: list[Missed] = []
     opened = {asked.path for asked in image.asked if asked.path} | image.known
     program = image.program or executable or "?"
+    loaders: dict[str, str | None] = {}
     own = executable or shutil.which(program) or program
     for asked in image.asked:
         if asked.path is not None:
-            loaded.append(
-                _loaded(
-                    asked,
-                    watch.files.get(id(asked)),
-                    elfs,
-                    own if asked.requester == program else asked.requester,
-                )
-            )
+            chain = list(_chain(asked.requester, program, own, loaders))
+            loaders.setdefault(asked.path, None if asked.dlopen else asked.requester)
+            loaded.append(_loaded(asked, watch.files.get(id(asked)), elfs, chain))
         elif not _is_loaded(asked, opened, loaded):
             missed.append(_missed(asked, elfs))
     return Process(
@@ -536,6 +532,19 @@ def _process(
     )
 
 
+def _chain(
+    requester: str, program: str, executable: str, loaders: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield the requester, what caused it to be loaded, and so on; the program is the last."""
+    each: str | None = requester
+    seen = {program}
+    while each is not None and each not in seen:
+        seen.add(each)
+        yield each
+        each = loaders.get(each)
+    yield executable
+
+
 def _is_loaded(asked: Asked, opened: set[str], loaded: Sequence[Loaded]) -> bool:
     """Whether the search ended at a file that was loaded already, under another path."""
     last = asked.tried[-1].path if asked.tried else asked.name
@@ -545,10 +554,10 @@ def _is_loaded(asked: Asked, opened: set[str], loaded: Sequence[Loaded]) -> bool
     return file is not None and any(each.file and each.file.id == file.id for each in loaded)
 
 
-def _loaded(asked: Asked, file: File | None, elfs: _Elfs, requester: str) -> Loaded:
+def _loaded(asked: Asked, file: File | None, elfs: _Elfs, chain: Sequence[str]) -> Loaded:
     path = asked.path or asked.name
     elf = elfs.get(file.path if file else path)
-    how, owner = _rule(asked, elfs.get(requester))
+    how, owner = _rule(asked, chain, elfs)
     return Loaded(
         name=asked.name,
         requester=asked.requester,
@@ -565,22 +574,32 @@ def _loaded(asked: Asked, file: File | None, elfs: _Elfs, requester: str) -> Loa
     )
 
 
-def _rule(asked: Asked, requester: Elf | None) -> tuple[How, str | None]:
-    """Return the rule that found the file.
+def _rule(asked: Asked, chain: Sequence[str], elfs: _Elfs) -> tuple[How, str | None]:
+    """Return the rule that found the file, and whose search path it was.
 
-    glibc prints for a directory the tag and the file that brought it first. An object with
-    DT_RUNPATH searches no DT_RPATH, and one without it no DT_RUNPATH, so its own tags tell.
+    `chain` are the files whose DT_RPATH may count: the requester, what caused it to be loaded,
+    the program. glibc prints for a directory the tag and the file that brought it first; what
+    the objects say themselves tells which list it really was.
     """
     how = asked.how
     owner = asked.tried[-1].owner if asked.tried else None
+    requester = elfs.get(chain[0])
     if how not in {How.RPATH, How.RUNPATH} or requester is None:
         return how, owner
     if requester.runpath is not None:
         return How.RUNPATH, asked.requester
-    if how is How.RPATH and owner == asked.requester:
-        return How.RPATH, owner
-    own = requester.rpath is not None and owner != asked.requester and how is How.RUNPATH
-    return (How.RPATH, asked.requester) if own else (How.INHERITED, owner)
+    for path in chain:
+        elf = elfs.get(path)
+        if elf is not None and elf.runpath is None and _leads(elf.rpath, path, asked.path or ""):
+            return (How.RPATH if path == chain[0] else How.INHERITED), path
+    return How.INHERITED, owner
+
+
+def _leads(search_path: str | None, owner: str, path: str) -> bool:
+    """Whether a directory of `search_path`, or one of its subdirectories, holds `path`."""
+    origin = owner.rpartition("/")[0]
+    entries = (expand(entry, origin) for entry in (search_path or "").split(":"))
+    return any(path.startswith(f"{entry.rstrip('/')}/") for entry in entries if entry)
 
 
 def _passed(asked: Asked, taken: Elf | None, elfs: _Elfs) -> Iterator[Passed]:
