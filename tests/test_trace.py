@@ -334,6 +334,15 @@ def test_a_process_that_goes_on_keeps_its_log_and_is_named(tmp_path: Path) -> No
     assert list(tmp_path.glob("wheelfix-trace-*"))
 
 
+def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "liblate.so")
+    code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(0.3);"
+    done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(0.4)")
+    assert done.returncode == 0
+    assert "closed the loader's log" in done.stderr
+    assert f"{real(library)}\n    in its maps, but not in the log" in done.stderr
+
+
 def test_the_json_report_says_the_same(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "liba.so", soname="liba.so")
     done = run("--json", "--", PYTHON, "-c", OPEN, library)

@@ -271,6 +271,7 @@ class _Watch:
             for pid in list(self.seen):
                 for child in _children(pid):
                     grown |= self.add(child)
+        pause = max(_LATER if grown else 2 * _LATER, 0.01 * len(self.seen))
         for seen in self.seen.values():
             fresh = [
                 asked
@@ -279,7 +280,7 @@ class _Watch:
                 if image.pid == seen.pid
                 for asked in image.mapped
             ]
-            if fresh or now - seen.looked > (_LATER if grown else 10 * _LATER):
+            if fresh or now - seen.looked > pause:
                 seen.looked = now
                 self._snapshot(seen, fresh)
         for log in self.logs.values():

@@ -128,6 +128,9 @@ class Verified:
     wheel: str
     scheme: str
     python: str
+    """As `layout` names it."""
+    interpreter: str
+    """Its path."""
     checks: tuple[Check, ...] = ()
     lost: tuple[str, ...] = ()
     """Objects of the wheel that the installer did not install."""
@@ -218,7 +221,12 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
     lost = tuple(member for member in wheel.elfs if member not in files)
     checks = tuple(_checks(work))
     return Verified(
-        wheel=str(wheel.name), scheme=scheme, python=python.name, checks=checks, lost=lost
+        wheel=str(wheel.name),
+        scheme=scheme,
+        python=python.name,
+        interpreter=python.path,
+        checks=checks,
+        lost=lost,
     )
 
 

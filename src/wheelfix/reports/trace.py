@@ -93,10 +93,21 @@ def _process(
         yield from (f"    {each.file.path}, {cause(each)}" for each in found if each.file)
     for missed in process.missed:
         yield from _missed(missed, verbose=verbose, colour=colour)
+    yield from _unexplained(process, loaded)
     yield from (f"  the loader says: {error}" for error in process.errors if verbose)
     yield from _bindings(process, verbose=verbose)
     if process.dropped:
         yield f"  and {process.dropped:,} more requests or bindings, which were not kept"
+
+
+def _unexplained(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
+    """Yield libraries in the maps of which the log does not tell."""
+    known = {each.file.path for each in loaded if each.file}
+    for file in process.mapped:
+        name = file.path.rpartition("/")[2]
+        is_library = ".so" in name and not name.startswith("ld-")
+        if is_library and file.path not in known:
+            yield from (f"  {name}", f"    {file.path}", "    in its maps, but not in the log")
 
 
 def _is_dull(loaded: Loaded) -> bool:

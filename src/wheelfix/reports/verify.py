@@ -17,7 +17,9 @@ def text(result: Verified, *, verbose: bool, colour: bool) -> str:
     """Return what became of one wheel in one environment; failures in full."""
     failed = [check for check in result.checks if check.failed]
     word = paint(*(("failed", Colour.RED) if failed else ("ok", Colour.GREEN)), on=colour)
-    lines = [f"{printable(result.wheel)}: {word} ({result.scheme}, {result.python})"]
+    lines = [
+        f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(result.interpreter)})"
+    ]
     lines += [f"  {line}" for line in _counts(result.checks)]
     lines += [f"  not installed: {printable(member)}" for member in result.lost]
     for check in result.checks:
