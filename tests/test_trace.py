@@ -212,6 +212,12 @@ def test_a_static_program_says_nothing_and_that_is_told(tmp_path: Path) -> None:
     assert seen.exit_code == 3
 
 
+def test_a_program_without_the_variables_is_told() -> None:
+    command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
+    silent = [each.silent for each in watched("env", "-i", "sh", "-c", command).processes]
+    assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
+
+
 @pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
 def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
     program = tmp_path / "musl"

@@ -231,6 +231,8 @@ class _Seen:
     programs: dict[str, bool] = field(default_factory=dict[str, bool])
     """What it has executed, by /proc/PID/exe, and whether its environment asked for a log."""
     files: dict[tuple[int, int], File] = field(default_factory=dict[tuple[int, int], File])
+    since: float = 0
+    """When the last of them was first seen."""
     looked: float = 0
     lost_log: bool = False
 
@@ -321,8 +323,7 @@ class _Watch:
             seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115
         except OSError:
             return
-        if seen.exe not in seen.programs:
-            seen.programs[seen.exe] = _names(here, self.folder)
+        self._check_environment(seen, here)
         waiting = {asked.address: asked for asked in fresh if asked.address is not None}
         for line in lines:
             fields = line.split(None, 5)
@@ -357,6 +358,21 @@ class _Watch:
         file = find_file(path)
         if file is not None:
             self.files[id(asked)] = file
+
+    def _check_environment(self, seen: _Seen, here: Path) -> None:
+        """Find out whether the program was asked for a log.
+
+        Its environment is empty for a moment while the kernel starts it, and when it has ended.
+        """
+        program, now = seen.exe or "", time.monotonic()
+        if program not in seen.programs:
+            seen.programs[program], seen.since = True, now
+        try:
+            variables = (here / "environ").read_bytes()
+        except OSError:
+            return
+        if variables or (now - seen.since > 2 * _LATER and seen.alive()):
+            seen.programs[program] = os.fsencode(self.folder) in variables
 
     def _check_log(self, seen: _Seen) -> None:
         """Notice a process that has closed the descriptor which its loader writes to."""
