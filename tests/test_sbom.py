@@ -49,7 +49,8 @@ def _written(libraries: Mapping[str, tuple[str, ...]], **packages: Package) -> d
     final = make_wheel(objects, name="My_demo-1.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl")
     content = write_sbom(final, listed, {"wheelfix": "1", "auditwheel": "6.8.2"})
     assert write_sbom(final, listed[::-1], {"auditwheel": "6.8.2", "wheelfix": "1"}) == content
-    return json.loads(content)
+    document: dict[str, Any] = json.loads(content)
+    return document
 
 
 def test_the_wheel_depends_on_all_and_each_on_what_it_needs() -> None:
@@ -134,7 +135,8 @@ def _repaired(wheel: Path, output: Path, **options: Any) -> Path:
 
 def _read(wheel: Path) -> dict[str, Any]:
     with zipfile.ZipFile(wheel) as archive:
-        return json.loads(archive.read(MEMBER))
+        document: dict[str, Any] = json.loads(archive.read(MEMBER))
+    return document
 
 
 def _library(directory: Path, name: str) -> Path:
