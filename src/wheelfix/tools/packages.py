@@ -177,7 +177,7 @@ def _ask_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Pac
     places = (system.root / "lib/apk/db/installed", system.root / "usr/lib/apk/db/installed")
     text = next(filter(None, map(_read, places)), "")
     for stanza in text.split("\n\n"):
-        lines = [line.partition(":")[::2] for line in stanza.splitlines()]
+        lines = re.findall(r"(?m)^(\w):(.*)$", stanza)
         files = [name for name in _apk_files(lines) if name in names]
         fields = dict(lines)
         if files and {"P", "V", "A"} <= fields.keys():

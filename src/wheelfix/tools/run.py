@@ -41,7 +41,7 @@ def run(  # noqa: PLR0913 - the parts of one call
 
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
-    program = Path(argv[0]).name
+    program = argv[2] if argv[1:2] == ["-m"] else Path(argv[0]).name
     try:
         process = subprocess.Popen(
             list(argv),
