@@ -174,8 +174,8 @@ def _spdx_word(word: str) -> str:
 
 def _ask_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
     """Read the database of installed packages of apk (apk-package(5), "Installed database")."""
-    places = (system.root / "lib/apk/db/installed", system.root / "usr/lib/apk/db/installed")
-    text = next(filter(None, map(_read, places)), "")
+    place = "lib/apk/db/installed"
+    text = _read(system.root / place) or _read(system.root / "usr" / place)
     for stanza in text.split("\n\n"):
         lines = re.findall(r"(?m)^(\w):(.*)$", stanza)
         files = [name for name in _apk_files(lines) if name in names]
