@@ -92,7 +92,8 @@ def sbom_edits(
 
     `environ` says where package managers are found. Raises `ToolError` if one does not end.
     """
-    packages = owners([library.source for library in grafted], environ)
+    known = [library.source for library in grafted if library.source.is_absolute()]
+    packages = owners(known, environ)
     made = tuple(edits)
     present = {member.name for member in wheel.members}
     listed = [

@@ -1,12 +1,12 @@
 """The rules, by topic."""
 
-from wheelfix.rules import entries, metadata, platform, reach
+from wheelfix.rules import entries, metadata, needed, platform, reach
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
-        (*reach.RULES, *entries.RULES, *metadata.RULES, *platform.RULES),
+        (*reach.RULES, *entries.RULES, *needed.RULES, *metadata.RULES, *platform.RULES),
         key=lambda rule: rule.code,
     )
 )

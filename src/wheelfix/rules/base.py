@@ -9,6 +9,7 @@ from wheelfix.elf import Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
+from wheelfix.pruning import Definitions, Pruning, judge
 from wheelfix.settings import Settings
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -34,6 +35,10 @@ class Context:
     """auditwheel's verdict on this very wheel, where it was asked."""
     unmatched_excludes: tuple[str, ...] = ()
     """`--exclude` patterns that no library matched, known once the graft is done."""
+    definitions: Definitions | None = None
+    """What the objects and the libraries around them define; without it, NEEDED is not judged."""
+    origin: Wheel | None = None
+    """The wheel before the edits of this stage."""
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -54,6 +59,20 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """What could go from DT_NEEDED, and what is missing there, as most installers lay it."""
+        if self.definitions is None or not self.layouts:
+            return Pruning()
+        layout = self.layouts[0]
+        return judge(
+            self.wheel,
+            layout,
+            environment(self.wheel, layout),
+            self.settings,
+            self.definitions,
+        )
 
 
 def _loads(wheel: Wheel, layout: Layout) -> dict[str, Load]:

@@ -334,7 +334,8 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     settings: Settings,
 ) -> Completed:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    argv = [sys.executable, "-c", _MAIN, command, *arguments, *options]
+    # -P: it changes into the wheel, from which nothing shall be imported.
+    argv = [sys.executable, "-P", "-c", _MAIN, command, *arguments, *options]
     return run([*argv, str(folder / view.filename)], cwd=folder, env=env)
 
 
