@@ -34,6 +34,8 @@ _MUSL = ("/lib", "/usr/local/lib", "/usr/lib")
 _INCLUDES = 8  # ld.so.conf files that include each other
 _ENDS = frozenset(b"\0/\"'")  # what stands around a name that is a string of its own
 
+_Offer = tuple[str, Callable[[], memoryview | None]]
+"""A library that was handed over: a path for it, and what reads it."""
 _FINAL = {bytes([end]) for end in _ENDS}
 
 
@@ -46,9 +48,7 @@ class _Memory:
         default_factory=dict[tuple[object, ...], Library | None]
     )
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    handed: dict[str, list[Callable[[], memoryview | None]]] = field(
-        default_factory=dict[str, list[Callable[[], memoryview | None]]]
-    )
+    handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,10 +140,10 @@ class HostLibraries:
         if "/" in name:
             yield self._file(name) if name.startswith("/") else None
             return
-        for number, read in enumerate(self._handed.get(name, ())):
+        for path, read in self._handed.get(name, ()):
             data = read()
             if data is not None:
-                yield self._library(f"{name}#{number}", data)
+                yield self._library(path, data)
         for directory in self._directories(user, own):
             yield self._file(f"{directory}/{name}")
 
@@ -171,14 +171,14 @@ class HostLibraries:
         return tuple(dict.fromkeys(_configured("/etc/ld.so.conf", _INCLUDES)))
 
     @property
-    def _handed(self) -> Mapping[str, list[Callable[[], memoryview | None]]]:
-        """File name -> what reads the libraries of that name that were handed over."""
+    def _handed(self) -> Mapping[str, list[_Offer]]:
+        """File name -> the libraries of that name that were handed over."""
         handed = self._memory.handed
         if not handed and self.settings.library_path:
             for entry in self.settings.library_path:
                 path = Path(self.environ.get("PWD", "")) / entry
-                for name, read in _offered(path):
-                    handed.setdefault(name, []).append(read)
+                for offer in _offered(path):
+                    handed.setdefault(offer[0].rpartition("/")[2], []).append(offer)
         return handed
 
     def _file(self, path: str) -> Library | None:
@@ -271,11 +271,11 @@ def _configured(path: str, depth: int) -> Iterator[str]:
                 yield from (word for word in words if word.startswith("/"))
 
 
-def _offered(path: Path) -> Iterator[tuple[str, Callable[[], memoryview | None]]]:
-    """Yield the libraries in a directory or in a wheel: file name, and what reads it."""
+def _offered(path: Path) -> Iterator[_Offer]:
+    """Yield the libraries in a directory or in a wheel."""
     if path.is_dir():
         for each in sorted(path.rglob("*.so*")):
-            yield each.name, partial(_opened, each)
+            yield str(each), partial(_opened, each)
         return
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
@@ -288,4 +288,4 @@ def _offered(path: Path) -> Iterator[tuple[str, Callable[[], memoryview | None]]
         ) from error
     for member in archive.namelist():
         if ".so" in member:
-            yield member.rpartition("/")[2], partial(_inflated, archive, member)
+            yield f"{path}/{member}", partial(_inflated, archive, member)

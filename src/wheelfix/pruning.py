@@ -420,7 +420,7 @@ class _Trial:
             if not may_come_from_platform(drop.name)
             and any(drop.library in change.lost for change in changes)
         }
-        mentions = self._definitions.mentions(leaving_names) if leaving_names else {}
+        mentions = self._definitions.mentions(leaving_names)
         for drop in drops:
             if members := mentions.get(drop.name):
                 hazard = f"`{members[0]}` has the name as a string, and may open it at run time"
