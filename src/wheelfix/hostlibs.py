@@ -24,6 +24,7 @@ from wheelfix.elfimage import Dt, Dynamic, Image
 from wheelfix.elfread import read_elf, read_exports
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader import expand
+from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 
 if TYPE_CHECKING:
@@ -47,7 +48,13 @@ class _Memory:
     found: dict[tuple[object, ...], Library | None] = field(
         default_factory=dict[tuple[object, ...], Library | None]
     )
+    seen: dict[tuple[object, ...], Library] = field(
+        default_factory=dict[tuple[object, ...], Library]
+    )
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    judged: list[tuple[Mapping[str, Elf], Pruning]] = field(
+        default_factory=list[tuple[Mapping[str, Elf], Pruning]]
+    )
     handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
 
@@ -76,6 +83,11 @@ class HostLibraries:
                 case _:
                     pass
         return replace(self, sources=sources)
+
+    @property
+    def judged(self) -> list[tuple[Mapping[str, Elf], Pruning]]:
+        """What was judged in this run."""
+        return self._memory.judged
 
     # --- Members
 
@@ -131,10 +143,12 @@ class HostLibraries:
         key = (name, *kind, own, user.runpath is None)
         if key not in self._memory.found:
             found = (library for library in self._candidates(name, user, own) if library)
-            self._memory.found[key] = next(
-                (each for each in found if _kind(each.elf) == kind), None
-            )
-        return self._memory.found[key]
+            library = next((each for each in found if _kind(each.elf) == kind), None)
+            self._memory.found[key] = library
+            if library is not None:
+                self._memory.seen.setdefault((name, *kind), library)
+        # A path of the build machine may have led to it before the repair took that away.
+        return self._memory.found[key] or self._memory.seen.get((name, *kind))
 
     def _candidates(self, name: str, user: Elf, own: tuple[str, ...]) -> Iterator[Library | None]:
         if "/" in name:
