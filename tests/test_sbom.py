@@ -147,7 +147,9 @@ def _library(directory: Path, name: str) -> Path:
 
 def test_a_repaired_wheel_lists_what_was_grafted_under_its_final_name(tmp_path: Path) -> None:
     library = _library(tmp_path / "built", "a")
-    x = build.extension(tmp_path / "x.so", "x", needed=[library], rpath=str(library.parent))
+    x = build.extension(
+        tmp_path / "x.so", "x", needed=[library], calls=["a"], rpath=str(library.parent)
+    )
     sbom = "demo-1.0.dist-info/sboms/auditwheel.cdx.json"
     wheel = build.make_wheel(tmp_path, files={"p/x.so": x, sbom: b"{}"})
     output = _repaired(wheel, tmp_path / "out")
@@ -167,7 +169,9 @@ def test_a_repaired_wheel_lists_what_was_grafted_under_its_final_name(tmp_path: 
 
 def test_copies_for_other_install_schemes_are_listed_too(tmp_path: Path) -> None:
     library = _library(tmp_path / "built", "a")
-    x = build.extension(tmp_path / "x.so", "x", needed=[library], rpath=str(library.parent))
+    x = build.extension(
+        tmp_path / "x.so", "x", needed=[library], calls=["a"], rpath=str(library.parent)
+    )
     y = build.shared_object(
         tmp_path / "liby.so", "int a(void); int y(void) { return a(); }",
         needed=[library], rpath=str(library.parent),
@@ -190,7 +194,9 @@ def test_a_wheel_without_grafts_has_no_list(tmp_path: Path) -> None:
 
 def test_the_list_of_an_earlier_repair_gives_way_to_a_new_one_only(tmp_path: Path) -> None:
     library = _library(tmp_path / "built", "a")
-    x = build.extension(tmp_path / "x.so", "x", needed=[library], rpath=str(library.parent))
+    x = build.extension(
+        tmp_path / "x.so", "x", needed=[library], calls=["a"], rpath=str(library.parent)
+    )
     plain = build.extension(tmp_path / "plain.so", "plain")
     old = build.make_wheel(tmp_path / "old", files={"p/plain.so": plain, MEMBER: b"{}"})
     new = build.make_wheel(tmp_path / "new", files={"p/x.so": x, MEMBER: b"{}"})
@@ -200,8 +206,8 @@ def test_the_list_of_an_earlier_repair_gives_way_to_a_new_one_only(tmp_path: Pat
 
 @pytest.mark.skipif(shutil.which("dpkg") is None, reason="no dpkg here")
 def test_a_library_of_this_machine_is_listed_with_its_package(tmp_path: Path) -> None:
-    library = _owned_library()
-    x = build.extension(tmp_path / "x.so", "x", needed=[library])
+    library, function = _owned_library()
+    x = build.extension(tmp_path / "x.so", "x", needed=[library], calls=[function])
     output = _repaired(build.make_wheel(tmp_path, files={"p/x.so": x}), tmp_path / "out")
     component = next(c for c in _read(output)["components"] if c["name"].startswith("lib"))
     name, version = component["name"], component["version"]
@@ -213,9 +219,15 @@ def test_a_library_of_this_machine_is_listed_with_its_package(tmp_path: Path) ->
     assert f"arch={said[1]}" in component["purl"]
 
 
-def _owned_library() -> Path:
-    """Return a library that no policy allows."""
-    for name in ("libffi.so.8", "libgmp.so.10", "libsqlite3.so.0", "libzstd.so.1"):
+def _owned_library() -> tuple[Path, str]:
+    """Return a library that no policy allows, and a function of it."""
+    functions = {
+        "libffi.so.8": "ffi_call",
+        "libgmp.so.10": "__gmpz_init",
+        "libsqlite3.so.0": "sqlite3_step",
+        "libzstd.so.1": "ZSTD_versionNumber",
+    }
+    for name, function in functions.items():
         for path in Path("/usr/lib").glob(f"*-linux-gnu/{name}"):
-            return path
+            return path, function
     pytest.skip("no library of a package")

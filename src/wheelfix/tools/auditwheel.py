@@ -55,11 +55,9 @@ case $1 in
 esac
 """
 _MAIN = """\
-import logging, sys
-from auditwheel.main import main
-sys.argv[0] = "auditwheel"
+import logging, runpy
 logging.getLogger("auditwheel.repair").setLevel(logging.DEBUG)
-sys.exit(main())
+runpy.run_module("auditwheel", run_name="__main__", alter_sys=True)
 """
 """auditwheel, and the one module's debug messages that tell where a library was found: all modules'
 (`-v`) are a megabyte and hide the cause of a failure."""
