@@ -54,11 +54,11 @@ case $1 in
     ;;
 esac
 """
-_MAIN = """\
-import logging, runpy
-logging.getLogger("auditwheel.repair").setLevel(logging.DEBUG)
-runpy.run_module("auditwheel", run_name="__main__", alter_sys=True)
-"""
+_MAIN = (
+    "import logging, runpy; "
+    "logging.getLogger('auditwheel.repair').setLevel(logging.DEBUG); "
+    "runpy.run_module('auditwheel', run_name='__main__', alter_sys=True)"
+)
 """auditwheel, and the one module's debug messages that tell where a library was found: all modules'
 (`-v`) are a megabyte and hide the cause of a failure."""
 _ARITY = {
@@ -334,7 +334,7 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
     # -P: it changes into the wheel, from which nothing shall be imported.
     argv = [sys.executable, "-P", "-c", _MAIN, command, *arguments, *options]
-    return run([*argv, str(folder / view.filename)], cwd=folder, env=env)
+    return run([*argv, str(folder / view.filename)], cwd=folder, env=env, name="auditwheel")
 
 
 # --- Reading what it decided --------------------------------------------------------------------

@@ -31,17 +31,18 @@ def run(  # noqa: PLR0913 - the parts of one call
     env: Mapping[str, str] | None = None,
     timeout: float = 600,
     install_hint: str | None = None,
+    name: str | None = None,
     accepted: Container[int] = (0,),
 ) -> Completed:
     """Run `argv` without a shell and without input, for at most `timeout` seconds.
 
     The program leads a process group of its own, so that what it has started ends with it when
-    time is up or the caller is interrupted. `install_hint` is the hint if it is missing; `accepted`
-    are the exit codes that are no failure.
+    time is up or the caller is interrupted. `install_hint` is the hint if it is missing, `name`
+    what errors call it, and `accepted` are the exit codes that are no failure.
 
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
-    program = argv[2] if argv[1:2] == ["-m"] else Path(argv[0]).name
+    program = name or Path(argv[0]).name
     try:
         process = subprocess.Popen(
             list(argv),
