@@ -37,6 +37,7 @@ from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
 from wheelfix.verdict import Verdict
+from wheelfix.verify import Options, verify, verify_findings
 from wheelfix.wheel import Wheel
 
 Progress = Callable[[str], None]
@@ -143,6 +144,9 @@ class _Run:
                 after=after,
                 ways=ways,
             )
+            if not _errors(remaining) and self.settings.verify:
+                remaining = (*remaining, *self._tried(pending, after))
+                outcome = replace(outcome, remaining=remaining)
             if _errors(remaining):
                 return replace(outcome, status=Status.REJECTED)
             changed = Status.REPAIRED if decision.edits or self._false_rows else Status.UNCHANGED
@@ -308,6 +312,12 @@ class _Run:
                 hint="nothing was published; please report this wheel",
             )
         return found
+
+    def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
+        """Install what was written, and try everything in it."""
+        self.progress("verifying")
+        results = verify(pending.path, Options(), self.environ, name=wheel.name)
+        return verify_findings(tuple(results))
 
     # --- Judging
 
