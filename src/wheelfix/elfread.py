@@ -238,7 +238,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
         for file, versions in dynamic.version_needs()
         for index, version in versions
     }
-    indices = dynamic.version_indices(numbers[-1] + 1) or ()
+    indices: tuple[int, ...] = dynamic.version_indices(numbers[-1] + 1) or ()
     for number in numbers:
         ((name, info, *_),) = dynamic.symbols(number, number + 1)
         index = indices[number] & 0x7FFF if indices else 0
