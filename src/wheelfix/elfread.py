@@ -221,7 +221,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     kind = _COPY.get(dynamic.image.machine, -1)
     wide = dynamic.image.layout.bits == 64
     shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
-    numbers = sorted(
+    numbers: list[int] = sorted(
         {
             entry[1] >> shift
             for table in dynamic.relocations()
@@ -238,7 +238,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
         for file, versions in dynamic.version_needs()
         for index, version in versions
     }
-    indices: tuple[int, ...] = dynamic.version_indices(numbers[-1] + 1) or ()
+    indices = dynamic.version_indices(numbers[-1] + 1) or ()
     for number in numbers:
         ((name, info, *_),) = dynamic.symbols(number, number + 1)
         index = indices[number] & 0x7FFF if indices else 0
