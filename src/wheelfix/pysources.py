@@ -7,12 +7,13 @@ walk executes nothing.
 """
 
 import ast
+import operator
 import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Final
+from typing import Any, Final, cast
 
 from wheelfix.wheel import Opening, Where
 
@@ -55,6 +56,7 @@ _Values = tuple[object, ...]
 """What an expression may be: one of these."""
 _ANY: Final[_Values] = (_UNKNOWN,)
 _Environment = dict[str, _Values]
+_Function = Callable[..., object]
 
 
 class _ExhaustedError(Exception):
@@ -83,7 +85,7 @@ def _strings(values: _Values) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))
 
 
-def _each(function: Callable[..., object], *arguments: _Values) -> _Values:
+def _each(function: _Function, *arguments: _Values) -> _Values:
     """Apply `function` to every combination of known alternatives."""
     results: list[_Values] = []
     for chosen in product(*arguments):
@@ -121,12 +123,27 @@ def _text(value: object) -> str:
     return value
 
 
+def _on_text(function: Callable[[str], object]) -> _Function:
+    """Make a function of text one that refuses all else, and ignores options like `strict`."""
+
+    def call(value: object, *_options: object) -> object:
+        return function(_text(value))
+
+    return call
+
+
+def _method(name: str) -> _Function:
+    """Return the method `name` of `str`."""
+
+    def call(value: object, *arguments: object) -> object:
+        found = getattr(_text(value), name)(*arguments)
+        return tuple(found) if isinstance(found, list) else found
+
+    return call
+
+
 def _resource(package: object, *parts: object) -> str:
     return posixpath.join(_SITE, _text(package).replace(".", "/"), *map(_text, parts))
-
-
-def _same_text(value: object) -> str:
-    return posixpath.normpath(_text(value))
 
 
 def _joined(*parts: object) -> str:
@@ -139,29 +156,62 @@ def _path(*parts: object) -> str:
     return "/" if joined == "/" else "/".join(p for p in joined.split("/") if p != ".") or "."
 
 
-_FUNCTIONS: Mapping[str, Callable[..., object]] = {
+def _with_suffix(path: object, suffix: object) -> str:
+    return posixpath.splitext(_text(path))[0] + _text(suffix)
+
+
+def _with_name(path: object, name: object) -> str:
+    return posixpath.join(posixpath.dirname(_text(path)), _text(name))
+
+
+def _looked_up(table: object, *arguments: object) -> object:
+    if not isinstance(table, dict):
+        raise TypeError
+    return cast("dict[object, object]", table).get(*arguments)
+
+
+def _sequence(value: object) -> tuple[object, ...]:
+    if not isinstance(value, tuple):
+        raise TypeError
+    return cast("tuple[object, ...]", value)
+
+
+def _linux() -> str:
+    return "Linux"
+
+
+def _tuple(*values: object) -> object:
+    return values
+
+
+def _concatenated(*values: object) -> object:
+    return "".join(map(str, values))
+
+
+def _at(some: object, index: object) -> object:
+    return operator.getitem(cast("Any", some), cast("Any", index))
+
+
+_FUNCTIONS: Mapping[str, _Function] = {
     "os.path.join": _joined,
-    "os.path.dirname": lambda path: posixpath.dirname(_text(path)),
-    "os.path.basename": lambda path: posixpath.basename(_text(path)),
-    "os.path.abspath": _same_text,
-    "os.path.realpath": _same_text,
-    "os.path.normpath": _same_text,
-    "os.path.split": lambda path: posixpath.split(_text(path)),
-    "os.path.splitext": lambda path: posixpath.splitext(_text(path)),
-    "os.path.expanduser": _text,
+    "os.path.dirname": _on_text(posixpath.dirname),
+    "os.path.basename": _on_text(posixpath.basename),
+    "os.path.abspath": _on_text(posixpath.normpath),
+    "os.path.realpath": _on_text(posixpath.normpath),
+    "os.path.normpath": _on_text(posixpath.normpath),
+    "os.path.split": _on_text(posixpath.split),
+    "os.path.splitext": _on_text(posixpath.splitext),
     "os.fspath": _text,
     "os.fsencode": _text,
     "os.fsdecode": _text,
     "str": str,
-    "bool": bool,
-    "tuple": tuple,
-    "list": tuple,
-    "len": len,
+    "tuple": _sequence,
+    "list": _sequence,
     "pathlib.Path": _path,
     "pathlib.PurePath": _path,
     "pathlib.PosixPath": _path,
     "pathlib.PurePosixPath": _path,
-    "platform.system": lambda: "Linux",
+    "platform.system": _linux,
     "sys.platform.startswith": "linux".startswith,
     "importlib.resources.files": _resource,
     "importlib_resources.files": _resource,
@@ -170,41 +220,31 @@ _FUNCTIONS: Mapping[str, Callable[..., object]] = {
     "importlib_resources.as_file": _text,
     "pkg_resources.resource_filename": _resource,
 }
-
-
-def _with_suffix(path: str, suffix: object) -> str:
-    return posixpath.splitext(path)[0] + _text(suffix)
-
-
-_METHODS: Mapping[str, Callable[..., object]] = {
+_METHODS: Mapping[str, _Function] = {
     "joinpath": _joined,
-    "resolve": lambda path, *_: _same_text(path),
+    "resolve": _on_text(posixpath.normpath),
     "absolute": _text,
-    "expanduser": _text,
     "as_posix": _text,
-    "with_name": lambda path, name: posixpath.join(posixpath.dirname(path), _text(name)),
+    "with_name": _with_name,
     "with_suffix": _with_suffix,
     "__str__": _text,
     "__fspath__": _text,
-    "encode": lambda text, *_: _text(text),
-    "lower": lambda text: _text(text).lower(),
-    "strip": lambda text, *rest: _text(text).strip(*rest),
-    "replace": lambda text, *rest: _text(text).replace(*rest),
-    "format": lambda text, *rest: _text(text).format(*rest),
-    "join": lambda text, parts: _text(text).join(parts),
-    "startswith": lambda text, *rest: _text(text).startswith(*rest),
-    "endswith": lambda text, *rest: _text(text).endswith(*rest),
-    "split": lambda text, *rest: tuple(_text(text).split(*rest)),
-    "rsplit": lambda text, *rest: tuple(_text(text).rsplit(*rest)),
-    "get": lambda table, *rest: dict(table).get(*rest),
-    "locate": _text,
-}
-_ATTRIBUTES: Mapping[str, Callable[[str], object]] = {
-    "parent": posixpath.dirname,
-    "name": posixpath.basename,
-    "stem": lambda path: posixpath.splitext(posixpath.basename(path))[0],
-    "suffix": lambda path: posixpath.splitext(path)[1],
-    "parents": lambda path: tuple(_parents(path)),
+    "encode": _on_text(str),
+    "get": _looked_up,
+    **{
+        name: _method(name)
+        for name in (
+            "lower", "strip", "replace", "format", "join", "startswith", "endswith", "split",
+            "rsplit", "removesuffix", "removeprefix",
+        )
+    },
+}  # fmt: skip
+_ATTRIBUTES: Mapping[str, _Function] = {
+    "parent": _on_text(posixpath.dirname),
+    "name": _on_text(posixpath.basename),
+    "stem": _on_text(lambda path: posixpath.splitext(posixpath.basename(path))[0]),
+    "suffix": _on_text(lambda path: posixpath.splitext(path)[1]),
+    "parents": _on_text(lambda path: tuple(_parents(path))),
 }
 
 
@@ -214,18 +254,26 @@ def _parents(path: str) -> Iterator[str]:
         path = parent
 
 
-_OPERATORS: Mapping[type[ast.operator], Callable[..., object]] = {
-    ast.Add: lambda one, other: one + other,
-    ast.Div: lambda one, other: posixpath.join(_text(one), _text(other)),
-    ast.Mod: lambda one, other: _text(one) % other,
+def _is_in(value: object, some: object) -> object:
+    return operator.contains(cast("Any", some), value)
+
+
+def _is_not_in(value: object, some: object) -> object:
+    return not _is_in(value, some)
+
+
+_OPERATORS: Mapping[type[ast.operator], _Function] = {
+    ast.Add: operator.add,
+    ast.Div: _joined,
+    ast.Mod: operator.mod,
 }
-_COMPARISONS: Mapping[type[ast.cmpop], Callable[..., object]] = {
-    ast.Eq: lambda one, other: one == other,
-    ast.NotEq: lambda one, other: one != other,
-    ast.In: lambda one, other: one in other,
-    ast.NotIn: lambda one, other: one not in other,
-    ast.Is: lambda one, other: one == other,
-    ast.IsNot: lambda one, other: one != other,
+_COMPARISONS: Mapping[type[ast.cmpop], _Function] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.In: _is_in,
+    ast.NotIn: _is_not_in,
+    ast.Is: operator.eq,
+    ast.IsNot: operator.ne,
 }
 
 # --- Calls that open ------------------------------------------------------------------------------
@@ -379,7 +427,7 @@ class _Scan:
                 environment[name] = values
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for n, element in enumerate(elements):
-                    part = _each(lambda value, n=n: value[n], values)
+                    part = _each(_at, values, (n,))
                     self._bind(element, part, environment)
             case ast.Starred(value=inner):
                 self._bind(inner, _ANY, environment)
@@ -439,7 +487,7 @@ class _Scan:
     def _for(self, node: ast.For | ast.AsyncFor, environment: _Environment) -> None:
         values = self._value(node.iter, environment)
         known = values[0] if len(values) == 1 else _UNKNOWN
-        elements: _Values = tuple(known) if isinstance(known, tuple | str) else _ANY
+        elements = cast("_Values", known) if isinstance(known, tuple) else _ANY
         self._bind(node.target, _either(elements) if elements else _ANY, environment)
         if len(elements) == 1 and elements != _ANY:
             self._block(node.body, environment)
@@ -496,7 +544,7 @@ class _Scan:
         match node:
             case ast.JoinedStr(values=parts):
                 some = [self._value(part, environment) for part in parts]
-                return _each(lambda *each: "".join(map(str, each)), *some)
+                return _each(_concatenated, *some)
             case ast.FormattedValue(value=value, format_spec=None):
                 return self._value(value, environment)
             case ast.BinOp(left=left, op=op, right=right):
@@ -504,7 +552,7 @@ class _Scan:
                 return self._operate(op, one, other)
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 some = [self._value(element, environment) for element in elements]
-                return _each(lambda *each: tuple(each), *some)
+                return _each(_tuple, *some)
             case ast.Dict(keys=keys, values=values):
                 names = [self._value(key, environment) for key in keys]
                 things = [self._value(value, environment) for value in values]
@@ -541,7 +589,7 @@ class _Scan:
         for generator in node.generators:
             values = self._value(generator.iter, inner)
             known = values[0] if len(values) == 1 else _UNKNOWN
-            elements = _either(tuple(known)) if isinstance(known, tuple) and known else _ANY
+            elements = _either(cast("_Values", known)) if isinstance(known, tuple) else _ANY
             self._bind(generator.target, elements, inner)
         with self._unsure():
             self._values(
@@ -597,7 +645,7 @@ class _Scan:
             return _ANY
         function = _ATTRIBUTES.get(node.attr)
         values = self._value(node.value, environment)
-        return _each(lambda value: function(_text(value)), values) if function else _ANY
+        return _each(function, values) if function else _ANY
 
     def _place_of(self, module: str, attribute: str) -> _Values:
         path = self._modules.get(module)
@@ -613,7 +661,7 @@ class _Scan:
             self._note(node, dotted, index)
             return _ANY
         table = self._value(node.value, environment)
-        return _each(lambda some, at: some[at], table, index)
+        return _each(_at, table, index)
 
     def _dotted(self, node: ast.expr) -> str | None:
         """Return the name of what is imported, or of a builtin: `ctypes.cdll.LoadLibrary`."""
@@ -645,7 +693,7 @@ class _Scan:
         if isinstance(node.func, ast.Name) and node.func.id in self._functions:
             return self._inlined(self._functions[node.func.id], given, named, environment)
         if isinstance(node.func, ast.Attribute):
-            return self._method(node, node.func, given, environment)
+            return self._of_method(node, node.func, given, environment)
         self._value(node.func, environment)
         return _ANY
 
@@ -670,7 +718,7 @@ class _Scan:
             return False
         return True
 
-    def _method(
+    def _of_method(
         self,
         node: ast.Call,
         function: ast.Attribute,
