@@ -13,6 +13,7 @@ from typing import assert_never
 from wheelfix.archive import Archive
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.elf import Elf
+from wheelfix.elfedit import edit_in_place
 from wheelfix.elfverify import differences
 from wheelfix.errors import VerificationError
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
@@ -30,6 +31,8 @@ class Applied:
     """Member -> its new bytes; members that only keep theirs are absent."""
     moved: Mapping[str, str]
     """Member -> the member of the input whose bytes it has, where the names differ."""
+    ways: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
 
 
 def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
@@ -59,7 +62,9 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
         elif made is not None:
             content[member.name] = made
     return Applied(
-        content=content, moved={new: old for new, old in moved.items() if new not in content}
+        content=content,
+        moved={new: old for new, old in moved.items() if new not in content},
+        ways=work.ways,
     )
 
 
@@ -80,6 +85,8 @@ class _Work:
     added: Mapping[str, AddMember]
     stripped: frozenset[str]
     origins: Mapping[str, str]
+    ways: dict[str, str] = field(default_factory=dict[str, str])
+    """Member -> "in place" or "patchelf", for every object that was edited so far."""
     _done: dict[str, _Content | None] = field(default_factory=dict[str, _Content | None])
 
     def origin(self, member: str) -> str:
@@ -142,8 +149,13 @@ class _Work:
         if member in self.stripped:
             strip(path)
             before = Strip(member=member).apply(before)
-        if before != wanted:
-            self._patchelf.patch(path, before, wanted)
+        if before == wanted:
+            return
+        with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+            now = edit_in_place(data, before, wanted, member)
+        if now != wanted:
+            self._patchelf.patch(path, now, wanted)
+        self.ways[member] = "in place" if now == wanted else "patchelf"
 
     @cached_property
     def _patchelf(self) -> Patchelf:

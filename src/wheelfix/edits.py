@@ -4,7 +4,7 @@ Rules compose because edits are small: two rules may each drop an entry of one s
 the plan still knows who asked for what. An edit knows its effect on a *value*; nothing here acts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from wheelfix.elf import Elf, PathTag
@@ -241,7 +241,7 @@ class RenameNeeded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropNeeded:
-    """Remove the DT_NEEDED entry `name`; only for a library that no Verneed record names."""
+    """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
 
     member: str
     name: str
@@ -253,7 +253,7 @@ class DropNeeded:
 
     def apply(self, elf: Elf) -> Elf:
         """Return what the object says afterwards."""
-        return replace(elf, needed=tuple(name for name in elf.needed if name != self.name))
+        return without_needed(elf, {self.name})
 
     def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
         """Say what changes from what to what."""
@@ -359,6 +359,26 @@ ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | Strip
 MemberEdit = AddMember | MoveMember | RemoveMember
 WheelEdit = Retag | SetRootIsPurelib
 Edit = ElfEdit | MemberEdit | WheelEdit
+
+
+def without_needed(elf: Elf, names: Collection[str]) -> Elf:
+    """Return `elf` without the DT_NEEDED entries `names`, as `ld --as-needed` would write it.
+
+    Their Verneed records go too, since the loader aborts on one whose library nobody asked for
+    (glibc, `_dl_check_map_versions`), and weak references that had their versions become
+    unversioned. A strong reference keeps its version: it says that the library is not unused.
+    """
+    return replace(
+        elf,
+        needed=tuple(name for name in elf.needed if name not in names),
+        verneed=tuple(need for need in elf.verneed if need.file not in names),
+        undefined=tuple(
+            replace(symbol, version=None, file=None)
+            if symbol.weak and symbol.file in names
+            else symbol
+            for symbol in elf.undefined
+        ),
+    )
 
 
 def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -> Elf:

@@ -4,8 +4,10 @@ Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) 
 extensions described in the LSB core specification.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 
 class ElfType(IntEnum):
@@ -122,8 +124,15 @@ class Elf:
     """Whether there is a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
     init_array: int = 0
     """Number of entries in DT_INIT_ARRAY."""
+    versym_alone: bool = False
+    """Whether there is a DT_VERSYM, and neither DT_VERNEED nor DT_VERDEF to give it a meaning."""
     symtab: bool = False
     """Whether there is a .symtab, which only linkers and debuggers read: `strip -s` removes it."""
+
+    @property
+    def has_constructors(self) -> bool:
+        """Whether code of its own runs when it is loaded, besides the compiler's crt file."""
+        return self.init_array > (1 if self.has_init else 0)
 
     @property
     def search_path(self) -> str | None:
@@ -158,3 +167,29 @@ class Elf:
             if base == "libc.so.6" or base.startswith(("ld-linux", "ld64.so")):
                 return Libc.GLIBC
         return None
+
+
+class Definition(NamedTuple):
+    """One definition of a symbol in .dynsym; a library has thousands, with few different values."""
+
+    version: str | None
+    """From Verdef; None for an unversioned definition."""
+    index: int | None
+    """The version index without the hidden bit; None where the object has no DT_VERSYM."""
+    hidden: bool
+    """Not the default version: only references that ask for it by version bind to it."""
+    weak: bool
+    type: int
+    """STT_*, the low four bits of st_info."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exports:
+    """What one object offers to others, and the copies that it made of others' data."""
+
+    definitions: Mapping[str, tuple[Definition, ...]] = field(
+        default_factory=dict[str, tuple[Definition, ...]]
+    )
+    """By symbol name, in the order of .dynsym."""
+    copies: tuple[Undefined, ...] = ()
+    """The targets of R_*_COPY relocations: defined here, but they stand for a library's symbol."""

@@ -46,6 +46,8 @@ class Sht(IntEnum):
     NOTE = 7
     NOBITS = 8
     DYNSYM = 11
+    GNU_VERNEED = 0x6FFFFFFE
+    GNU_VERSYM = 0x6FFFFFFF
 
 
 class Dt(IntEnum):
@@ -83,10 +85,16 @@ class Dt(IntEnum):
     RELRSZ = 35
     RELR = 36
     GNU_HASH = 0x6FFFFEF5
+    CONFIG = 0x6FFFFEFA
+    DEPAUDIT = 0x6FFFFEFB
+    AUDIT = 0x6FFFFEFC
     VERSYM = 0x6FFFFFF0
     FLAGS_1 = 0x6FFFFFFB
     VERDEF = 0x6FFFFFFC
     VERNEED = 0x6FFFFFFE
+    VERNEEDNUM = 0x6FFFFFFF
+    AUXILIARY = 0x7FFFFFFD
+    FILTER = 0x7FFFFFFF
 
 
 class Layout:
@@ -97,6 +105,7 @@ class Layout:
         "bits",
         "dyn",
         "ehdr",
+        "half",
         "note",
         "order",
         "phdr",
@@ -114,6 +123,7 @@ class Layout:
         self.ehdr = Struct(order + ("HHIQQQIHHHHHH" if wide else "HHIIIIIHHHHHH"))
         self.phdr = Struct(order + ("IIQQQQQQ" if wide else "IIIIIIII"))
         self.shdr = Struct(order + ("IIQQQQIIQQ" if wide else "IIIIIIIIII"))
+        self.half = Struct(order + "H")
         self.note = Struct(order + "III")
         self.dyn = Struct(order + ("qQ" if wide else "iI"))
         self.sym = Struct(order + ("IBBHQQ" if wide else "IIIBBH"))
@@ -124,12 +134,12 @@ class Layout:
 _LAYOUTS = {
     (cls, data): Layout(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
 }
-_HALVES = {order: Struct(order + "H") for order in "<>"}
 _WORDS = {order: Struct(order + "I") for order in "<>"}
 _HASHES = {order: Struct(order + "IIII") for order in "<>"}
-_VERNEED = {order: Struct(order + "HHIII") for order in "<>"}
-_VERNAUX = {order: Struct(order + "IHHII") for order in "<>"}
+VERNEED = {order: Struct(order + "HHIII") for order in "<>"}
+VERNAUX = {order: Struct(order + "IHHII") for order in "<>"}
 _VERDEF = {order: Struct(order + "HHHHIII") for order in "<>"}
+_VERDAUX = {order: Struct(order + "II") for order in "<>"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +165,23 @@ class Version:
     """VER_FLG_BASE: the entry is the library's own name, not a version."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedRecord:
+    """One Verneed record and its Vernaux records, as offsets and raw fields."""
+
+    offset: int
+    """Where in the file the Verneed record is; the `auxiliaries` may be anywhere after it."""
+    file: int
+    """vn_file, as an offset into .dynstr."""
+    auxiliaries: tuple[tuple[int, int, int, int, int], ...]
+    """(file offset, vna_hash, vna_flags, vna_other, vna_name) of each."""
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """The version indices that symbols refer to it by: vna_other without the hidden bit."""
+        return frozenset(index & 0x7FFF for _, _, _, index, _ in self.auxiliaries)
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """One ELF file and the checked ways to look into it. `view` belongs to the caller."""
@@ -174,6 +201,8 @@ class Image:
     segments: tuple[Segment, ...]
     sections: tuple[Section, ...]
     """Empty where the table is missing or not wholly in the file: the loader needs none."""
+    section_headers: int
+    """File offset of the section header table, which `sections` has in its order."""
 
     @classmethod
     def parse(cls, view: memoryview, name: str) -> Self:
@@ -208,6 +237,7 @@ class Image:
             program_headers=(phoff, phentsize * phnum),
             segments=_segments(view, name, layout, (phoff, phentsize, phnum)),
             sections=sections,
+            section_headers=shoff,
         )
 
     def bad(self, what: str) -> BadElfError:
@@ -342,7 +372,18 @@ class Dynamic:
     # --- versions (LSB core, "Symbol Versioning") ------------------------------------------------
 
     def version_needs(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
-        """Yield each Verneed record: its file, its versions with their indices.
+        """Yield each Verneed record: its file, its versions with their indices."""
+        for record in self.need_records():
+            yield (
+                self.string(record.file, "the file of a version need"),
+                [
+                    (index & 0x7FFF, self.string(name, "a needed version"))
+                    for _, _, _, index, name in record.auxiliaries
+                ],
+            )
+
+    def need_records(self) -> Iterator[NeedRecord]:
+        """Yield each Verneed record, undecoded.
 
         The chains are followed by their `next` links, as glibc's `_dl_check_map_versions` does.
         """
@@ -352,44 +393,58 @@ class Dynamic:
         at, _ = image.extent(self.tags[Dt.VERNEED], "DT_VERNEED")
         budget = MAX_VERSIONS
         while True:
-            version, _, file, aux, step = image.unpack(_VERNEED[order], at, "a Verneed record")
+            version, _, file, aux, step = image.unpack(VERNEED[order], at, "a Verneed record")
             if version != 1:
                 raise image.bad(f"a Verneed record has the unknown version {version}")
-            versions: list[tuple[int, str]] = []
+            auxiliaries: list[tuple[int, int, int, int, int]] = []
             where = at + aux
             while True:
                 budget -= 1
                 if budget < 0:
                     raise image.bad("its version needs do not end")
-                _, _, index, name, more = image.unpack(_VERNAUX[order], where, "a Vernaux record")
-                versions.append((index & 0x7FFF, self.string(name, "a needed version")))
+                hashed, flags, index, name, more = image.unpack(
+                    VERNAUX[order], where, "a Vernaux record"
+                )
+                auxiliaries.append((where, hashed, flags, index, name))
                 if not more:
                     break
                 where += more
-            yield self.string(file, "the file of a version need"), versions
+            yield NeedRecord(offset=at, file=file, auxiliaries=tuple(auxiliaries))
             if not step:
                 return
             at += step
 
     def version_definitions(self) -> Iterator[tuple[int, Version]]:
         """Yield each Verdef record's index and name."""
+        for index, flags, names in self.definition_records():
+            if names:
+                text = self.string(names[0], "a defined version")
+                yield index & 0x7FFF, Version(name=text, file=None, base=bool(flags & 1))
+
+    def definition_records(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield vd_ndx, vd_flags and every vda_name of each Verdef record, its own first."""
         if Dt.VERDEF not in self.tags:
             return
         image, order = self.image, self.image.layout.order
         at, _ = image.extent(self.tags[Dt.VERDEF], "DT_VERDEF")
-        for _ in range(MAX_VERSIONS):
+        budget = 2 * MAX_VERSIONS
+        while budget > 0:
             version, flags, index, count, _, aux, step = image.unpack(
                 _VERDEF[order], at, "a Verdef record"
             )
             if version != 1:
                 raise image.bad(f"a Verdef record has the unknown version {version}")
-            if count:
-                (name,) = image.unpack(_WORDS[order], at + aux, "a Verdaux record")
-                text = self.string(name, "a defined version")
-                yield index & 0x7FFF, Version(name=text, file=None, base=bool(flags & 1))
+            names: list[int] = []
+            where = at + aux
+            for _ in range(min(count, budget)):
+                name, more = image.unpack(_VERDAUX[order], where, "a Verdaux record")
+                names.append(name)
+                where += more
+            yield index, flags, names
             if not step:
                 return
             at += step
+            budget -= max(count, 1)
         raise image.bad("its version definitions do not end")
 
     def version_indices(self, count: int) -> tuple[int, ...] | None:

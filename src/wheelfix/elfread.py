@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wheelfix.elf import Elf, ElfType, Undefined, VersionNeed
+from wheelfix.elf import Definition, Elf, ElfType, Exports, Machine, Undefined, VersionNeed
 from wheelfix.elfimage import NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
 
 if TYPE_CHECKING:
@@ -20,6 +20,20 @@ _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
 _NT_DLOPEN = 0x407C0C0A
+_BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
+_EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
+_STT_TLS, _SHN_ABS = 6, 0xFFF1
+_COPY: dict[int, int] = {
+    Machine.I386: 5,
+    Machine.PPC64: 19,
+    Machine.S390: 9,
+    Machine.ARM: 20,
+    Machine.X86_64: 5,
+    Machine.AARCH64: 1024,
+    Machine.RISCV: 4,
+    Machine.LOONGARCH: 4,
+}
+"""R_*_COPY of each processor supplement."""
 _FOLDED_FLAGS = {Dt.SYMBOLIC: 2, Dt.TEXTREL: 4, Dt.BIND_NOW: 8}  # as DF_* of DT_FLAGS
 
 
@@ -142,6 +156,99 @@ def _undefined_bound(dynamic: Dynamic, *, program: bool) -> int:
     if table is not None and not program and not table.is_empty:
         return table.symoffset
     return dynamic.symbol_count()
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+def read_exports(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Exports:
+    """Read what an object defines for others (glibc's `do_lookup_x` says what counts).
+
+    `name` is for messages; nothing refers to `data` afterwards. Raises `BadElfError` as `read_elf`
+    does; an object without a dynamic section exports nothing.
+    """
+    with memoryview(data) as view:
+        dynamic = Dynamic.parse(Image.parse(view, name))
+        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+            return Exports()
+        return Exports(definitions=_definitions(dynamic), copies=tuple(_copies(dynamic)))
+
+
+def _definitions(dynamic: Dynamic) -> dict[str, tuple[Definition, ...]]:
+    start, count = _first_defined(dynamic), dynamic.symbol_count()
+    indices = dynamic.version_indices(count)
+    versions = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
+    strings = dynamic.strings
+    made: dict[tuple[int, int | None], tuple[Definition, ...]] = {}
+    found: dict[str, tuple[Definition, ...]] = {}
+    for number, (name, info, other, section, value, _) in enumerate(
+        dynamic.symbols(start, count), start
+    ):
+        kind = info & 0xF
+        if section == 0 or info < 0x10 or kind not in _BOUND or other & 3 not in _EXPORTED:
+            continue
+        if not value and kind != _STT_TLS and section != _SHN_ABS:
+            continue
+        version = indices[number] if indices is not None else None
+        definition = made.get((info, version))
+        if definition is None:
+            definition = made[info, version] = (_definition(info, version, versions),)
+        text = strings[name : strings.find(b"\0", name)].decode("utf-8", "surrogateescape")
+        found[text] = found[text] + definition if text in found else definition
+    return found
+
+
+def _first_defined(dynamic: Dynamic) -> int:
+    """Return an index that all defined symbols lie at or above."""
+    table = dynamic.gnu_hash()
+    return table.symoffset if table is not None and not table.is_empty else 0
+
+
+def _definition(info: int, version: int | None, versions: dict[int, str | None]) -> Definition:
+    index = None if version is None else version & 0x7FFF
+    return Definition(
+        version=None if index is None else versions.get(index),
+        index=index,
+        hidden=version is not None and (version >= 0x8000 or version == 0),
+        weak=info >> 4 == _STB_WEAK,
+        type=info & 0xF,
+    )
+
+
+def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
+    """Find the data that a program took over from its libraries (R_*_COPY)."""
+    kind = _COPY.get(dynamic.image.machine, -1)
+    wide = dynamic.image.layout.bits == 64
+    shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
+    numbers = sorted(
+        {
+            entry[1] >> shift
+            for table in dynamic.relocations()
+            for entry in table.struct.iter_unpack(table.raw)
+            if entry[1] & mask == kind
+        }
+        if dynamic.image.type == ElfType.EXEC or dynamic.image.segment(Pt.INTERP) is not None
+        else ()
+    )
+    if not numbers:
+        return
+    wanted = {
+        index: (version, file)
+        for file, versions in dynamic.version_needs()
+        for index, version in versions
+    }
+    indices = dynamic.version_indices(numbers[-1] + 1)
+    for number in numbers:
+        ((name, info, *_),) = dynamic.symbols(number, number + 1)
+        index = indices[number] & 0x7FFF if indices is not None else 0
+        version, file = wanted.get(index, (None, None))
+        yield Undefined(
+            name=dynamic.string(name, "a symbol's name"),
+            version=version,
+            file=file,
+            type=info & 0xF,
+            weak=False,
+        )
 
 
 # --- module hooks --------------------------------------------------------------------------------

@@ -47,6 +47,8 @@ _MOVABLE = {
 }
 """Tags of tables that are compared by content, wherever they are."""
 _STT_SECTION = 3
+_STB_WEAK = 2
+_VER_NDX_GLOBAL = 1
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
@@ -148,14 +150,30 @@ def _kept_of(segment: Segment | None) -> str:
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    expected = _version_tags(was, now)
     for tag in sorted({*was.tags, *now.tags} - _EDITED):
-        old, new = was.tags.get(tag), now.tags.get(tag)
+        old, new = expected.get(tag, was.tags.get(tag)), now.tags.get(tag)
         if (old is None) != (new is None) or (old != new and tag not in _MOVABLE):
             yield f"{_tag(tag)} changed from {_hex(old)} to {_hex(new)}"
     counts = Counter(tag for tag, _ in was.entries)
     for tag, count in Counter(tag for tag, _ in now.entries).items():
         if tag != Dt.NEEDED and count > max(counts[tag], 1):
             yield f"{_tag(tag)} stands there {count} times"
+
+
+def _version_tags(was: Dynamic, now: Dynamic) -> dict[int, int | None]:
+    """Return what the tags of version needs must be after records were dropped.
+
+    With the last record they all go, and DT_VERSYM goes unless versions are defined: glibc's loader
+    takes it for a promise of one or the other.
+    """
+    if Dt.VERNEED not in was.tags:
+        return {}
+    count = sum(1 for _ in now.need_records())
+    if count:
+        return {Dt.VERNEEDNUM: count}
+    gone = {Dt.VERNEED, Dt.VERNEEDNUM, *([] if Dt.VERDEF in was.tags else [Dt.VERSYM])}
+    return dict.fromkeys(gone)
 
 
 def _tag(tag: int) -> str:
@@ -168,7 +186,8 @@ def _hex(value: int | None) -> str:
 
 def _version_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     old, new = list(was.version_needs()), list(now.version_needs())
-    if [versions for _, versions in old] != [versions for _, versions in new]:
+    rest = iter([versions for _, versions in old])
+    if not all(versions in rest for _, versions in new):
         yield "the needed versions or their indices changed"
     old_needed, new_needed = _needed(was), _needed(now)
     dangling = {file for file, _ in old} - old_needed
@@ -195,7 +214,25 @@ def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
     if raw[0] != raw[1] or not same_names:
         yield from islice(_unlike_symbols(was, now, count), _SHOWN)
-    if was.version_indices(count) != now.version_indices(count):
+    yield from _version_index_differences(was, now, count)
+
+
+def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
+    """Allow weak references to lose a version that is no longer needed, and nothing else."""
+    old, new = was.version_indices(count), now.version_indices(count)
+    if old == new:
+        return
+    kept = frozenset[int]().union(*(record.indices for record in now.need_records()))
+    gone = frozenset[int]().union(*(record.indices for record in was.need_records())) - kept
+    lost = [n for n, index in enumerate(old or ()) if index & 0x7FFF in gone]
+    for number in lost:
+        ((name, info, _, section, *_),) = was.symbols(number, number + 1)
+        if section != 0 or info >> 4 != _STB_WEAK:
+            yield f"`{was.string(name, 'a symbol')}` lost its version, and is no weak reference"
+    expected = list(old or ())
+    for number in lost:
+        expected[number] = _VER_NDX_GLOBAL
+    if list(new or ()) != expected and not (new is None and max(expected) <= _VER_NDX_GLOBAL):
         yield "the version indices of the symbols changed"
 
 
@@ -330,7 +367,8 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
         records = sum(1 + len(versions) for _, versions in was.version_needs())
         yield tags[Dt.VERNEED], tags[Dt.VERNEED] + 16 * records
     sizes = dict(was.hash_tables())
-    sizes[Dt.VERSYM] = 2 * count
+    if Dt.VERSYM in tags:
+        yield tags[Dt.VERSYM], tags[Dt.VERSYM] + 2 * count
     sizes[Dt.RELR] = tags.get(Dt.RELRSZ, 0)
     sizes.update((table.tag, len(table.raw)) for table in was.relocations())
     for tag, size in sizes.items():

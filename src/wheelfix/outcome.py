@@ -1,6 +1,7 @@
 """What a repair did, or would do: the value that the command line prints."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
@@ -55,6 +56,8 @@ class Outcome:
     """What is still wrong or worth knowing; errors among these mean `REJECTED`."""
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
+    ways: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
     loads: tuple[Loads, ...] = ()
     """For each changed object, what it will load."""
     verdict: Verdict | None = None

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from wheelfix.archive import Archive
 from wheelfix.errors import OutputError, VerificationError
@@ -35,8 +35,10 @@ from wheelfix.zipformat import (
 
 _PIECE = 2**20
 _THREADS = 2
-_KEPT = 2**24
-"""Bytes of content up to which its compressed form is kept until its turn comes."""
+_AHEAD = 3 * _THREADS
+"""Pieces that are deflated before their turn comes."""
+_WINDOW = 2**15
+"""How far back deflate may refer (RFC 1951, section 2)."""
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
 
@@ -89,7 +91,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
                 old = archive.entries.get(moved.get(member.name, member.name))
                 if member.name in content:
                     entry = _new_entry(archive, result, member, old, stamp)
-                    zip_file.add(entry, next(deflated))
+                    zip_file.add(entry, _size(content[member.name]), deflated)
                 elif old:
                     zip_file.copy(_old_entry(old, member), *archive.raw(old.name))
                 else:
@@ -204,55 +206,55 @@ def _size(content: Content) -> int:
 # --- Deflating ---------------------------------------------------------------------------------
 
 
-class _Deflated:
-    """The compressed form of some content, made while it is iterated."""
+class _Chunk(NamedTuple):
+    """A part of some content, deflated by itself with what precedes it as a dictionary.
 
-    def __init__(self, content: Content, level: int) -> None:
-        self.expected = _size(content)
-        self.size = 0
-        self.crc = 0
-        self._content = content
-        self._level = level
-        self._pieces: list[bytes] | None = None
+    Joined, the parts of one content are one deflate stream (RFC 1951): all but the last end with
+    an empty block on a byte boundary. The cuts depend on the content alone, and so does the
+    result, however many threads work on it.
+    """
 
-    def __iter__(self) -> Iterator[bytes]:
-        return iter(self._pieces) if self._pieces is not None else self._make()
+    data: bytes
+    dictionary: bytes
+    last: bool
 
-    def finished(self) -> "_Deflated":
-        """Compress all of it now and keep it, for a thread to do."""
-        self._pieces = list(self._make())
-        return self
 
-    def _make(self) -> Iterator[bytes]:
-        deflater = zlib.compressobj(self._level, zlib.DEFLATED, -zlib.MAX_WBITS)
-        for piece in _pieces(self._content):
-            self.crc = zlib.crc32(piece, self.crc)
-            self.size += len(piece)
-            yield deflater.compress(piece)
-        yield deflater.flush()
+def _chunks(content: Content) -> Iterator[_Chunk]:
+    dictionary = b""
+    pieces = _pieces(content)
+    data = next(pieces, b"")
+    for following in pieces:
+        yield _Chunk(data, dictionary, last=False)
+        dictionary, data = data[-_WINDOW:], following
+    yield _Chunk(data, dictionary, last=True)
+
+
+def _deflate(chunk: _Chunk, level: int) -> bytes:
+    window = -zlib.MAX_WBITS  # raw: no header
+    if chunk.dictionary:
+        deflater = zlib.compressobj(level, zlib.DEFLATED, window, zdict=chunk.dictionary)
+    else:
+        deflater = zlib.compressobj(level, zlib.DEFLATED, window)
+    compressed = deflater.compress(chunk.data)
+    return compressed + deflater.flush(zlib.Z_FINISH if chunk.last else zlib.Z_SYNC_FLUSH)
 
 
 def _deflate_ahead(
     pool: ThreadPoolExecutor, contents: Iterable[Content], level: int
-) -> Iterator[_Deflated]:
-    """Yield each of `contents` in its turn, with the next few compressed meanwhile.
+) -> Iterator[tuple[_Chunk, bytes]]:
+    """Yield the chunks of `contents` in order, the next few being deflated meanwhile.
 
-    Threads serve, as zlib lets go of the interpreter lock. What is too large to keep is compressed
-    as it is written.
+    Threads serve, as zlib lets go of the interpreter lock.
     """
-    ahead: deque[_Deflated | Future[_Deflated]] = deque()
+    ahead: deque[tuple[_Chunk, Future[bytes]]] = deque()
     for content in contents:
-        deflated = _Deflated(content, level)
-        small = deflated.expected <= _KEPT
-        ahead.append(pool.submit(deflated.finished) if small else deflated)
-        if len(ahead) > _THREADS:
-            yield _done(ahead.popleft())
-    while ahead:
-        yield _done(ahead.popleft())
-
-
-def _done(deflated: "_Deflated | Future[_Deflated]") -> _Deflated:
-    return deflated.result() if isinstance(deflated, Future) else deflated
+        for chunk in _chunks(content):
+            ahead.append((chunk, pool.submit(_deflate, chunk, level)))
+            if len(ahead) > _AHEAD:
+                ready, future = ahead.popleft()
+                yield ready, future.result()
+    for ready, future in ahead:
+        yield ready, future.result()
 
 
 # --- How to write it ---------------------------------------------------------------------------
@@ -273,20 +275,25 @@ class _ZipFile:
         for piece in raw:
             self._write(piece)
 
-    def add(self, entry: Entry, deflated: "_Deflated") -> None:
-        """Add new content; its header is written again once the sizes are known."""
+    def add(self, entry: Entry, size: int, chunks: Iterator[tuple[_Chunk, bytes]]) -> None:
+        """Add content of `size` bytes: `chunks` up to its last one.
+
+        The header is written again once the compressed size is known.
+        """
         start = self._at
         # Incompressible data grows by five bytes in 16 KiB, so 64 MiB leave room to spare.
-        wide = deflated.expected > 2**32 - 2**26
+        wide = size > 2**32 - 2**26
         self._write(pack_local(entry, b"", wide=wide))
         data_start = self._at
-        for piece in deflated:
-            self._write(piece)
+        crc = written = 0
+        for chunk, compressed in chunks:
+            crc = zlib.crc32(chunk.data, crc)
+            written += len(chunk.data)
+            self._write(compressed)
+            if chunk.last:
+                break
         entry = entry._replace(
-            crc=deflated.crc,
-            size=deflated.size,
-            compressed_size=self._at - data_start,
-            offset=start,
+            crc=crc, size=written, compressed_size=self._at - data_start, offset=start
         )
         self._file.seek(start)
         self._file.write(pack_local(entry, b"", wide=wide))
