@@ -136,8 +136,8 @@ def _method(name: str) -> _Function:
     """Return the method `name` of `str`."""
 
     def call(value: object, *arguments: object) -> object:
-        found = getattr(_text(value), name)(*arguments)
-        return tuple(found) if isinstance(found, list) else found
+        found: object = getattr(_text(value), name)(*arguments)
+        return tuple(cast("list[object]", found)) if isinstance(found, list) else found
 
     return call
 
@@ -302,7 +302,7 @@ class _Scope:
     on_import: bool
     sure: bool = True
     depth: int = 0
-    returned: list[_Values] = field(default_factory=list[_Values])
+    returned: list[_Values] = field(default_factory=list[tuple[object, ...]])
 
 
 class _Scan:
@@ -323,7 +323,7 @@ class _Scan:
         self._imported: dict[str, str] = {}
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._later: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
-        self._scope = _Scope(on_import=True)
+        self._scope: _Scope = _Scope(on_import=True)
         self._steps = 0
 
     # --- Statements
