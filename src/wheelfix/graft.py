@@ -1,7 +1,10 @@
 """What auditwheel decided, as edits of ours."""
 
 import mmap
-from collections.abc import Iterator
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from wheelfix.edits import (
     AddMember,
@@ -19,15 +22,18 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
+from wheelfix.settings import Settings
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.wheel import Wheel
 
 
-def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
+def edits(graft: Graft, wheel: Wheel, settings: Settings) -> Iterator[Edit]:
     """Yield the edits that make `wheel` what auditwheel decided, search paths left out.
 
-    Those are the rules' business, which know where the files get installed.
+    Those are the rules' business, which know where the files get installed. Libraries that
+    `settings.keep_names` match come in under the name by which they were asked for.
     """
+    graft = _with_names_kept(graft, settings.keep_names)
     for library in graft.libraries:
         yield from _library(library)
     for member in wheel.elfs:
@@ -36,6 +42,35 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
         for name in graft.dropped.get(member, ()):
             yield DropNeeded(member=member, name=name)
     yield from _metadata(graft, wheel)
+
+
+def _with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
+    """Take back the renaming of the libraries that `patterns` match, and of all references."""
+    kept = {
+        library.soname: library.original
+        for library in graft.libraries
+        if any(fnmatchcase(library.original, pattern) for pattern in patterns)
+    }
+    if not kept:
+        return graft
+
+    def still(renames: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((old, kept.get(new, new)) for old, new in renames if kept.get(new) != old)
+
+    libraries = [
+        replace(
+            library,
+            member=posixpath.join(
+                posixpath.dirname(library.member),
+                kept.get(library.soname, posixpath.basename(library.member)),
+            ),
+            soname=kept.get(library.soname, library.soname),
+            renames=still(library.renames),
+        )
+        for library in graft.libraries
+    ]
+    renames = {member: still(pairs) for member, pairs in graft.renames.items()}
+    return replace(graft, libraries=tuple(libraries), renames=renames)
 
 
 def _library(library: GraftedLibrary) -> Iterator[Edit]:
@@ -48,7 +83,8 @@ def _library(library: GraftedLibrary) -> Iterator[Edit]:
         mode=library.mode,
         elf=elf,
     )
-    yield SetSoname(member=member, soname=library.soname)
+    if elf.soname != library.soname:
+        yield SetSoname(member=member, soname=library.soname)
     for old, new in library.renames:
         yield RenameNeeded(member=member, old=old, new=new)
     for entry in dict.fromkeys(elf.entries):

@@ -9,7 +9,7 @@ walk executes nothing.
 import ast
 import operator
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
@@ -456,7 +456,7 @@ class _Scan:
             return self._block(body, environment)
 
     @contextmanager
-    def _unsure(self) -> Iterator[None]:
+    def _unsure(self) -> Generator[None]:
         before, self._scope.sure = self._scope.sure, False
         try:
             yield

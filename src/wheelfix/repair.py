@@ -16,7 +16,7 @@ from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
 from wheelfix.edits import Edit, Strip
 from wheelfix.elf import Elf
-from wheelfix.engine import planned, predict, run_rules, settle
+from wheelfix.engine import Break, blamed, broken, planned, predict, run_rules, settle
 from wheelfix.errors import (
     BadWheelError,
     OutputError,
@@ -28,7 +28,7 @@ from wheelfix.findings import Finding, PlannedEdit, Severity
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
-from wheelfix.rules import selected
+from wheelfix.rules import CHECKPOINT_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
@@ -91,6 +91,8 @@ class _Decision:
     edits: tuple[PlannedEdit, ...]
     unmatched_excludes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    stages: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
+    """The wheel as read, and as each stage of the repair left it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +166,35 @@ class _Run:
         if wheel.is_pure:
             return _Decision(after=wheel, edits=())
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
+        stages = {"read": wheel}
         wheel, early = settle(wheel, before, self.settings, Stage.BEFORE)
+        stages["prune"] = wheel
         wheel, grafted = self._graft(wheel)
+        stages["graft"] = wheel
         wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER)
+        stages["search paths"] = wheel
         wheel, stripped = self._strip(wheel)
-        return replace(grafted, after=wheel, edits=(*early, *grafted.edits, *late, *stripped))
+        return replace(
+            grafted,
+            after=wheel,
+            edits=(*early, *grafted.edits, *late, *stripped),
+            stages=stages,
+        )
+
+    def _breaks(self, stages: Mapping[str, Wheel]) -> dict[Break, str]:
+        """Check the names after each stage, and say which stage broke one."""
+        about_names = tuple(rule for rule in self.rules if rule in CHECKPOINT_RULES)
+        found: dict[Break, str] = {}
+        known: frozenset[Break] | None = None
+        last: Wheel | None = None
+        for stage, wheel in stages.items():
+            if wheel is last:
+                continue
+            now = broken(wheel, about_names, self.settings)
+            if known is not None:
+                found |= dict.fromkeys(now - known - found.keys(), stage)
+            known, last = now if known is None else known, wheel
+        return found
 
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
@@ -190,7 +216,7 @@ class _Run:
         graft = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
         before = wheel
         steps: list[PlannedEdit] = []
-        for edit in grafting.edits(graft, before):
+        for edit in grafting.edits(graft, before, self.settings):
             steps.append(_by_auditwheel(wheel, edit))
             wheel = predict(wheel, [edit])
         _refuse_lost_entries(before, wheel)
@@ -269,7 +295,9 @@ class _Run:
             verdict=verdict,
             unmatched_excludes=decision.unmatched_excludes,
         )
-        return run_rules(context, self.rules), verdict
+        breaks = self._breaks({**decision.stages, "pack": wheel})
+        findings = run_rules(context, self.rules)
+        return tuple(blamed(finding, breaks) for finding in findings), verdict
 
     def _wants_verdict(self, wheel: Wheel) -> bool:
         return self.settings.verdict and not wheel.is_pure

@@ -89,6 +89,8 @@ class Settings:
     """A harmless first search path entry: off, keep or remove."""
     keep_entries: tuple[str, ...] = ()
     """Search path entries to leave alone, as globs, such as /opt/rocm/*; repeatable."""
+    keep_names: tuple[str, ...] = ()
+    """Graft libraries whose SONAME or file name matches this glob under that name; repeatable."""
     verdict: bool = True
     """Revalidate the result with auditwheel."""
     jobs: int = 1

@@ -23,6 +23,7 @@ def check(
     extend_select: options.ExtendSelect = None,
     ignore: options.Ignore = None,
     keep_entries: options.KeepEntries = None,
+    keep_names: options.KeepNames = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,
     quiet: options.Quiet = False,

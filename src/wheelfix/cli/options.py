@@ -106,6 +106,7 @@ SacrificialEntryChoice = Annotated[
     SacrificialEntry | None, _option("sacrificial_entry", "--sacrificial-entry")
 ]
 KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry", metavar="GLOB")]
+KeepNames = Annotated[list[str] | None, _option("keep_names", "--keep-name", metavar="GLOB")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
 

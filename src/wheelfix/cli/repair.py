@@ -53,6 +53,7 @@ def repair(
     search_path_tag: options.SearchPathTagChoice = None,
     sacrificial_entry: options.SacrificialEntryChoice = None,
     keep_entries: options.KeepEntries = None,
+    keep_names: options.KeepNames = None,
     verdict: options.Verdict = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,

@@ -1,16 +1,19 @@
 """The rules, by topic."""
 
-from wheelfix.rules import entries, metadata, platform, reach
+from wheelfix.rules import entries, metadata, names, platform, reach
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
-        (*reach.RULES, *entries.RULES, *metadata.RULES, *platform.RULES),
+        (*reach.RULES, *entries.RULES, *metadata.RULES, *names.RULES, *platform.RULES),
         key=lambda rule: rule.code,
     )
 )
 """All rules, by code."""
+
+CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
+"""The rules by which names are checked again after each stage of a repair."""
 
 
 def selected(settings: Settings) -> tuple[Rule, ...]:
