@@ -31,7 +31,7 @@ from wheelfix.elfimage import Dt, Dynamic, Image, Pt
 from wheelfix.elfread import read_elf
 from wheelfix.elfverify import differences
 from wheelfix.engine import predict
-from wheelfix.errors import PlanConflictError, ToolError
+from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.tools.patchelf import find_patchelf
 
 OPENER = """
@@ -552,6 +552,28 @@ def test_any_edit_ends_where_it_says(objects: list[tuple[Graph, bytes]], seed: i
             assert edit_in_place(again, now, wanted, "lib.so") == now
             assert again == data
             content, before = bytes(data), now
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_object_is_refused_or_edited_but_never_trips(plain: bytes, seed: int) -> None:
+    dice = random.Random(seed)
+    spots = [range(*place) for place in editable(plain)]
+    for _ in range(60):
+        damaged = bytearray(plain)
+        for _ in range(dice.randint(1, 3)):
+            damaged[dice.choice(dice.choice(spots))] = dice.choice([0, 1, 15, 29, 127, 255])
+        content = bytes(damaged)
+        try:
+            before = read_elf(content, "lib.so")
+        except BadElfError:
+            continue
+        wanted = random_edit(before, three(["a1"], ["b2", "c1"]), dice)
+        try:
+            edit_in_place(damaged, before, wanted, "lib.so")
+        except WheelfixError:
+            assert damaged == content
+        else:
+            assert len(damaged) == len(content)
 
 
 # --- in a wheel -----------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from build import executable, shared_object, stub_library_with_versions
+from wheelfix.edits import without_needed
 from wheelfix.elf import Elf
+from wheelfix.elfedit import edit_in_place
 from wheelfix.elfimage import Dt, Dynamic, Image, Pt
 from wheelfix.elfread import read_elf
 from wheelfix.elfverify import differences
@@ -191,3 +193,77 @@ def test_programs_pass_although_their_tables_move_to_the_front(
     find_patchelf().patch(path, before, after)
     assert differences(content, path.read_bytes(), after, "program") == ()
     assert subprocess.run([path], check=False).returncode == 0
+
+
+LOSSES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "a version index that is still needed": (
+        lambda b: put(b, place(b, Dt.VERSYM) + 2, b"\1\0"),
+        "the version indices of the symbols changed",
+    ),
+    "a count that is wrong": (
+        lambda b: b.replace(tag_of(Dt.VERNEEDNUM, 1), tag_of(Dt.VERNEEDNUM, 2)),
+        "DT_VERNEEDNUM changed from 0x1 to 0x2",
+    ),
+    "a name in the string table": (
+        lambda b: b.replace(b"\0strong\0", b"\0Strong\0"),
+        "symbol `strong` changed its name to `Strong`",
+    ),
+}
+
+
+def tag_of(tag: Dt, value: int) -> bytes:
+    return tag.to_bytes(8, "little") + value.to_bytes(8, "little")
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, Elf]:
+    """An object, and what is left of it without the library of a weak reference."""
+    folder = tmp_path_factory.mktemp("pruned")
+    needed = [
+        stub_library_with_versions(folder / f"lib{name}.so", f"lib{name}.so", {"V_1": [name]})
+        for name in ("strong", "weak")
+    ]
+    source = "int strong(void); __attribute__((weak)) int weak(void);"
+    source += "int f(void) { return strong() + weak(); }"
+    path = shared_object(folder / "lib.so", source, needed=needed, libc=False)
+    before = read_elf(path.read_bytes(), "lib.so")
+    after = without_needed(before, {"libweak.so"})
+    data = bytearray(path.read_bytes())
+    assert edit_in_place(data, before, after, "lib.so") == after
+    return path.read_bytes(), bytes(data), after
+
+
+def test_what_goes_with_a_dropped_library_passes(pruned: tuple[bytes, bytes, Elf]) -> None:
+    before, after, predicted = pruned
+    assert differences(before, after, predicted, "lib.so") == ()
+    unpredicted = read_elf(before, "lib.so")
+    assert any(text.startswith("verneed: ") for text in differences(before, after, unpredicted, ""))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_does_not_go_with_it_is_named(loss: str, pruned: tuple[bytes, bytes, Elf]) -> None:
+    make, message = LOSSES[loss]
+    before, after, predicted = pruned
+    damaged = make(after)
+    assert damaged != after
+    found = differences(before, damaged, predicted, "lib.so")
+    assert any(message in text for text in found), found
+
+
+def test_a_strong_reference_that_lost_its_version_is_named(
+    pruned: tuple[bytes, bytes, Elf],
+) -> None:
+    before = pruned[0]
+    symbol = next(
+        at
+        for at in range(place(before, Dt.SYMTAB), len(before), 24)
+        if read_elf(put(before, at + 4, b"\x20"), "").undefined[0].weak
+    )
+    asked = put(before, symbol + 4, b"\x20")  # st_info: STB_WEAK
+    data = bytearray(asked)
+    said = read_elf(asked, "lib.so")
+    assert said.undefined[0].name == "strong"
+    edit_in_place(data, said, without_needed(said, {"libstrong.so"}), "lib.so")
+    after = put(bytes(data), symbol + 4, before[symbol + 4 : symbol + 5])
+    found = differences(before, after, read_elf(after, "lib.so"), "lib.so")
+    assert found == ("`strong` lost its version, and is no weak reference",)

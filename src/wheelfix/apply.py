@@ -167,6 +167,9 @@ def _mapped(source: _Content) -> Generator[memoryview]:
     if not isinstance(source, Path):
         yield memoryview(source)
         return
+    if not source.stat().st_size:  # which mmap refuses
+        yield memoryview(b"")
+        return
     with (
         source.open("rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping,

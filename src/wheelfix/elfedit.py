@@ -100,7 +100,9 @@ class _Draft:
 
     def text(self, offset: int) -> str:
         """Read one string."""
-        end = self.strings.index(b"\0", offset)
+        end = self.strings.find(b"\0", offset)
+        if end < 0:
+            raise self.dynamic.image.bad("a name is no string of the dynamic string table")
         return self.strings[offset:end].decode("utf-8", "surrogateescape")
 
     def place(self, text: str) -> tuple[_Draft, int] | None:
@@ -137,21 +139,26 @@ class _Draft:
         )
         for start in dict.fromkeys(self.vacated):
             head = self.strings.rfind(b"\0", 0, start) + 1
-            end = self.strings.index(b"\0", start)
-            if not any(at in used for at in range(head, start + 1)):
+            end = self.strings.find(b"\0", start)
+            if end >= 0 and not any(at in used for at in range(head, start + 1)):
                 yield start, next((at for at in range(start, end + 1) if at in used), end + 1)
 
 
 def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
     """Return the offsets into .dynstr that are used by what no edit changes."""
+    place = dynamic.tags.get(Dt.SYMTAB)
     table = dynamic.gnu_hash()
-    sections = [s.size for s in dynamic.image.sections if s.type == Sht.DYNSYM]
+    sections = [
+        section.size
+        for section in dynamic.image.sections
+        if section.type == Sht.DYNSYM and section.addr == place
+    ]
     known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or sections
-    if not known or _DT_GNU_LIBLIST in dynamic.tags:
+    if place is None or not known or _DT_GNU_LIBLIST in dynamic.tags:
         return frozenset(range(len(dynamic.strings)))  # who knows
     size = dynamic.image.layout.sym.size
     count = max([dynamic.symbol_count(), *(length // size for length in sections)])
-    names = array("I", dynamic.image.loaded(dynamic.tags[Dt.SYMTAB], count * size, "the symbols"))
+    names = array("I", dynamic.image.loaded(place, count * size, "the symbol table"))
     names = names[:: size // names.itemsize]  # st_name comes first in both classes
     if (dynamic.image.layout.order == "<") != (sys.byteorder == "little"):
         names.byteswap()

@@ -6,6 +6,8 @@ the same addresses: code, data, symbols, relocations, constructors.
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections import Counter
 from dataclasses import fields
 from itertools import islice, pairwise
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 _CHUNK = 1 << 20
+_PAGE = 1 << 12
 _SHOWN = 3
 _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
@@ -210,10 +213,11 @@ def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     if not count:
         return
     size = count * was.image.layout.sym.size
-    same_names = now.strings.startswith(was.strings)
     raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
-    if raw[0] != raw[1] or not same_names:
+    if raw[0] != raw[1]:
         yield from islice(_unlike_symbols(was, now, count), _SHOWN)
+    elif not now.strings.startswith(was.strings):
+        yield from islice(_unlike_names(was, now, raw[0]), _SHOWN)
     yield from _version_index_differences(was, now, count)
 
 
@@ -234,6 +238,23 @@ def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterat
         expected[number] = _VER_NDX_GLOBAL
     if list(new or ()) != expected and not (new is None and max(expected) <= _VER_NDX_GLOBAL):
         yield "the version indices of the symbols changed"
+
+
+def _unlike_names(was: Dynamic, now: Dynamic, raw: bytes) -> Iterator[str]:
+    """Compare the names of one symbol table in two string tables: where those differ."""
+    names = array("I", raw)[:: was.image.layout.sym.size // 4]  # st_name, four bytes, comes first
+    if (was.image.layout.order == "<") != (sys.byteorder == "little"):
+        names.byteswap()
+    used = frozenset(names)
+    for start in range(0, len(was.strings), _PAGE):
+        stop = start + _PAGE
+        if was.strings[start:stop] == now.strings[start:stop]:
+            continue
+        head = was.strings.rfind(b"\0", 0, start) + 1  # a string may reach into the page
+        for at in used.intersection(range(head, stop)):
+            name, other = was.string(at, "a symbol"), now.string(at, "a symbol")
+            if name != other:
+                yield f"symbol `{name}` changed its name to `{other}`"
 
 
 def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:

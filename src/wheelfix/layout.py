@@ -73,6 +73,9 @@ class Scheme:
                 return self.headers
 
 
+_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """One way in which the files of a wheel stand to each other once installed."""
@@ -305,9 +308,11 @@ def _layout(
     folders: Iterable[tuple[Key, str]],
 ) -> Layout:
     scheme = group[0]
-    paths = {
-        member: _join(scheme.base(key), rest)
-        for member, (key, rest) in opened.items()
+    # Installers put the root first: what lands in the same place overwrites it.
+    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in _LIBRARY_KEYS)
+    members = {
+        _join(scheme.base(key), rest): member
+        for member, (key, rest) in ordered
         if not _lost(scheme, key, rest, taken)
     }
     directories = {"/", _ENV, scheme.root}
@@ -320,8 +325,8 @@ def _layout(
     return Layout(
         schemes=group,
         root=scheme.root,
-        paths=paths,
-        members={path: member for member, path in paths.items()},
+        paths={member: path for path, member in members.items()},
+        members=members,
         directories=frozenset(directories),
     )
 

@@ -10,6 +10,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     *,
     level: int = -1,
     epoch: int | None = None,
+    false_rows: AbstractSet[str] = frozenset(),
 ) -> "PendingWheel":
     """Write `result` as a file without a name in `directory`, which is made if need be.
 
@@ -69,13 +71,16 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     A changed member keeps the date of the one that it replaces, a new one gets RECORD's; with
     `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) both get that.
 
+    Rows of RECORD stand as they stood unless the file changes; those of `false_rows` are dropped,
+    and `content` must have such a file if it stays.
+
     Raises `OutputError` where the file cannot be written, `BadWheelError` where the input has
     become unreadable.
     """
     content = dict(content)
     _add_wheel_file(archive, result, content)
     with _output_errors(directory):
-        _add_record(archive, result, content, moved)
+        _add_record(archive, result, content, moved, false_rows)
     stamp = None if epoch is None else dos_stamp(epoch)
     pending = PendingWheel(directory, str(result.name))
     try:
@@ -133,7 +138,11 @@ def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, Content]
 
 
 def _add_record(
-    archive: Archive, result: Wheel, content: dict[str, Content], moved: Mapping[str, str]
+    archive: Archive,
+    result: Wheel,
+    content: dict[str, Content],
+    moved: Mapping[str, str],
+    false_rows: AbstractSet[str],
 ) -> None:
     name = f"{result.dist_info}/RECORD"
     names = [member.name for member in result.members]
@@ -144,7 +153,7 @@ def _add_record(
             copied.setdefault(moved[new], []).append(new)
     before = archive.wheel.record
     rows = update_record(
-        before,
+        tuple(row for row in before if row.name not in false_rows),
         record_name=name,
         removed=archive.entries.keys() - present,
         copied=copied,
@@ -152,7 +161,8 @@ def _add_record(
         order=names,
     )
     # Where nothing changed, even an unusual RECORD (its own row missing, or first) stays.
-    if name in present and rows[:-1] != tuple(row for row in before if row.name != name):
+    same = rows[:-1] == tuple(row for row in before if row.name != name)
+    if name in present and (false_rows or not same):
         content[name] = format_record(rows)
 
 

@@ -263,12 +263,19 @@ def _list(names: Sequence[str]) -> str:
 
 
 def explain(
-    error: ToolError, wheel: Wheel, settings: Settings, policies: Sequence[Policy]
+    error: ToolError,
+    wheel: Wheel,
+    settings: Settings,
+    policies: Sequence[Policy],
+    searched: Sequence[str] = (),
 ) -> WheelfixError:
-    """Turn auditwheel's known failures into errors that name the culprit; others stay as told."""
+    """Turn auditwheel's known failures into errors that name the culprit; others stay as told.
+
+    `searched` are the directories besides the system's and the objects' own search paths.
+    """
     said = error.message
     if match := re.search(r'required library "(.+?)" could not be located', said):
-        return _not_located(match[1], wheel)
+        return _not_located(match[1], wheel, searched)
     if match := re.search(r'to "(\S+)" ABI because', said):
         return _not_allowed(match[1], said, wheel, policies)
     return _bad_platform(said, wheel, settings) or error
@@ -303,16 +310,17 @@ def _bad_platform(said: str, wheel: Wheel, settings: Settings) -> WheelfixError 
     return None
 
 
-def _not_located(library: str, wheel: Wheel) -> ToolError:
+def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolError:
     users = _users(wheel, library)
     by = f"by {users}" if users else "by a library that is to be grafted"
     paths = dict.fromkeys(
         entry for elf in wheel.elfs.values() if library in elf.needed for entry in elf.entries
     )
-    searched = f" nor in its search path {_list(list(paths))}" if paths else ""
+    nor = f" nor in its search path {_list(list(paths))}" if paths else ""
+    nor += f" nor in {_list(list(searched))}" if searched else ""
     return ToolError(
         f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
-        f"libraries{searched}",
+        f"libraries{nor}",
         hint=f"set AUDITWHEEL_LD_LIBRARY_PATH to its folder, or, if it is to come from elsewhere "
         f"once installed, use --exclude {library}",
     )

@@ -5,7 +5,7 @@ auditwheel graft in between, and acts once, at the end.
 """
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -89,6 +89,8 @@ class _Decision:
 
     after: Wheel
     edits: tuple[PlannedEdit, ...]
+    excluded: tuple[str, ...] = ()
+    """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
     stages: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
@@ -116,7 +118,7 @@ class _Run:
         decision = self._decide()
         remaining, verdict = self._judge(decision.after, decision)
         outcome = self._outcome(decision, remaining, verdict)
-        changed = Status.PLANNED if decision.edits else Status.UNCHANGED
+        changed = Status.PLANNED if decision.edits or self._false_rows else Status.UNCHANGED
         return replace(outcome, status=Status.REJECTED if _errors(remaining) else changed)
 
     def publish(self) -> Outcome:
@@ -126,7 +128,7 @@ class _Run:
             # auditwheel judges the prediction while it is made true; if what was written says
             # anything else, it is asked again.
             if self._wants_verdict(decision.after):
-                pool.submit(self._verdict, decision.after)
+                pool.submit(self._verdict, decision.after, decision.excluded)
             pending = self._written(decision)
         with pending:
             self.progress("proving")
@@ -137,7 +139,7 @@ class _Run:
             )
             if _errors(remaining):
                 return replace(outcome, status=Status.REJECTED)
-            changed = Status.REPAIRED if decision.edits else Status.UNCHANGED
+            changed = Status.REPAIRED if decision.edits or self._false_rows else Status.UNCHANGED
             return replace(outcome, status=changed, output=pending.publish())
 
     def _outcome(
@@ -154,9 +156,13 @@ class _Run:
             edits=decision.edits,
             loads=_loads(before, decision.after, self.settings),
             verdict=verdict,
-            messages=decision.messages,
+            messages=(*self._record_messages(), *decision.messages),
             bytes_before=self.archive.size,
         )
+
+    def _record_messages(self) -> Iterator[str]:
+        for problem in self.archive.wheel.record_problems:
+            yield f"RECORD is made to say what is there: `{problem.member}`: {problem.message}"
 
     # --- Deciding
 
@@ -198,7 +204,7 @@ class _Run:
 
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
-        if problems and record_mismatch in self.rules:
+        if problems and not any(map(record_mismatch.matches, self.settings.ignore)):
             listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
             more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
             raise BadWheelError(
@@ -225,6 +231,7 @@ class _Run:
         return wheel, _Decision(
             after=wheel,
             edits=tuple(steps),
+            excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
             messages=graft.messages,
         )
@@ -249,19 +256,34 @@ class _Run:
 
     def _written(self, decision: _Decision) -> PendingWheel:
         self.progress("writing")
-        if not decision.edits:
+        if not decision.edits and not self._false_rows:
             return copy_wheel(self.archive, self.settings.wheel_dir)
         edits = [step.edit for step in decision.edits]
         applied = applying.apply(self.archive, decision.after, edits, self.workdir)
         return write_wheel(
             self.archive,
             decision.after,
-            applied.content,
+            {**self._unproven(decision.after, applied.moved), **applied.content},
             applied.moved,
             self.settings.wheel_dir,
+            false_rows=self._false_rows,
             level=self.settings.zip_level,
             epoch=_epoch(self.environ),
         )
+
+    @property
+    def _false_rows(self) -> frozenset[str]:
+        """The members about which RECORD is wrong, where that was ignored."""
+        return frozenset(problem.member for problem in self.archive.wheel.record_problems)
+
+    def _unproven(self, after: Wheel, moved: Mapping[str, str]) -> dict[str, bytes]:
+        """Return the content of the members that need a new row in RECORD."""
+        origins = {member.name: moved.get(member.name, member.name) for member in after.members}
+        return {
+            new: self.archive.read(old)
+            for new, old in origins.items()
+            if old in self._false_rows and old != f"{after.dist_info}/RECORD"
+        }
 
     def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction."""
@@ -288,7 +310,9 @@ class _Run:
         self, wheel: Wheel, decision: _Decision
     ) -> tuple[tuple[Finding, ...], Verdict | None]:
         """Run all rules on the result, with auditwheel's verdict among what they look at."""
-        verdict = self._verdict(wheel) if self._wants_verdict(wheel) else None
+        verdict = None
+        if self._wants_verdict(wheel):
+            verdict = self._verdict(wheel, decision.excluded)
         context = Context(
             wheel=wheel,
             settings=self.settings,
@@ -302,13 +326,14 @@ class _Run:
     def _wants_verdict(self, wheel: Wheel) -> bool:
         return self.settings.verdict and not wheel.is_pure
 
-    def _verdict(self, wheel: Wheel) -> Verdict:
+    def _verdict(self, wheel: Wheel, excluded: tuple[str, ...] = ()) -> Verdict:
         """Ask auditwheel, once for wheels whose objects say the same."""
         for known, verdict in self.verdicts:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        verdict = auditwheel.verdict(wheel, self.settings, folder, self.environ)
+        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded))
+        verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
         self.verdicts.append((wheel, verdict))
         return verdict
 
@@ -338,6 +363,16 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     return tuple(
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     )
+
+
+def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that ask for a library which was excluded by its path.
+
+    The repaired object no longer has the absolute search path that led there.
+    """
+    stems = {path.rpartition("/")[2].partition(".so")[0] for path in excluded if "/" in path}
+    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(name for name in names if name.partition(".so")[0] in stems)
 
 
 def _epoch(environ: Mapping[str, str]) -> int | None:

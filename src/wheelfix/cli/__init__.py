@@ -4,8 +4,10 @@ Each command imports what it works with when it runs: `--help` and `rule` load n
 """
 
 import io
+import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -59,7 +61,13 @@ def _before(
 
 def main() -> None:
     """Run the command line, and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(run(sys.argv[1:]))
+
+
+def _terminate(number: int, _frame: FrameType | None) -> None:
+    """End as with Ctrl-C, so that folders and programs of the run are cleaned up."""
+    sys.exit(128 + number)
 
 
 def run(arguments: Sequence[str]) -> int:

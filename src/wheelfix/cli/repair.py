@@ -98,7 +98,7 @@ def _repaired(
     with ThreadPoolExecutor(min(settings.jobs, len(wheels))) as pool:
         try:
             yield from pool.map(work, wheels)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 

@@ -156,7 +156,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     try:
         completed = _auditwheel("repair", arguments, folder, view, env, settings)
     except ToolError as error:
-        raise explain(error, wheel, settings, policies) from error
+        raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
     return _graft(wheel, view, folder, calls, completed)
 
@@ -301,6 +301,13 @@ def _absolute(key: str, paths: str, cwd: str) -> str:
     return ":".join(entry for entry in absolute if entry.startswith("/"))
 
 
+def _searched(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the directories in which auditwheel was asked to look for external libraries."""
+    variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+    paths = (settings.ldpaths or "", *(env.get(name, "") for name in variables))
+    return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
+
+
 def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     command: str,
     arguments: Iterable[str],
@@ -366,7 +373,7 @@ def _graft(
             if gone:
                 dropped.setdefault(member, {}).update(gone)
     output = _read_output(wheel, view, folder)
-    return replace(
+    result = replace(
         output,
         libraries=tuple(libraries),
         renames={member: tuple(found.items()) for member, found in renames.items()},
@@ -374,6 +381,35 @@ def _graft(
         excluded=view.excluded | set(re.findall(r"(?m):Excluding (.+)$", completed.stderr)),
         messages=tuple(_messages(completed.stderr, view)),
     )
+    return _without_shipped(result, wheel)
+
+
+def _without_shipped(graft: Graft, wheel: Wheel) -> Graft:
+    """Leave out what the wheel ships, and what was grafted for the sake of that alone.
+
+    A library that is to be grafted finds those at its home, where it has a DT_RUNPATH: the view's
+    folder of shipped libraries is inherited by DT_RPATH.
+    """
+    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
+    asked = {new for pairs in graft.renames.values() for _, new in pairs}
+    inner = {pair for library in graft.libraries for pair in library.renames}
+    again = {new for old, new in inner if old in shipped} - asked
+    if not again:
+        return graft
+    libraries = {
+        library.soname: replace(
+            library, renames=tuple(pair for pair in library.renames if pair[1] not in again)
+        )
+        for library in graft.libraries
+    }
+    reached: set[str] = set()
+    waiting = asked & libraries.keys()
+    while waiting:
+        reached |= waiting
+        needed = {new for soname in waiting for _, new in libraries[soname].renames}
+        waiting = needed & libraries.keys() - reached
+    kept = tuple(library for soname, library in libraries.items() if soname in reached)
+    return replace(graft, libraries=kept)
 
 
 def _library(call: _Call, folder: Path, asked: Iterable[_Call]) -> GraftedLibrary:

