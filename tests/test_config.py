@@ -32,6 +32,10 @@ EVERYTHING: dict[str, Any] = {
     "search-path-tag": "runpath",
     "sacrificial-entry": "keep",
     "keep-entries": ["/opt/rocm/*"],
+    "prune-needed": "all",
+    "keep-needed": ["libtorch*"],
+    "drop-needed": ["libcuda.so.1"],
+    "library-path": ["cuda"],
     "verdict": False,
     "jobs": 4,
 }

@@ -261,6 +261,27 @@ class DropNeeded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddNeeded:
+    """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
+
+    member: str
+    name: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("needed", self.member, self.name)
+
+    def apply(self, elf: Elf) -> Elf:
+        """Return what the object says afterwards."""
+        return elf if self.name in elf.needed else replace(elf, needed=(self.name, *elf.needed))
+
+    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
+        """Say what changes from what to what."""
+        return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
     """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
 
@@ -355,7 +376,7 @@ class SetRootIsPurelib:
 
 
 PathEdit = DropEntry | DropRepeats | MendEntry | AddEntry | PrependEntry | SetPathTag
-ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | Strip
+ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | AddNeeded | Strip
 MemberEdit = AddMember | MoveMember | RemoveMember
 WheelEdit = Retag | SetRootIsPurelib
 Edit = ElfEdit | MemberEdit | WheelEdit

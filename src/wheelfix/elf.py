@@ -174,7 +174,7 @@ class Definition(NamedTuple):
 
     version: str | None
     """From Verdef; None for an unversioned definition."""
-    index: int | None
+    version_index: int | None
     """The version index without the hidden bit; None where the object has no DT_VERSYM."""
     hidden: bool
     """Not the default version: only references that ask for it by version bind to it."""

@@ -208,7 +208,7 @@ def _definition(info: int, version: int | None, versions: dict[int, str | None])
     index = None if version is None else version & 0x7FFF
     return Definition(
         version=None if index is None else versions.get(index),
-        index=index,
+        version_index=index,
         hidden=version is not None and (version >= 0x8000 or version == 0),
         weak=info >> 4 == _STB_WEAK,
         type=info & 0xF,

@@ -16,6 +16,7 @@ from wheelfix.edits import (
 )
 from wheelfix.errors import PlanConflictError
 from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.pruning import Definitions
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
@@ -71,7 +72,11 @@ def may_apply(fix: Fix | None, settings: Settings) -> bool:
 
 
 def settle(
-    wheel: Wheel, rules: Sequence[Rule], settings: Settings, stage: Stage
+    wheel: Wheel,
+    rules: Sequence[Rule],
+    settings: Settings,
+    stage: Stage,
+    definitions: Definitions | None = None,
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
     """Apply the fixes of `rules` to the value `wheel` until none is left to apply.
 
@@ -79,8 +84,12 @@ def settle(
     needs a search path of its own there. Raises `PlanConflictError` if that does not end.
     """
     steps: list[PlannedEdit] = []
+    origin = wheel
     for _ in range(MAX_ROUNDS):
-        findings = run_rules(Context(wheel=wheel, settings=settings, stage=stage), rules)
+        context = Context(
+            wheel=wheel, settings=settings, stage=stage, definitions=definitions, origin=origin
+        )
+        findings = run_rules(context, rules)
         asked = _moves_first(plan(wheel, findings, settings))
         if not asked:
             return wheel, tuple(steps)

@@ -5,7 +5,7 @@ auditwheel graft in between, and acts once, at the end.
 """
 
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -25,6 +25,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
@@ -71,6 +72,7 @@ def repair(
                 workdir=Path(folder),
                 progress=progress,
                 rules=selected(settings),
+                definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return run.publish() if publish else run.rehearse()
     except WheelfixError as error:
@@ -108,6 +110,7 @@ class _Run:
     workdir: Path
     progress: Progress
     rules: tuple[Rule, ...]
+    definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
     """What auditwheel has said so far in this run."""
 
@@ -129,13 +132,16 @@ class _Run:
             # anything else, it is asked again.
             if self._wants_verdict(decision.after):
                 pool.submit(self._verdict, decision.after, decision.excluded)
-            pending = self._written(decision)
+            pending, ways = self._written(decision)
         with pending:
             self.progress("proving")
             after = self._read_back(pending, decision.after)
             remaining, verdict = self._judge(after, decision)
             outcome = replace(
-                self._outcome(decision, remaining, verdict), bytes_after=pending.size, after=after
+                self._outcome(decision, remaining, verdict),
+                bytes_after=pending.size,
+                after=after,
+                ways=ways,
             )
             if _errors(remaining):
                 return replace(outcome, status=Status.REJECTED)
@@ -151,7 +157,10 @@ class _Run:
             status=Status.FAILED,
             before=before,
             after=decision.after,
-            found=run_rules(Context(wheel=before, settings=self.settings), self.rules),
+            found=run_rules(
+                Context(wheel=before, settings=self.settings, definitions=self.definitions),
+                self.rules,
+            ),
             remaining=remaining,
             edits=decision.edits,
             loads=_loads(before, decision.after, self.settings),
@@ -173,11 +182,12 @@ class _Run:
             return _Decision(after=wheel, edits=())
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
         stages = {"read": wheel}
-        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE)
+        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
         stages["prune"] = wheel
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
-        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER)
+        known = self._definitions((*early, *grafted.edits))
+        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER, known)
         stages["search paths"] = wheel
         wheel, stripped = self._strip(wheel)
         return replace(
@@ -201,6 +211,9 @@ class _Run:
                 found |= dict.fromkeys(now - known - found.keys(), stage)
             known, last = now if known is None else known, wheel
         return found
+
+    def _definitions(self, steps: Iterable[PlannedEdit]) -> HostLibraries:
+        return self.definitions.including(step.edit for step in steps)
 
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
@@ -254,13 +267,14 @@ class _Run:
 
     # --- Acting
 
-    def _written(self, decision: _Decision) -> PendingWheel:
+    def _written(self, decision: _Decision) -> tuple[PendingWheel, Mapping[str, str]]:
+        """Return the wheel, still without a name, and the way by which each object was edited."""
         self.progress("writing")
         if not decision.edits and not self._false_rows:
-            return copy_wheel(self.archive, self.settings.wheel_dir)
+            return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
         applied = applying.apply(self.archive, decision.after, edits, self.workdir)
-        return write_wheel(
+        pending = write_wheel(
             self.archive,
             decision.after,
             {**self._unproven(decision.after, applied.moved), **applied.content},
@@ -270,6 +284,7 @@ class _Run:
             level=self.settings.zip_level,
             epoch=_epoch(self.environ),
         )
+        return pending, applied.ways
 
     @property
     def _false_rows(self) -> frozenset[str]:
@@ -318,6 +333,7 @@ class _Run:
             settings=self.settings,
             verdict=verdict,
             unmatched_excludes=decision.unmatched_excludes,
+            definitions=self._definitions(decision.edits),
         )
         breaks = self._breaks({**decision.stages, "pack": wheel})
         findings = run_rules(context, self.rules)

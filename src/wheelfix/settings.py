@@ -42,6 +42,27 @@ class SacrificialEntry(StrEnum):
     """Put it first, keep it through the graft, take it away before the wheel is written."""
 
 
+class PruneNeeded(StrEnum):
+    """Which unused DT_NEEDED entries go."""
+
+    OFF = "off"
+    """None, and none is looked for."""
+    SAFE = "safe"
+    """Those of which nothing but symbols was wanted, as far as can be seen."""
+    ALL = "all"
+    """Also those with constructors, names opened at run time and the like."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A library that the wheel must have, and symbols that it must define."""
+
+    library: str
+    """Its file name or SONAME, as a glob; as it is before the graft."""
+    symbols: tuple[str, ...] = ()
+    """Globs, each of which a symbol must match."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run was asked to do. Field docstrings are the help texts."""
@@ -91,6 +112,16 @@ class Settings:
     """Search path entries to leave alone, as globs, such as /opt/rocm/*; repeatable."""
     keep_names: tuple[str, ...] = ()
     """Graft libraries whose SONAME or file name matches this glob under that name; repeatable."""
+    prune_needed: PruneNeeded = PruneNeeded.SAFE
+    """Which unused DT_NEEDED entries to drop: off, safe or all."""
+    keep_needed: tuple[str, ...] = ()
+    """Never drop these DT_NEEDED entries, as globs, such as libtorch*.so; repeatable."""
+    drop_needed: tuple[str, ...] = ()
+    """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
+    library_path: tuple[str, ...] = ()
+    """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
+    require: tuple[Requirement, ...] = ()
+    """Libraries and symbols that the wheel must define; only in the file."""
     verdict: bool = True
     """Revalidate the result with auditwheel."""
     jobs: int = 1

@@ -1,5 +1,6 @@
 """`wheelfix check`."""
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,10 @@ def check(
     ignore: options.Ignore = None,
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
+    prune_needed: options.PruneNeededChoice = None,
+    keep_needed: options.KeepNeeded = None,
+    drop_needed: options.DropNeeded = None,
+    library_path: options.LibraryPath = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,
     quiet: options.Quiet = False,
@@ -66,12 +71,14 @@ def _findings(path: Path, settings: "Settings") -> "tuple[Finding, ...]":
     """Open a wheel and run the rules on it; worst first."""
     from wheelfix.archive import open_wheel
     from wheelfix.engine import run_rules
+    from wheelfix.hostlibs import HostLibraries
     from wheelfix.rules import selected
     from wheelfix.rules.base import Context
 
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
-        context = Context(wheel=archive.wheel, settings=settings)
+        libraries = HostLibraries(archive=archive, settings=settings, environ=os.environ)
+        context = Context(wheel=archive.wheel, settings=settings, definitions=libraries)
         findings = run_rules(context, selected(settings))
     return tuple(sorted(findings, key=lambda finding: -finding.severity))

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from wheelfix import settings as settings_module
-from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.settings import (
+    DataLibraries,
+    PruneNeeded,
+    SacrificialEntry,
+    SearchPathTag,
+    Settings,
+)
 
 if TYPE_CHECKING:
     from wheelfix.rules.base import Rule
@@ -107,6 +113,10 @@ SacrificialEntryChoice = Annotated[
 ]
 KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry", metavar="GLOB")]
 KeepNames = Annotated[list[str] | None, _option("keep_names", "--keep-name", metavar="GLOB")]
+PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--prune-needed")]
+KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
+DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]
+LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
 

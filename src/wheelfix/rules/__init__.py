@@ -1,12 +1,20 @@
 """The rules, by topic."""
 
-from wheelfix.rules import entries, metadata, names, platform, reach
+from wheelfix.rules import entries, metadata, names, needed, platform, reach, symbols
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
-        (*reach.RULES, *entries.RULES, *metadata.RULES, *names.RULES, *platform.RULES),
+        (
+            *reach.RULES,
+            *entries.RULES,
+            *needed.RULES,
+            *symbols.RULES,
+            *names.RULES,
+            *metadata.RULES,
+            *platform.RULES,
+        ),
         key=lambda rule: rule.code,
     )
 )

@@ -60,7 +60,7 @@ _MACHINES: Mapping[str, int] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Module:
+class ExtensionModule:
     """A file that some Python may import as an extension module, by its name."""
 
     member: str
@@ -86,7 +86,8 @@ class _Module:
         return f"PyInitU_{name}", f"PyModExportU_{name}"
 
 
-def _modules(wheel: Wheel) -> Iterator[_Module]:
+def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
+    """Yield the files in site-packages that some Python 3 would import by their names."""
     allowed = interpreters(wheel.name)
     if all(python.startswith("python2") for python in allowed):
         return
@@ -99,7 +100,7 @@ def _modules(wheel: Wheel) -> Iterator[_Module]:
         match = _SUFFIX.fullmatch(dot + rest)
         importable = all(part.isidentifier() for part in [*filter(None, folder.split("/")), stem])
         if match and importable:
-            yield _Module(
+            yield ExtensionModule(
                 member=member,
                 elf=elf,
                 stem=stem,
@@ -148,7 +149,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
     Not fixed: only the build knows which name is meant.
     """
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
-    for module in _modules(context.wheel):
+    for module in extension_modules(context.wheel):
         hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
         library = module.stem.startswith("lib") or module.member.rpartition("/")[2] in needed
         # A library that others link with may hold modules for a program that embeds Python.
@@ -192,7 +193,7 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
     Not fixed: the file is either surplus or misnamed, and only the build knows which.
     """
     allowed = interpreters(context.wheel.name)
-    modules = tuple(_modules(context.wheel))
+    modules = tuple(extension_modules(context.wheel))
     served: dict[str, set[str]] = {}
     for module in modules:
         fits = set(allowed) if module.pythons is None else set(allowed) & module.pythons
@@ -216,16 +217,16 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
             )
 
 
-def _import_name(module: _Module) -> str:
+def _import_name(module: ExtensionModule) -> str:
     return posixpath.join(posixpath.dirname(module.member), module.stem)
 
 
-def _fits_machine(module: _Module) -> bool:
+def _fits_machine(module: ExtensionModule) -> bool:
     arch = (module.platform or "").partition("-")[0]
     return arch not in _MACHINES or _MACHINES[arch] == module.elf.machine
 
 
-def _never(module: _Module, why: str, severity: Severity) -> Hit:
+def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
     return Hit(
         message=f"is never imported: no Python of the wheel's tags looks for `{module.suffix}`",
         member=module.member,
@@ -236,7 +237,7 @@ def _never(module: _Module, why: str, severity: Severity) -> Hit:
     )
 
 
-def _without_module(context: Context, module: _Module, served: set[str]) -> tuple[str, ...]:
+def _without_module(context: Context, module: ExtensionModule, served: set[str]) -> tuple[str, ...]:
     """Return the Pythons of the tags that no file of this name serves, where that is no choice.
 
     Free-threaded builds and PyPy have no stable ABI in common with CPython, and the tags of pure

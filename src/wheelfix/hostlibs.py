@@ -1,0 +1,291 @@
+"""The libraries around a wheel: found on this machine as the loader would find them.
+
+They serve to see what a library defines. Nothing of them is run, and a library that is missing
+here is no error: what cannot be looked into is not judged.
+"""
+
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wheelfix.archive import Archive
+from wheelfix.asneeded import Library
+from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
+from wheelfix.elf import Elf, Exports, Libc
+from wheelfix.elfimage import Dt, Dynamic, Image
+from wheelfix.elfread import read_elf, read_exports
+from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.loader import expand
+from wheelfix.settings import Settings
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+_DEFAULT = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib", "/usr/lib")}
+_MUSL = ("/lib", "/usr/local/lib", "/usr/lib")
+_INCLUDES = 8  # ld.so.conf files that include each other
+_ENDS = frozenset(b"\0/\"'")  # what stands around a name that is a string of its own
+
+_FINAL = {bytes([end]) for end in _ENDS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Memory:
+    """What was read so far; shared by the views of one run."""
+
+    exports: dict[str, Exports] = field(default_factory=dict[str, Exports])
+    found: dict[tuple[object, ...], Library | None] = field(
+        default_factory=dict[tuple[object, ...], Library | None]
+    )
+    mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    handed: dict[str, list[Callable[[], memoryview | None]]] = field(
+        default_factory=dict[str, list[Callable[[], memoryview | None]]]
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostLibraries:
+    """What the members of a wheel and the libraries of this machine define, read when asked."""
+
+    archive: Archive
+    settings: Settings
+    environ: Mapping[str, str]
+    sources: Mapping[str, str | Path] = field(default_factory=dict[str, str | Path])
+    """Members that edits have brought: the member of the archive, or the file, that they are."""
+    _memory: _Memory = field(default_factory=_Memory)
+
+    def including(self, edits: Iterable[Edit]) -> "HostLibraries":
+        """Return the same for the wheel that `edits`, in their order, make of this one."""
+        sources = dict(self.sources)
+        for edit in edits:
+            match edit:
+                case MoveMember():
+                    sources[edit.new] = sources.get(edit.member, edit.member)
+                case AddMember(source=HostFile(path=path)):
+                    sources[edit.member] = Path(path)
+                case AddMember(source=CopyOf(member=member)):
+                    sources[edit.member] = sources.get(member, member)
+                case _:
+                    pass
+        return replace(self, sources=sources)
+
+    # --- Members
+
+    def reader(self, member: str) -> Callable[[], Exports] | None:
+        """Return what reads the exports of `member`, None if its bytes are not at hand."""
+        source = self.sources.get(member, member)
+        if isinstance(source, str) and source not in self.archive.entries:
+            return None
+        return lambda: self._exports(source)
+
+    def _exports(self, source: str | Path) -> Exports:
+        key = str(source)
+        known = self._memory.exports.get(key)
+        if known is None:
+            data = self.archive.buffer(source) if isinstance(source, str) else _mapped(source)
+            known = self._memory.exports[key] = _read_exports(data, key)
+        return known
+
+    def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
+        """Return for each library name the members whose code has it as a string of its own.
+
+        DT_NEEDED and SONAME entries do not count, so `.dynstr` is passed over.
+        """
+        known = self._memory.mentions
+        wanted = [name for name in names if name not in known]
+        if wanted:
+            found: dict[str, list[str]] = {name: [] for name in wanted}
+            for member in self.archive.wheel.members:
+                for name in self._strings(member.name, wanted):
+                    found[name].append(member.name)
+            known.update((name, tuple(members)) for name, members in found.items())
+        return {name: known[name] for name in names}
+
+    def _strings(self, member: str, names: Iterable[str]) -> Iterator[str]:
+        elf = self.archive.wheel.elfs.get(member)
+        if elf is None and not member.endswith(".py"):
+            return
+        data = self.archive.buffer(member)
+        skipped = _dynamic_strings(data, member) if elf is not None else range(0)
+        for name in names:
+            if any(place not in skipped for place in _places(data, name.encode())):
+                yield name
+
+    # --- This machine
+
+    def host(self, name: str, user: Elf) -> Library | None:
+        """Find the library that a loader on this machine, or who was handed over, has for `name`.
+
+        Only a library of the class and machine of `user` counts.
+        """
+        kind = (user.bits, user.little_endian, user.machine)
+        own = () if user.entries == () else tuple(e for e in user.entries if e.startswith("/"))
+        key = (name, *kind, own, user.runpath is None)
+        if key not in self._memory.found:
+            found = (library for library in self._candidates(name, user, own) if library)
+            self._memory.found[key] = next(
+                (each for each in found if _kind(each.elf) == kind), None
+            )
+        return self._memory.found[key]
+
+    def _candidates(self, name: str, user: Elf, own: tuple[str, ...]) -> Iterator[Library | None]:
+        if "/" in name:
+            yield self._file(name) if name.startswith("/") else None
+            return
+        for number, read in enumerate(self._handed.get(name, ())):
+            data = read()
+            if data is not None:
+                yield self._library(f"{name}#{number}", data)
+        for directory in self._directories(user, own):
+            yield self._file(f"{directory}/{name}")
+
+    def _directories(self, user: Elf, own: tuple[str, ...]) -> Iterator[str]:
+        lib = "lib64" if user.bits == 64 else "lib"
+        mine = [d for d in (expand(entry, None, lib=lib) for entry in own) if d]
+        if user.runpath is None:
+            yield from mine
+        for key in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
+            for entry in self.environ.get(key, "").split(":"):
+                if entry:
+                    yield os.path.join(self.environ.get("PWD", ""), entry)  # noqa: PTH118 - text
+        if user.runpath is not None:
+            yield from mine
+        if self.settings.ldpaths is not None:
+            yield from (entry for entry in self.settings.ldpaths.split(":") if entry)
+        elif user.libc is Libc.MUSL:
+            yield from _MUSL
+        else:
+            yield from self._configured
+            yield from _DEFAULT[user.bits]
+
+    @cached_property
+    def _configured(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(_configured("/etc/ld.so.conf", _INCLUDES)))
+
+    @property
+    def _handed(self) -> Mapping[str, list[Callable[[], memoryview | None]]]:
+        """File name -> what reads the libraries of that name that were handed over."""
+        handed = self._memory.handed
+        if not handed and self.settings.library_path:
+            for entry in self.settings.library_path:
+                path = Path(self.environ.get("PWD", "")) / entry
+                for name, read in _offered(path):
+                    handed.setdefault(name, []).append(read)
+        return handed
+
+    def _file(self, path: str) -> Library | None:
+        if not os.path.isfile(path):  # noqa: PTH113 - thousands of times
+            return None
+        data = _opened(Path(path))
+        return None if data is None else self._library(path, data)
+
+    def _library(self, path: str, data: bytes | memoryview) -> Library | None:
+        try:
+            elf = read_elf(data, path)
+        except BadElfError:
+            return None
+        if not elf.dynamic:
+            return None
+
+        def read() -> Exports:
+            known = self._memory.exports.get(path)
+            if known is None:
+                known = self._memory.exports[path] = _read_exports(data, path)
+            return known
+
+        return Library(path=path, elf=elf, read=read)
+
+
+def _kind(elf: Elf) -> tuple[int, bool, int]:
+    return elf.bits, elf.little_endian, elf.machine
+
+
+def _mapped(path: Path) -> memoryview:
+    with path.open("rb") as file:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _opened(path: Path) -> memoryview | None:
+    with suppress(OSError, ValueError):  # a link to nowhere; an empty file
+        return _mapped(path)
+    return None
+
+
+def _inflated(archive: "ZipFile", member: str) -> memoryview:
+    """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
+    with archive.open(member) as source, tempfile.TemporaryFile() as file:
+        shutil.copyfileobj(source, file, 1 << 20)
+        file.flush()
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+
+
+def _read_exports(data: bytes | memoryview, name: str) -> Exports:
+    try:
+        return read_exports(data, name)
+    except BadElfError:
+        return Exports()
+
+
+def _places(data: memoryview, name: bytes) -> Iterator[int]:
+    """Yield where `name` is a string of its own; `bytes.find` is ten times as fast as `re`."""
+    content = data.obj
+    if not isinstance(content, bytes | mmap.mmap):  # what `Archive.buffer` gives
+        content = data.tobytes()
+    at = content.find(name)
+    while at >= 0:
+        end = at + len(name)
+        if at and content[at - 1] in _ENDS and data[end : end + 1].tobytes() in _FINAL:
+            yield at
+        at = content.find(name, end)
+
+
+def _dynamic_strings(data: memoryview, name: str) -> range:
+    """Return where .dynstr stands in a file."""
+    with suppress(BadElfError):
+        image = Image.parse(data, name)
+        dynamic = Dynamic.parse(image)
+        if dynamic is not None and Dt.STRTAB in dynamic.tags:
+            start, _ = image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
+            return range(start, start + len(dynamic.strings))
+    return range(0)
+
+
+def _configured(path: str, depth: int) -> Iterator[str]:
+    """Yield the directories of ld.so.conf (ldconfig(8)), with what it includes."""
+    with suppress(OSError):
+        for line in Path(path).read_text(encoding="utf-8", errors="replace").splitlines():
+            words = line.partition("#")[0].replace(",", " ").split()
+            if words[:1] == ["include"] and depth:
+                for pattern in words[1:]:
+                    for each in sorted(glob(str(Path(path).parent / pattern))):  # noqa: PTH207 - as glob(3)
+                        yield from _configured(each, depth - 1)
+            else:
+                yield from (word for word in words if word.startswith("/"))
+
+
+def _offered(path: Path) -> Iterator[tuple[str, Callable[[], memoryview | None]]]:
+    """Yield the libraries in a directory or in a wheel: file name, and what reads it."""
+    if path.is_dir():
+        for each in sorted(path.rglob("*.so*")):
+            yield each.name, partial(_opened, each)
+        return
+    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
+
+    try:
+        archive = zipfile.ZipFile(path)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SettingsError(
+            f"`{path}` holds no libraries: {getattr(error, 'strerror', None) or error}",
+            hint="`library-path` takes directories and wheels",
+        ) from error
+    for member in archive.namelist():
+        if ".so" in member:
+            yield member.rpartition("/")[2], partial(_inflated, archive, member)
