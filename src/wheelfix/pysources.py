@@ -9,6 +9,7 @@ walk executes nothing.
 import ast
 import operator
 import posixpath
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -288,6 +289,7 @@ _BY_NAME = frozenset(
     }
 )
 _LOADERS = ("ctypes.cdll", "ctypes.pydll")
+_LOADER_ATTRIBUTE = re.compile(r"ctypes\.(?:cdll|pydll)\.(?!LoadLibrary\b|_)(\w+)")
 _NUMPY = ("numpy.ctypeslib.load_library", "numpy.ctypeslib._ctypeslib.load_library")
 _FIND = "ctypes.util.find_library"
 _ASKING = frozenset({"exists", "isfile", "is_file", "access", "lexists", "stat"})
@@ -639,9 +641,8 @@ class _Scan:
                 return (_CONSTANTS[dotted],)
             if node.attr in {"__file__", "__path__"}:
                 return self._place_of(dotted.rpartition(".")[0], node.attr)
-            loader, _, library = dotted.rpartition(".")
-            if loader in _LOADERS and library != "LoadLibrary" and not library.startswith("_"):
-                self._note(node, dotted, (library,))
+            if match := _LOADER_ATTRIBUTE.match(dotted):
+                self._note(node, match[0], (match[1],))
             return _ANY
         function = _ATTRIBUTES.get(node.attr)
         values = self._value(node.value, environment)

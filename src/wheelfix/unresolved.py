@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 
+from wheelfix import cpython
 from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Libc, Undefined
 from wheelfix.loader import Load
@@ -39,7 +40,10 @@ class Unresolved:
 
 
 def unresolved(wheel: Wheel, world: World, definitions: Definitions) -> tuple[Unresolved, ...]:
-    """Return what stays unresolved for some root, each object once, in the worst of its groups."""
+    """Return what stays unresolved for some root, each object once, in the worst of its groups.
+
+    The names of Python's C API are left out: the interpreter gives them, or does not.
+    """
     return _Search(wheel, world, definitions).found()
 
 
@@ -49,6 +53,7 @@ class _Search:
     def __init__(self, wheel: Wheel, world: World, definitions: Definitions) -> None:
         self._wheel = wheel
         self._definitions = definitions
+        self._programs: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
         self.world = world
 
     def found(self) -> tuple[Unresolved, ...]:
@@ -68,6 +73,7 @@ class _Search:
         """Return what the member's own group does not give it."""
         elf = self._wheel.elfs[member]
         names = {symbol.name for symbol in elf.undefined if not _is_given(symbol)}
+        names -= cpython.api().keys()
         if not names or self.world.paths[member] not in self.world.libraries:
             return ()
         return self._unbound(self.world.loads[member], member, names)
@@ -120,9 +126,15 @@ class _Search:
 
     def _program(self, elf: Elf) -> tuple[Library, ...]:
         """Return what the interpreter has loaded; nothing if its C library is not at hand."""
-        definitions = self._definitions
         if self.world.environment.libc is Libc.MUSL:
             return ()
+        kind = (elf.bits, elf.machine, elf.little_endian)
+        if kind not in self._programs:
+            self._programs[kind] = self._loaded_with(elf)
+        return self._programs[kind]
+
+    def _loaded_with(self, elf: Elf) -> tuple[Library, ...]:
+        definitions = self._definitions
         libc = definitions.host(_PROGRAM[0], elf)
         if libc is None:
             return ()

@@ -813,9 +813,11 @@ def _opens(context: Context, member: str, name: str) -> bool:
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:
-            asked = LoaderOpening(name=name, caller=path)
-            *_, load = load_all([path, asked], environment(context.wheel, layout))
-            if load.missing:
+            installed_as = environment(context.wheel, layout)
+            alone = {path: replace(context.wheel.elfs[member], needed=())}
+            there = replace(installed_as, files={**installed_as.files, **alone})
+            *_, load = load_all([path, LoaderOpening(name=name, caller=path)], there)
+            if load.requests[0].result is None:
                 return False
     return True
 

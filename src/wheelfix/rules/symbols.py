@@ -32,8 +32,10 @@ def _spelled(reference: Reference) -> str:
 # --- What nobody provides -------------------------------------------------------------------------
 
 
-def _is_python(name: str) -> bool:
-    return cpython.is_python_name(name)
+def _may_be_newer(context: Context, name: str) -> bool:
+    """Whether `name` may belong to a Python that is not known, or to one that is no CPython."""
+    pythons = interpreters(context.wheel.name)
+    return cpython.is_python_name(name) and any(cpython.exports(p, name) is None for p in pythons)
 
 
 @rule("WF301", "undefined-symbol", Severity.ERROR)
@@ -69,9 +71,9 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     """
     definers = _definers(context)
     for each in context.unresolved:
-        references = [r for r in each.references if not _is_python(r[0])]
-        for reference in references[:_SHOWN] if not each.absent else ():
-            yield _undefined(context, each, reference, len(references), definers)
+        for reference in each.references[:_SHOWN] if not each.absent else ():
+            if not _may_be_newer(context, reference[0]):
+                yield _undefined(context, each, reference, definers)
 
 
 def _definers(context: Context) -> Mapping[str, str]:
@@ -108,14 +110,21 @@ def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
     return None
 
 
+def _resembling(name: str) -> tuple[str, ...]:
+    """Say which name of Python's C API is spelled most like `name`."""
+    if not cpython.is_python_name(name):
+        return ()
+    near = get_close_matches(name, cpython.api(), n=1, cutoff=0.85)
+    return (f"Python has `{near[0]}`",) if near else ()
+
+
 def _undefined(
     context: Context,
     each: Unresolved,
     reference: Reference,
-    number: int,
     definers: Mapping[str, str],
 ) -> Hit:
-    name = reference[0]
+    name, number = reference[0], len(each.references)
     definer = definers.get(name)
     near = _nearest(context, each, name) if definer is None else None
     root = context.wheel.elfs[each.root]
@@ -130,6 +139,7 @@ def _undefined(
             *([f"the symbol is `{name}`"] if readable(name) != name else []),
             *([f"loaded by `{each.root}`"] if each.root != each.member else []),
             *([f"`{definer}` defines it, and is not loaded with it"] if definer else []),
+            *_resembling(name),
             *([f"`{platform}` defines it, and is not in DT_NEEDED"] if platform else []),
             *([f"defined is `{readable(near)}`"] if near else []),
             *([f"looked for in this machine's {_listed(each.foreign)}"] if each.foreign else []),
@@ -165,15 +175,14 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         if each.absent:
             groups.setdefault(each.absent, []).append(each)
     for absent, some in groups.items():
-        symbols = {name for each in some for name, _ in each.references if not _is_python(name)}
-        if symbols:
-            yield Hit(
-                message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may "
-                f"be defined by what is not at hand: {_listed(absent)}",
-                member=some[0].member,
-                notes=(f"such as {_listed(map(readable, sorted(symbols)))}",),
-                hint="hand the libraries over with `--library-path`",
-            )
+        symbols = {name for each in some for name, _ in each.references}
+        yield Hit(
+            message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may be "
+            f"defined by what is not at hand: {_listed(absent)}",
+            member=some[0].member,
+            notes=(f"such as {_listed(map(readable, sorted(symbols)))}",),
+            hint="hand the libraries over with `--library-path`",
+        )
 
 
 # --- Python's own names ---------------------------------------------------------------------------
@@ -205,20 +214,33 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     modules = {module.member: module for module in extension_modules(context.wheel)}
-    for each in context.unresolved:
-        wanted = [name for name, _ in each.references if _is_python(name)]
-        program = context.wheel.elfs[each.root].is_executable
-        if program or not wanted:
+    everywhere = interpreters(context.wheel.name)
+    names = cpython.api().keys()
+    for member, elf in context.wheel.elfs.items():
+        module = modules.get(member)
+        wanted = [u.name for u in elf.undefined if u.name in names and not u.weak]
+        if elf.is_executable or not wanted:
             continue
-        module = modules.get(each.member)
-        pythons = interpreters(context.wheel.name)
+        pythons = everywhere
         if module is not None and module.pythons is not None:
-            pythons = tuple(python for python in pythons if python in module.pythons)
-        own = module is not None and bool(module.elf.module_hooks)
+            pythons = tuple(python for python in everywhere if python in module.pythons)
+        imported = module is not None and bool(module.elf.module_hooks)
         for name in wanted:
-            known = name in cpython.api()
-            if known or not each.absent:
-                yield from _judged(context, each.member, name, pythons, strict=own)
+            for hit in _judged(context, member, name, pythons, strict=imported):
+                if not _defines(context, member, name):
+                    yield hit
+
+
+def _defines(context: Context, member: str, name: str) -> bool:
+    """Whether something that is loaded with `member` defines `name` itself."""
+    world = context.world
+    if world is None or member not in world.paths:
+        return False
+    return any(
+        name in world.libraries[path].exports.definitions
+        for path in world.loads[member].objects
+        if path in world.libraries
+    )
 
 
 def _judged(
@@ -240,10 +262,9 @@ def _judged(
 
 
 def _known_since(name: str) -> tuple[str, ...]:
-    found = cpython.api().get(name)
-    if found is None or not found.minors:
-        near = get_close_matches(name, cpython.api(), n=1, cutoff=0.85)
-        return (f"Python has `{near[0]}`",) if near else ()
+    found = cpython.api()[name]
+    if not found.minors:
+        return (f"CPython has it since 3.{found.stable}",)
     first, last = min(found.minors), max(found.minors)
     oldest, newest = min(cpython.known_minors()), max(cpython.known_minors())
     since = f"since 3.{first}" if first > oldest else ""
