@@ -1,4 +1,4 @@
-"""Names: each rule has a wheel that triggers it and one that does not, and what Python says of it."""
+"""Names: a wheel that triggers each rule, one that does not, and what Python says of them."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def module(hook: str | None, **fields: Any) -> Any:
 
 
 def opening(name: str, where: Where = Where.SEARCH, **fields: Any) -> Opening:
-    values = {"line": 3, "function": "ctypes.CDLL", "sure": True, "on_import": True}
+    values: dict[str, Any] = {"line": 3, "function": "ctypes.CDLL", "sure": True, "on_import": True}
     return Opening(name=name, where=where, **(values | fields))
 
 
@@ -210,7 +210,11 @@ def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:
         tmp_path / "libin.so", "int in(void) { return 7; }", soname="libin.so.2"
     )
     built = extension(tmp_path / "m.so", "m", needed=[library], calls=["in"])
-    files = {f"pkg/m{SUFFIX}": built, "pkg/libin.so": library, "pkg/__init__.py": ""}
+    files: dict[str, bytes | str | Path] = {
+        f"pkg/m{SUFFIX}": built,
+        "pkg/libin.so": library,
+        "pkg/__init__.py": "",
+    }
     path = make_wheel(tmp_path, tag=TAG, files=files)
     code = "from pkg.m import value; print(value())"
     before = run(installed(path, tmp_path / "before"), code)
