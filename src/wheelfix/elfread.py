@@ -99,6 +99,9 @@ def _read(image: Image) -> Elf:
         dt_flags_1=dynamic.tags.get(Dt.FLAGS_1, 0),
         has_init=Dt.INIT in dynamic.tags,
         init_array=dynamic.tags.get(Dt.INIT_ARRAYSZ, 0) * 8 // image.layout.bits,
+        versym_alone=Dt.VERSYM in dynamic.tags
+        and Dt.VERNEED not in dynamic.tags
+        and Dt.VERDEF not in dynamic.tags,
         symtab=any(section.type == Sht.SYMTAB for section in image.sections),
     )
 

@@ -24,6 +24,7 @@ from wheelfix.elfimage import Dt, Dynamic, Image
 from wheelfix.elfread import read_elf, read_exports
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader import expand
+from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ _MUSL = ("/lib", "/usr/local/lib", "/usr/lib")
 _INCLUDES = 8  # ld.so.conf files that include each other
 _ENDS = frozenset(b"\0/\"'")  # what stands around a name that is a string of its own
 
+_Offer = tuple[str, Callable[[], memoryview | None]]
+"""A library that was handed over: a path for it, and what reads it."""
 _FINAL = {bytes([end]) for end in _ENDS}
 
 
@@ -45,10 +48,14 @@ class _Memory:
     found: dict[tuple[object, ...], Library | None] = field(
         default_factory=dict[tuple[object, ...], Library | None]
     )
-    mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    handed: dict[str, list[Callable[[], memoryview | None]]] = field(
-        default_factory=dict[str, list[Callable[[], memoryview | None]]]
+    seen: dict[tuple[object, ...], Library] = field(
+        default_factory=dict[tuple[object, ...], Library]
     )
+    mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    judged: list[tuple[Mapping[str, Elf], Pruning]] = field(
+        default_factory=list[tuple[Mapping[str, Elf], Pruning]]
+    )
+    handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,11 @@ class HostLibraries:
                 case _:
                     pass
         return replace(self, sources=sources)
+
+    @property
+    def judged(self) -> list[tuple[Mapping[str, Elf], Pruning]]:
+        """What was judged in this run."""
+        return self._memory.judged
 
     # --- Members
 
@@ -131,19 +143,21 @@ class HostLibraries:
         key = (name, *kind, own, user.runpath is None)
         if key not in self._memory.found:
             found = (library for library in self._candidates(name, user, own) if library)
-            self._memory.found[key] = next(
-                (each for each in found if _kind(each.elf) == kind), None
-            )
-        return self._memory.found[key]
+            library = next((each for each in found if _kind(each.elf) == kind), None)
+            self._memory.found[key] = library
+            if library is not None:
+                self._memory.seen.setdefault((name, *kind), library)
+        # A path of the build machine may have led to it before the repair took that away.
+        return self._memory.found[key] or self._memory.seen.get((name, *kind))
 
     def _candidates(self, name: str, user: Elf, own: tuple[str, ...]) -> Iterator[Library | None]:
         if "/" in name:
             yield self._file(name) if name.startswith("/") else None
             return
-        for number, read in enumerate(self._handed.get(name, ())):
+        for path, read in self._handed.get(name, ()):
             data = read()
             if data is not None:
-                yield self._library(f"{name}#{number}", data)
+                yield self._library(path, data)
         for directory in self._directories(user, own):
             yield self._file(f"{directory}/{name}")
 
@@ -171,14 +185,14 @@ class HostLibraries:
         return tuple(dict.fromkeys(_configured("/etc/ld.so.conf", _INCLUDES)))
 
     @property
-    def _handed(self) -> Mapping[str, list[Callable[[], memoryview | None]]]:
-        """File name -> what reads the libraries of that name that were handed over."""
+    def _handed(self) -> Mapping[str, list[_Offer]]:
+        """File name -> the libraries of that name that were handed over."""
         handed = self._memory.handed
         if not handed and self.settings.library_path:
             for entry in self.settings.library_path:
                 path = Path(self.environ.get("PWD", "")) / entry
-                for name, read in _offered(path):
-                    handed.setdefault(name, []).append(read)
+                for offer in _offered(path):
+                    handed.setdefault(offer[0].rpartition("/")[2], []).append(offer)
         return handed
 
     def _file(self, path: str) -> Library | None:
@@ -271,11 +285,11 @@ def _configured(path: str, depth: int) -> Iterator[str]:
                 yield from (word for word in words if word.startswith("/"))
 
 
-def _offered(path: Path) -> Iterator[tuple[str, Callable[[], memoryview | None]]]:
-    """Yield the libraries in a directory or in a wheel: file name, and what reads it."""
+def _offered(path: Path) -> Iterator[_Offer]:
+    """Yield the libraries in a directory or in a wheel."""
     if path.is_dir():
         for each in sorted(path.rglob("*.so*")):
-            yield each.name, partial(_opened, each)
+            yield str(each), partial(_opened, each)
         return
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
@@ -288,4 +302,4 @@ def _offered(path: Path) -> Iterator[tuple[str, Callable[[], memoryview | None]]
         ) from error
     for member in archive.namelist():
         if ".so" in member:
-            yield member.rpartition("/")[2], partial(_inflated, archive, member)
+            yield f"{path}/{member}", partial(_inflated, archive, member)

@@ -30,6 +30,11 @@ _NEVER = ("libc.so.6", "libc.so", "libc.musl-*", "ld-linux*", "ld64.so*", "ld-mu
 class Definitions(Protocol):
     """What can be looked into: the members of the wheel, and libraries around it."""
 
+    @property
+    def judged(self) -> list[tuple[Mapping[str, Elf], "Pruning"]]:
+        """What `judge` has said in this run: most of its stages look at the same objects."""
+        ...
+
     def reader(self, member: str) -> Callable[[], Exports] | None:
         """Return what reads the exports of `member`, None if its bytes are not at hand."""
         ...
@@ -91,7 +96,15 @@ def judge(
     definitions: Definitions,
 ) -> Pruning:
     """Judge the DT_NEEDED entries of all objects that `layout` installs."""
-    world = World.around(wheel, layout, environment, definitions)
+    for elfs, known in definitions.judged:
+        if elfs == wheel.elfs:
+            return known
+    found = _judge(World.around(wheel, layout, environment, definitions), settings, definitions)
+    definitions.judged.append((wheel.elfs, found))
+    return found
+
+
+def _judge(world: "World", settings: Settings, definitions: Definitions) -> Pruning:
     decisions = {member: world.decide(member) for member in world.paths}
     absent = {
         member: tuple(e for e in some if e.why is Why.ABSENT and not _may_go(e, settings))
@@ -260,6 +273,9 @@ class _Change:
     """Files that are not loaded any more."""
 
 
+_Moved = dict[Reference, tuple[str, str | None]]
+
+
 class _Trial:
     """Drops entries on paper, and takes back what breaks something."""
 
@@ -267,6 +283,8 @@ class _Trial:
         self._world = world
         self._settings = settings
         self._definitions = definitions
+        self._called: dict[tuple[str, str], bool] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], _Moved] = {}
 
     def outcome(self, candidates: list[Unused]) -> tuple[Unused, ...]:
         """Return the candidates, each with what speaks against it, and whether that decides."""
@@ -341,8 +359,14 @@ class _Trial:
             for drop, symbols in found.items()
         }
 
-    def _moved(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
+    def _moved(self, change: _Change) -> _Moved:
         """Return the references, bound before, that are bound elsewhere or not at all after."""
+        key = (change.root, change.after.objects)
+        if key not in self._known:
+            self._known[key] = self._find_moved(change)
+        return self._known[key]
+
+    def _find_moved(self, change: _Change) -> _Moved:
         world = self._world
         remaining = [path for path in change.after.objects if path in world.libraries]
         wanted = {name for path in remaining for name in world.references[path]}
@@ -420,7 +444,7 @@ class _Trial:
             if not may_come_from_platform(drop.name)
             and any(drop.library in change.lost for change in changes)
         }
-        mentions = self._definitions.mentions(leaving_names) if leaving_names else {}
+        mentions = self._definitions.mentions(leaving_names)
         for drop in drops:
             if members := mentions.get(drop.name):
                 hazard = f"`{members[0]}` has the name as a string, and may open it at run time"
@@ -459,23 +483,24 @@ class _Trial:
         library = self._world.libraries.get(path)
         if library is None or not library.elf.has_constructors or _is_platform(path):
             return None
-        bound = bindings(
-            change.before,
-            self._world.libraries,
-            users=(path,),
-            libc=self._world.environment.libc,
-        )
         return next(
             (
-                provider
-                for reference, provider in bound.items()
-                if provider is not None
-                and not reference.weak
-                and provider not in change.lost
-                and not _is_platform(provider)
+                other
+                for other in change.before.objects
+                if other not in change.lost and not _is_platform(other) and self._calls(path, other)
             ),
             None,
         )
+
+    def _calls(self, user: str, provider: str) -> bool:
+        """Return whether `provider` defines anything that `user` refers to."""
+        key = (user, provider)
+        if key not in self._called:
+            library = self._world.libraries.get(provider)
+            self._called[key] = library is not None and not (
+                self._world.references[user].isdisjoint(library.exports.definitions)
+            )
+        return self._called[key]
 
     def _named(self, path: str) -> str:
         return f"`{path.rpartition('/')[2]}`"

@@ -63,8 +63,7 @@ class _Scope:
 
     def _providers(self, name: str, version: str | None) -> Iterator[str]:
         for path, definitions in self._exports:
-            there = definitions.get(name)
-            if there is not None and binds(there, version, self._libc):
+            if name in definitions and binds(definitions[name], version, self._libc):
                 yield path
 
 

@@ -3,7 +3,7 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from wheelfix.errors import WheelfixError
@@ -131,6 +131,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
             ("done" if outcome.output else "plan", line)
             for line in _done(outcome.edits, verbose=verbose)
         ),
+        *(("edited", line) for line in _ways(outcome.ways, verbose=verbose)),
         *(("loads", line) for line in _loads(outcome.loads, verbose=verbose)),
         *(("tag", line) for line in _tags(outcome)),
         *(("bytes", line) for line in _sizes(outcome)),
@@ -198,6 +199,16 @@ def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
         of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
         yield f"{name}: {counted(len(asked), 'edit')} of {of_files}"
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
+
+
+def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
+    """Yield how many objects were edited by which way; which ones if `verbose`."""
+    by_way: dict[str, list[str]] = {}
+    for member, way in ways.items():
+        by_way.setdefault(way, []).append(member)
+    for way, members in sorted(by_way.items()):
+        yield f"{way}: {counted(len(members), 'object')}"
+        yield from (f"  `{member}`" for member in members if verbose)
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
