@@ -136,7 +136,9 @@ def test_a_forgotten_platform_library_is_named(tmp_path: Path) -> None:
     if not any("libstdc++.so.6" in note for note in finding.notes):
         pytest.skip("this machine has no libstdc++")
     assert finding.severity is Severity.WARNING
-    assert "undefined symbol: _ZdlPv" in run(path, "import ctypes; ctypes.CDLL('./pkg/f.so')").stderr
+    assert (
+        "undefined symbol: _ZdlPv" in run(path, "import ctypes; ctypes.CDLL('./pkg/f.so')").stderr
+    )
 
 
 # --- WF302: not at hand ---------------------------------------------------------------------------
@@ -273,17 +275,19 @@ def test_demanded_symbols_must_be_defined(tmp_path: Path) -> None:
 
 
 def test_demands_are_read_from_the_configuration() -> None:
-    table = {"require": [{"library": "libx.so", "symbols": ["x_*"]}, {"library": "liby.so"}]}
-    settings = settings_from(table, Settings(), "test")
-    assert settings.require == (
-        Requirement(library="libx.so", symbols=("x_*",)),
+    expected = (
+        Requirement(library="libx.so", symbols=("x_*", "y")),
         Requirement(library="liby.so"),
     )
+    tables = [{"library": "libx.so", "symbols": ["x_*", "y"]}, {"library": "liby.so"}]
+    assert settings_from({"require": tables}, Settings(), "test").require == expected
+    texts = ["libx.so=x_*,y", "liby.so"]
+    assert settings_from({"require": texts}, Settings(), "test").require == expected
 
 
 @pytest.mark.parametrize(
     "value",
-    ["libx.so", ["libx.so"], [{}], [{"library": 1}], [{"library": "x", "symbol": []}]],
+    ["libx.so", [1], ["=x"], [{}], [{"library": 1}], [{"library": "x", "symbol": []}]],
 )
 def test_other_demands_are_refused(value: object) -> None:
     with pytest.raises(SettingsError):

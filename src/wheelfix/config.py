@@ -119,7 +119,7 @@ def _strings(given: object, where: str) -> tuple[str, ...]:
 
 
 def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
-    """Return what `[[tool.wheelfix.require]]` demands."""
+    """Return what `[[tool.wheelfix.require]]` demands, or texts such as `libx.so=x_*,y_*`."""
     if not isinstance(given, list | tuple):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
     return tuple(
@@ -129,8 +129,9 @@ def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
 
 
 def _requirement(given: object, where: str) -> Requirement:
-    if isinstance(given, Requirement):
-        return given
+    if isinstance(given, str):
+        library, _, symbols = given.partition("=")
+        given = {"library": library, "symbols": [each for each in symbols.split(",") if each]}
     if not isinstance(given, Mapping):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
     table = cast("Mapping[str, object]", given)

@@ -66,7 +66,7 @@ def _table() -> tuple[Mapping[str, ApiName], frozenset[int]]:
             if spans not in runs:
                 runs[spans] = frozenset(_minors(spans))
             names[name] = ApiName(minors=runs[spans], stable=int(stable[0]) if stable else None)
-    return names, frozenset().union(*runs.values())
+    return names, frozenset(minor for run in runs.values() for minor in run)
 
 
 _DATA: Final = "data/cpython-api.txt"

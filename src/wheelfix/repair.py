@@ -29,7 +29,7 @@ from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
-from wheelfix.rules import CHECKPOINT_RULES, selected
+from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
@@ -181,13 +181,14 @@ class _Run:
         if wheel.is_pure:
             return _Decision(after=wheel, edits=())
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
+        fixing = tuple(rule for rule in self.rules if rule not in REPORTING_RULES)
         stages = {"read": wheel}
         wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
         stages["prune"] = wheel
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
-        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER, known)
+        wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
         stages["search paths"] = wheel
         wheel, stripped = self._strip(wheel)
         return replace(

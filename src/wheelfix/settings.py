@@ -121,7 +121,7 @@ class Settings:
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
-    """Libraries and symbols that the wheel must define; only in the file."""
+    """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     verdict: bool = True
     """Revalidate the result with auditwheel."""
     jobs: int = 1

@@ -25,6 +25,7 @@ def check(
     ignore: options.Ignore = None,
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
+    require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,

@@ -54,6 +54,7 @@ def repair(
     sacrificial_entry: options.SacrificialEntryChoice = None,
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
+    require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,

@@ -23,6 +23,9 @@ RULES: tuple[Rule, ...] = tuple(
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
+REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
+"""Rules without fixes that take their time: no round of fixes needs to ask them."""
+
 
 def selected(settings: Settings) -> tuple[Rule, ...]:
     """Return the rules that `settings` ask for: selected, and not ignored."""
