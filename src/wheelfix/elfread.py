@@ -223,7 +223,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     kind = _COPY.get(dynamic.image.machine, -1)
     wide = dynamic.image.layout.bits == 64
     shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
-    numbers = sorted(
+    numbers: list[int] = sorted(
         {
             entry[1] >> shift
             for table in dynamic.relocations()
