@@ -15,8 +15,10 @@ import typer
 from wheelfix import __version__
 from wheelfix.cli import options
 from wheelfix.cli.check import check
+from wheelfix.cli.explain import explain
 from wheelfix.cli.repair import repair
 from wheelfix.cli.rule import rule
+from wheelfix.cli.tree import tree
 from wheelfix.errors import ExitCode, WheelfixError
 
 EPILOG = (
@@ -35,6 +37,8 @@ app = typer.Typer(
 )
 app.command(no_args_is_help=True)(repair)
 app.command(no_args_is_help=True)(check)
+app.command(no_args_is_help=True)(explain)
+app.command(no_args_is_help=True)(tree)
 app.command()(rule)
 
 
