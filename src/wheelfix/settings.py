@@ -122,6 +122,8 @@ class Settings:
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
+    verify: bool = False
+    """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True
     """Revalidate the result with auditwheel."""
     jobs: int = 1
