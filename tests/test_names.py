@@ -400,6 +400,8 @@ def test_a_name_that_is_kept_serves_both_users_with_one_copy(
     assert outcome.output is not None, outcome
     assert outcome.after is not None
     assert "demo.libs/libwfboth.so.1" in outcome.after.elfs
+    [sbom] = [step for step in outcome.edits if step.title == "list what is grafted"]
+    assert "libwfboth.so.1" in str(sbom.edit)
     done = run(installed(outcome.output, tmp_path / "site"), CODE)
     assert done.stdout == "1 2\n", done.stderr
 

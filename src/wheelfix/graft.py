@@ -28,19 +28,16 @@ from wheelfix.edits import (
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
 from wheelfix.sbom import MEMBER, Library, write_sbom
-from wheelfix.settings import Settings
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
 
 
-def edits(graft: Graft, wheel: Wheel, settings: Settings) -> Iterator[Edit]:
+def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
     """Yield the edits that make `wheel` what auditwheel decided, search paths left out.
 
-    Those are the rules' business, which know where the files get installed. Libraries that
-    `settings.keep_names` match come in under the name by which they were asked for.
+    Those are the rules' business, which know where the files get installed.
     """
-    graft = _with_names_kept(graft, settings.keep_names)
     for library in graft.libraries:
         yield from _library(library)
     for member in wheel.elfs:
@@ -51,8 +48,11 @@ def edits(graft: Graft, wheel: Wheel, settings: Settings) -> Iterator[Edit]:
     yield from _metadata(graft, wheel)
 
 
-def _with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
-    """Take back the renaming of the libraries that `patterns` match, and of all references."""
+def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
+    """Return `graft` without the renaming of the libraries that the globs `patterns` match.
+
+    They come in under the name by which they were asked for, and all references stay.
+    """
     kept = {
         library.soname: library.original
         for library in graft.libraries

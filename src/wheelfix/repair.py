@@ -236,10 +236,11 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        graft = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        decided = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
         steps: list[PlannedEdit] = []
-        for edit in grafting.edits(graft, before, self.settings):
+        for edit in grafting.edits(graft, before):
             steps.append(_by_auditwheel(wheel, edit))
             wheel = predict(wheel, [edit])
         _refuse_lost_entries(before, wheel)
