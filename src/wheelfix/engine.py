@@ -166,21 +166,20 @@ def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
     """Return the wheel that `edits`, applied in their order, make of `wheel`."""
     draft = _Draft(wheel)
     for edit in edits:
-        match edit:
-            case AddMember():
-                draft.add(edit)
-            case MoveMember():
-                draft.move(edit.member, edit.new)
-            case RemoveMember():
-                draft.remove(edit.member)
-            case Retag():
-                name = replace(draft.wheel.name, platforms=edit.platforms)
-                draft.wheel = replace(draft.wheel, name=name, tags=edit.tags)
-            case SetRootIsPurelib():
-                draft.wheel = replace(draft.wheel, root_is_purelib=edit.value)
-            case _:
-                draft.elfs[edit.member] = edit.apply(draft.elfs[edit.member])
+        draft.carry_out(edit)
     return draft.finished()
+
+
+def planned_in_turn(
+    wheel: Wheel, edits: Iterable[Edit], code: str, name: str, title: str
+) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    """Return what `edits` make of `wheel`, and what each of them changes when its turn comes."""
+    draft = _Draft(wheel)
+    steps: list[PlannedEdit] = []
+    for edit in edits:
+        steps.append(planned(replace(draft.wheel, elfs=draft.elfs), edit, code, name, title))
+        draft.carry_out(edit)
+    return draft.finished(), tuple(steps)
 
 
 class _Draft:
@@ -191,6 +190,22 @@ class _Draft:
         self.elfs = dict(wheel.elfs)
         self._members = {member.name: member for member in wheel.members}
         self._added: dict[str, Member] = {}
+
+    def carry_out(self, edit: Edit) -> None:
+        match edit:
+            case AddMember():
+                self.add(edit)
+            case MoveMember():
+                self.move(edit.member, edit.new)
+            case RemoveMember():
+                self.remove(edit.member)
+            case Retag():
+                name = replace(self.wheel.name, platforms=edit.platforms)
+                self.wheel = replace(self.wheel, name=name, tags=edit.tags)
+            case SetRootIsPurelib():
+                self.wheel = replace(self.wheel, root_is_purelib=edit.value)
+            case _:
+                self.elfs[edit.member] = edit.apply(self.elfs[edit.member])
 
     def add(self, edit: AddMember) -> None:
         if edit.member in self._members:

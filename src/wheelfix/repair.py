@@ -14,9 +14,9 @@ from pathlib import Path
 from wheelfix import apply as applying
 from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
-from wheelfix.edits import Edit, Strip
+from wheelfix.edits import Strip
 from wheelfix.elf import Elf
-from wheelfix.engine import Break, blamed, broken, planned, predict, run_rules, settle
+from wheelfix.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
 from wheelfix.errors import (
     BadWheelError,
     OutputError,
@@ -239,16 +239,19 @@ class _Run:
         decided = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
         graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
-        steps: list[PlannedEdit] = []
-        for edit in grafting.edits(graft, before):
-            steps.append(_by_auditwheel(wheel, edit))
-            wheel = predict(wheel, [edit])
+        wheel, steps = planned_in_turn(
+            before,
+            grafting.edits(graft, before),
+            "graft",
+            "graft",
+            "vendor what the platform does not give",
+        )
         _refuse_lost_entries(before, wheel)
         if graft.verdict is not None:
             self.verdicts.append((wheel, graft.verdict))
         return wheel, _Decision(
             after=wheel,
-            edits=tuple(steps),
+            edits=steps,
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
@@ -270,17 +273,15 @@ class _Run:
         if not decision.grafted:
             return wheel, ()
         made = [step.edit for step in steps]
-        edits = list(grafting.sbom_edits(decision.grafted, wheel, made, self.environ))
-        listed = [planned(wheel, edit, "graft", "graft", "list what is grafted") for edit in edits]
-        return predict(wheel, edits), tuple(listed)
+        edits = grafting.sbom_edits(decision.grafted, wheel, made, self.environ)
+        return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
             return wheel, ()
         strippable = (m for m, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
         edits = [Strip(member=member) for member in strippable]
-        steps = [planned(wheel, edit, "strip", "strip", "strip symbols") for edit in edits]
-        return predict(wheel, edits), tuple(steps)
+        return planned_in_turn(wheel, edits, "strip", "strip", "strip symbols")
 
     # --- Acting
 
@@ -379,10 +380,6 @@ class _Run:
 
 def _errors(findings: Sequence[Finding]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
-
-
-def _by_auditwheel(wheel: Wheel, edit: Edit) -> PlannedEdit:
-    return planned(wheel, edit, "graft", "graft", "vendor what the platform does not give")
 
 
 def _refuse_lost_entries(before: Wheel, after: Wheel) -> None:
