@@ -11,6 +11,7 @@ standard library is imported, so that no code under test judges itself.
 import argparse
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -22,7 +23,7 @@ import tempfile
 import time
 import tomllib
 import zipfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeVar
@@ -599,7 +600,7 @@ def check_published(item: Published, program: Sequence[str], tools: Path, cache:
         again = repair(program, done.wheel, Path(folder, "twice"), *item.options)
         problems += second_problems(done.wheel, again)
         before, after, error = load_before_and_after(wheel, done.wheel, item, tools)
-    problems += load_problems(before, after)
+    problems += load_problems(before, after, removed_members(plan))
     problems += [f"use failed: {error}"] if error else []
     loads = [sum(not text for text in results.values()) for results in (before, after)]
     return Outcome(
@@ -667,13 +668,27 @@ def load_before_and_after(
     return before, after, error
 
 
-def load_problems(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Complain of each file that loaded before and does not load after."""
+def load_problems(
+    before: Mapping[str, str], after: Mapping[str, str], removed: Collection[str]
+) -> list[str]:
+    """Complain of each file that loaded before and does not load after, nor was to be removed."""
     return [
         f"{name} loaded before: {after.get(name, 'it is gone')}"
         for name, text in before.items()
-        if not text and after.get(name, "gone")
+        if not text
+        and after.get(name, "gone")
+        and not (name not in after and any(name.endswith(f"/{member}") for member in removed))
     ]
+
+
+def removed_members(plan: str) -> set[str]:
+    """Return the members that `plan` takes out of the wheel."""
+    lines = plan.splitlines()
+    return {
+        member.strip()
+        for member, change in itertools.pairwise(lines)
+        if change.strip().startswith("present -> removed")
+    }
 
 
 # --- the report ----------------------------------------------------------------------------------

@@ -36,6 +36,7 @@ EVERYTHING: dict[str, Any] = {
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],
     "library-path": ["cuda"],
+    "verify": True,
     "verdict": False,
     "jobs": 4,
 }

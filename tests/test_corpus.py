@@ -119,8 +119,16 @@ def test_a_named_change_is_allowed_and_record_with_it(tmp_path: Path) -> None:
 def test_a_library_that_no_longer_loads_is_found() -> None:
     before = {"a.so": "", "b.so": "", "c.so": "libx: not found"}
     after = {"a.so": "", "b.so": "liby: not found", "c.so": "libx: not found"}
-    assert corpus.load_problems(before, after) == ["b.so loaded before: liby: not found"]
-    assert corpus.load_problems(before, {"a.so": ""}) == ["b.so loaded before: it is gone"]
+    assert corpus.load_problems(before, after, ()) == ["b.so loaded before: liby: not found"]
+    assert corpus.load_problems(before, {"a.so": ""}, ()) == ["b.so loaded before: it is gone"]
+
+
+def test_a_file_may_go_only_if_the_plan_removes_it() -> None:
+    plan = "plan for x.whl\n  x.libs/b.so\n    present -> removed  [WF401 orphaned-library]\n"
+    removed = corpus.removed_members(plan)
+    assert removed == {"x.libs/b.so"}
+    assert not corpus.load_problems({"lib/x.libs/b.so": ""}, {}, removed)
+    assert corpus.load_problems({"lib/x.libs/b.so": ""}, {"lib/x.libs/b.so": "liby"}, removed)
 
 
 def test_the_loader_is_asked_about_every_file(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ from wheelfix.settings import Settings
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name != "__main__.py"]
+PROGRAMS = {"__main__.py", "probe.py"}
+"""What runs as a process of its own: the command line, and what `verify` runs elsewhere."""
+BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in PROGRAMS]
 HEADINGS = ["What it does", "Why is this bad?", "Example", "Common causes", "Fix safety"]
 
 

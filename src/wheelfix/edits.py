@@ -34,7 +34,7 @@ class HostFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Bytes written by wheelfix or auditwheel: an SBOM, a shim."""
+    """Bytes written by wheelfix: an SBOM, a shim."""
 
     content: bytes
 

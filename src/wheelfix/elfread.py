@@ -134,7 +134,7 @@ def _undefined(
         bind = info >> 4
         if section != 0 or name == 0 or bind == _STB_LOCAL:
             continue
-        index = indices[number] & 0x7FFF if indices is not None else 0
+        index = indices[number] & 0x7FFF if indices else 0
         version, file = wanted.get(index, (None, None))
         yield Undefined(
             name=dynamic.string(name, "a symbol's name"),
@@ -238,10 +238,10 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
         for file, versions in dynamic.version_needs()
         for index, version in versions
     }
-    indices = dynamic.version_indices(numbers[-1] + 1)
+    indices = dynamic.version_indices(numbers[-1] + 1) or ()
     for number in numbers:
         ((name, info, *_),) = dynamic.symbols(number, number + 1)
-        index = indices[number] & 0x7FFF if indices is not None else 0
+        index = indices[number] & 0x7FFF if indices else 0
         version, file = wanted.get(index, (None, None))
         yield Undefined(
             name=dynamic.string(name, "a symbol's name"),

@@ -72,7 +72,9 @@ def settle(
         if not asked:
             return wheel, tuple(steps)
         steps.extend(asked)
-        wheel = predict(wheel, [step.edit for step in asked])
+        edits = [step.edit for step in asked]
+        wheel = predict(wheel, edits)
+        definitions = definitions.including(edits) if definitions is not None else None
     last = ", ".join(sorted({f"{step.name} on `{step.member}`" for step in steps[-3:]}))
     raise PlanConflictError(
         f"the rules do not agree on `{wheel.name}`: after {MAX_ROUNDS} rounds still {last}",

@@ -1,14 +1,19 @@
 """What auditwheel decided, as edits of ours."""
 
+import hashlib
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
 
+import wheelfix
 from wheelfix.edits import (
     AddMember,
+    CopyOf,
     DropEntry,
     DropNeeded,
     Edit,
     HostFile,
+    MoveMember,
     RemoveMember,
     RenameNeeded,
     Retag,
@@ -19,7 +24,9 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
+from wheelfix.sbom import MEMBER, Library, write_sbom
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
+from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
 
 
@@ -70,10 +77,59 @@ def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
         yield Retag(platforms=graft.platforms, tags=graft.tags)
     if graft.root_is_purelib != wheel.root_is_purelib:
         yield SetRootIsPurelib(value=graft.root_is_purelib)
+
+
+# --- The list of what was grafted -----------------------------------------------------------------
+
+
+def sbom_edits(
+    grafted: Sequence[GraftedLibrary],
+    wheel: Wheel,
+    edits: Iterable[Edit],
+    environ: Mapping[str, str],
+) -> Iterator[Edit]:
+    """Yield the edits that put an SBOM of `grafted` into `wheel`, the one that `edits` made.
+
+    `environ` says where package managers are found. Raises `ToolError` if one does not end.
+    """
+    known = [library.source for library in grafted if library.source.is_absolute()]
+    packages = owners(known, environ)
+    made = tuple(edits)
     present = {member.name for member in wheel.members}
-    for member, content in graft.sboms.items():
-        if member in present:
-            yield RemoveMember(member=member)
-        yield AddMember(
-            member=member, source=Text(content=content), size=len(content), mode=0o100644
+    listed = [
+        Library(
+            file=library.source.name,
+            sha256=_sha256(library),
+            package=packages.get(library.source),
+            members=members,
         )
+        for library in grafted
+        if (members := tuple(m for m in _places(library.member, made) if m in present))
+    ]
+    if not listed:
+        return
+    tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
+    content = write_sbom(wheel, listed, tools)
+    member = f"{wheel.dist_info}/{MEMBER}"
+    if member in present:
+        yield RemoveMember(member=member)
+    yield AddMember(member=member, source=Text(content=content), size=len(content), mode=0o100644)
+
+
+def _sha256(library: GraftedLibrary) -> str:
+    with library.path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _places(member: str, edits: Iterable[Edit]) -> list[str]:
+    """Follow a grafted library through `edits` to all the members that hold it in the end."""
+    places = [member]
+    for edit in edits:
+        match edit:
+            case AddMember(source=CopyOf(member=original)) if original in places:
+                places.append(edit.member)
+            case MoveMember() if edit.member in places:
+                places[places.index(edit.member)] = edit.new
+            case _:
+                pass
+    return places

@@ -40,6 +40,10 @@ _Offer = tuple[str, Callable[[], memoryview | None]]
 _FINAL = {bytes([end]) for end in _ENDS}
 
 
+_Sources = tuple[tuple[str, str | Path], ...]
+_Judged = list[tuple[Mapping[str, Elf], Pruning]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Memory:
     """What was read so far; shared by the views of one run."""
@@ -52,9 +56,7 @@ class _Memory:
         default_factory=dict[tuple[object, ...], Library]
     )
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    judged: list[tuple[Mapping[str, Elf], Pruning]] = field(
-        default_factory=list[tuple[Mapping[str, Elf], Pruning]]
-    )
+    judged: dict[_Sources, _Judged] = field(default_factory=dict[_Sources, _Judged])
     handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
 
 
@@ -85,9 +87,9 @@ class HostLibraries:
         return replace(self, sources=sources)
 
     @property
-    def judged(self) -> list[tuple[Mapping[str, Elf], Pruning]]:
-        """What was judged in this run."""
-        return self._memory.judged
+    def judged(self) -> _Judged:
+        """What was judged in this run, with the same members at hand."""
+        return self._memory.judged.setdefault(tuple(self.sources.items()), [])
 
     # --- Members
 

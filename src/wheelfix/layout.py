@@ -286,19 +286,32 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
     Schemes are one layout if the scheme paths that hold ELF objects lie alike relative to each
     other, and the installer loses the same files.
     """
+    opened, taken, folders = _places(wheel)
+    keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
+    groups: dict[tuple[object, ...], list[Scheme]] = {}
+    for scheme in schemes(wheel.name):
+        groups.setdefault(_arrangement(scheme, keys, opened, taken), []).append(scheme)
+    return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
+
+
+def arranged(wheel: Wheel, scheme: Scheme) -> Layout:
+    """Return the layout of `wheel` in `scheme` alone, with the paths of that very scheme."""
+    opened, taken, folders = _places(wheel)
+    return _layout((scheme,), opened, taken, folders)
+
+
+def _places(
+    wheel: Wheel,
+) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
+    """Return the place of each file that the loader may open, the top items, all folders."""
     places = {member.name: split(member.name, wheel) for member in wheel.members}
-    taken = _top_items(place for place in places.values() if place)
     opened = {
         member: place
         for member, place in places.items()
         if place and (member in wheel.elfs or ".so" in member.rpartition("/")[2])
     }
-    keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
-    groups: dict[tuple[object, ...], list[Scheme]] = {}
-    for scheme in schemes(wheel.name):
-        groups.setdefault(_arrangement(scheme, keys, opened, taken), []).append(scheme)
     folders = {(key, rest.rpartition("/")[0]) for key, rest in filter(None, places.values())}
-    return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
+    return opened, _top_items(place for place in places.values() if place), folders
 
 
 def _layout(

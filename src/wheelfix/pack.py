@@ -191,7 +191,7 @@ def _new_entry(
     dated = old or archive.entries.get(f"{result.dist_info}/RECORD")
     date = stamp if stamp is not None else dated.stamp if dated else _DEFAULT_STAMP
     mode = member.mode
-    if mode and not mode & _S_IFMT:
+    if old is None and mode and not mode & _S_IFMT:
         mode |= _S_IFREG
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from wheelfix.asneeded import Decision, Library, Why, decide, is_python_api
-from wheelfix.edits import without_needed
+from wheelfix.edits import Edit, without_needed
 from wheelfix.elf import Elf, Exports
 from wheelfix.layout import Layout
 from wheelfix.loader import Environment, Load, load_each
@@ -33,6 +33,10 @@ class Definitions(Protocol):
     @property
     def judged(self) -> list[tuple[Mapping[str, Elf], "Pruning"]]:
         """What `judge` has said in this run: most of its stages look at the same objects."""
+        ...
+
+    def including(self, edits: Iterable[Edit]) -> "Definitions":
+        """Return the same for the wheel that `edits`, in their order, make of this one."""
         ...
 
     def reader(self, member: str) -> Callable[[], Exports] | None:

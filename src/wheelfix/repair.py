@@ -35,7 +35,9 @@ from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
+from wheelfix.tools.auditwheel import GraftedLibrary
 from wheelfix.verdict import Verdict
+from wheelfix.verify import Options, verify, verify_findings
 from wheelfix.wheel import Wheel
 
 Progress = Callable[[str], None]
@@ -91,6 +93,7 @@ class _Decision:
 
     after: Wheel
     edits: tuple[PlannedEdit, ...]
+    grafted: tuple[GraftedLibrary, ...] = ()
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
@@ -141,6 +144,9 @@ class _Run:
                 after=after,
                 ways=ways,
             )
+            if not _errors(remaining) and self.settings.verify:
+                remaining = (*remaining, *self._tried(pending, after))
+                outcome = replace(outcome, remaining=remaining)
             if _errors(remaining):
                 return replace(outcome, status=Status.REJECTED)
             changed = Status.REPAIRED if decision.edits or self._false_rows else Status.UNCHANGED
@@ -184,7 +190,9 @@ class _Run:
         known = self._definitions((*early, *grafted.edits))
         wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER, known)
         wheel, stripped = self._strip(wheel)
-        return replace(grafted, after=wheel, edits=(*early, *grafted.edits, *late, *stripped))
+        edits = (*early, *grafted.edits, *late, *stripped)
+        wheel, listed = self._list_grafted(wheel, grafted, edits)
+        return replace(grafted, after=wheel, edits=(*edits, *listed))
 
     def _definitions(self, steps: Iterable[PlannedEdit]) -> HostLibraries:
         return self.definitions.including(step.edit for step in steps)
@@ -218,6 +226,7 @@ class _Run:
         return wheel, _Decision(
             after=wheel,
             edits=tuple(steps),
+            grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
             messages=graft.messages,
@@ -230,6 +239,17 @@ class _Run:
             return False
         self.progress("judging")
         return not self.settings.verdict or keeps_promise(wheel, self._verdict(wheel))
+
+    def _list_grafted(
+        self, wheel: Wheel, decision: _Decision, steps: Sequence[PlannedEdit]
+    ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+        """Add the SBOM last: it names the wheel, and all the members that hold a library."""
+        if not decision.grafted:
+            return wheel, ()
+        made = [step.edit for step in steps]
+        edits = list(grafting.sbom_edits(decision.grafted, wheel, made, self.environ))
+        listed = [planned(wheel, edit, "graft", "graft", "list what is grafted") for edit in edits]
+        return predict(wheel, edits), tuple(listed)
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
@@ -292,6 +312,12 @@ class _Run:
                 hint="nothing was published; please report this wheel",
             )
         return found
+
+    def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
+        """Install what was written, and try everything in it."""
+        self.progress("verifying")
+        results = verify(pending.path, Options(), self.environ, name=wheel.name)
+        return verify_findings(tuple(results))
 
     # --- Judging
 

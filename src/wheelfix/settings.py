@@ -108,6 +108,8 @@ class Settings:
     """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
+    verify: bool = False
+    """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True
     """Revalidate the result with auditwheel."""
     jobs: int = 1

@@ -15,8 +15,12 @@ import typer
 from wheelfix import __version__
 from wheelfix.cli import options
 from wheelfix.cli.check import check
+from wheelfix.cli.explain import explain
 from wheelfix.cli.repair import repair
 from wheelfix.cli.rule import rule
+from wheelfix.cli.trace import trace
+from wheelfix.cli.tree import tree
+from wheelfix.cli.verify import verify
 from wheelfix.errors import ExitCode, WheelfixError
 
 EPILOG = (
@@ -35,7 +39,11 @@ app = typer.Typer(
 )
 app.command(no_args_is_help=True)(repair)
 app.command(no_args_is_help=True)(check)
+app.command(no_args_is_help=True)(explain)
+app.command(no_args_is_help=True)(tree)
 app.command()(rule)
+app.command(no_args_is_help=True, context_settings={"allow_interspersed_args": False})(trace)
+app.command(no_args_is_help=True)(verify)
 
 
 def _version(wanted: bool) -> None:

@@ -116,6 +116,7 @@ PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--pru
 KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
 DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]
 LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
+Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
 

@@ -57,6 +57,7 @@ def repair(
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,
     library_path: options.LibraryPath = None,
+    verify: options.Verify = None,
     verdict: options.Verdict = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,

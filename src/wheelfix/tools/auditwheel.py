@@ -2,12 +2,15 @@
 
 It runs as a program, in a private folder, on a view of the wheel (see `wheelfix.view`). Instead
 of patchelf it finds a recorder in PATH, which writes down what it is asked for and puts the
-grafted libraries aside, unpatched: what auditwheel decided comes back as values.
+grafted libraries aside, unpatched: what auditwheel decided comes back as values. There is nothing
+else in that PATH: it cannot ask package managers for its SBOM, two program starts a library, and
+wheelfix writes a better one (see `wheelfix.sbom`).
 """
 
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -37,6 +40,7 @@ INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
 _RECORDER = """\
 #!/bin/sh
 # Stands in for patchelf: writes down each call, and keeps grafted files as they were copied.
+PATH=@PATH@
 here=${0%/*}
 case $1 in
 --version) echo 'patchelf 0.19.3' ;;
@@ -50,6 +54,13 @@ case $1 in
     ;;
 esac
 """
+_MAIN = (
+    "import logging, runpy; "
+    "logging.getLogger('auditwheel.repair').setLevel(logging.DEBUG); "
+    "runpy.run_module('auditwheel', run_name='__main__', alter_sys=True)"
+)
+"""auditwheel, and the one module's debug messages that tell where a library was found: all modules'
+(`-v`) are a megabyte and hide the cause of a failure."""
 _ARITY = {
     "--set-soname": 1,
     "--remove-needed": 1,
@@ -68,6 +79,8 @@ class GraftedLibrary:
     """Its name in the wheel: `pkg.libs/libfoo-1a2b3c4d.so.1`."""
     path: Path
     """A private file with the host's bytes, unpatched."""
+    source: Path
+    """Where it was found on this machine; only its name if auditwheel does not say."""
     mode: int
     """`st_mode` of the host's file, with write permission for its owner."""
     soname: str
@@ -96,8 +109,6 @@ class Graft:
     """The `Tag:` lines of WHEEL, as they are to be."""
     root_is_purelib: bool = False
     """`Root-Is-Purelib` of WHEEL, as it is to be."""
-    sboms: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
-    """New members of the dist-info folder."""
     excluded: frozenset[str] = frozenset()
     """Names, and paths of this machine, that an exclude pattern kept out."""
     messages: tuple[str, ...] = ()
@@ -145,7 +156,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
     folder = _prepare(workdir, view)
     env = _environment(folder, environ)
-    env["PATH"] = _put_recorder_first(folder, env.get("PATH", os.defpath))
+    env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
     arguments += [word for pattern in settings.exclude for word in ("--exclude", pattern)]
@@ -258,21 +269,25 @@ def _prepare(workdir: Path, view: View) -> Path:
     return folder
 
 
-def _put_recorder_first(folder: Path, path: str) -> str:
-    """Write the recorder, and return the PATH in which it is found as `patchelf`."""
+def _write_recorder(folder: Path, path: str) -> str:
+    """Write the recorder, and return the PATH in which it is found as `patchelf`.
+
+    It is the only program there. Itself it finds `mv` where most systems have it, or in `path`.
+    """
     (folder / "grafted").mkdir()
     recorder = folder / "bin" / "patchelf"
     recorder.parent.mkdir()
-    recorder.write_text(_RECORDER)
+    # A relative folder would be one of the wheel's.
+    folders = [*os.defpath.split(os.pathsep), *path.split(os.pathsep)]
+    own = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
+    recorder.write_text(_RECORDER.replace("@PATH@", shlex.quote(own)))
     recorder.chmod(0o755)
-    path = f"{recorder.parent}{os.pathsep}{path}"
-    # A real patchelf would change the libraries without a word.
-    if shutil.which("patchelf", path=path) != str(recorder):
+    if shutil.which("patchelf", path=str(recorder.parent)) is None:
         raise ToolError(
             f"no program can be run in `{folder.parent}`: is it mounted with noexec?",
             hint="set TMPDIR to a directory where programs can be run",
         )
-    return path
+    return str(recorder.parent)
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -317,8 +332,9 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     settings: Settings,
 ) -> Completed:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    argv = [sys.executable, "-m", "auditwheel", command, *arguments, *options]
-    return run([*argv, str(folder / view.filename)], cwd=folder, env=env)
+    # -P: it changes into the wheel, from which nothing shall be imported.
+    argv = [sys.executable, "-P", "-c", _MAIN, command, *arguments, *options]
+    return run([*argv, str(folder / view.filename)], cwd=folder, env=env, name="auditwheel")
 
 
 # --- Reading what it decided --------------------------------------------------------------------
@@ -357,8 +373,9 @@ def _graft(
     wheel: Wheel, view: View, folder: Path, calls: Iterable[_Call], completed: Completed
 ) -> Graft:
     asked = {call.place: call for call in calls if call.soname is None}
+    said = completed.stderr
     libraries = sorted(
-        (_library(call, folder, asked.values()) for call in calls if call.soname is not None),
+        (_library(call, folder, asked.values(), said) for call in calls if call.soname is not None),
         key=lambda library: library.member,
     )
     renames: dict[str, dict[str, str]] = {}
@@ -372,14 +389,14 @@ def _graft(
                 renames.setdefault(member, {}).update(found)
             if gone:
                 dropped.setdefault(member, {}).update(gone)
-    output = _read_output(wheel, view, folder)
+    output = _read_output(wheel, folder)
     result = replace(
         output,
         libraries=tuple(libraries),
         renames={member: tuple(found.items()) for member, found in renames.items()},
         dropped={member: tuple(gone) for member, gone in dropped.items()},
-        excluded=view.excluded | set(re.findall(r"(?m):Excluding (.+)$", completed.stderr)),
-        messages=tuple(_messages(completed.stderr, view)),
+        excluded=view.excluded | set(re.findall(r"(?m):Excluding (.+)$", said)),
+        messages=tuple(_messages(said, view)),
     )
     return _without_shipped(result, wheel)
 
@@ -412,7 +429,7 @@ def _without_shipped(graft: Graft, wheel: Wheel) -> Graft:
     return replace(graft, libraries=kept)
 
 
-def _library(call: _Call, folder: Path, asked: Iterable[_Call]) -> GraftedLibrary:
+def _library(call: _Call, folder: Path, asked: Iterable[_Call], said: str) -> GraftedLibrary:
     """Turn the call for a grafted library into what is to be done with it.
 
     auditwheel keeps one new name for each old one. Where two objects find different libraries
@@ -426,37 +443,34 @@ def _library(call: _Call, folder: Path, asked: Iterable[_Call]) -> GraftedLibrar
     if not call.sets_path:
         needed = read_elf(path.read_bytes(), soname).needed
     originals = (old for asker in askers for old, new in asker.items() if new == soname)
+    original = next(originals, soname)
+    source = re.search(rf"(?m):Grafting: (.+) -> {re.escape(call.place)}$", said)
     return GraftedLibrary(
         member=call.place,
         path=path,
+        source=Path(source[1] if source else original),
         mode=path.stat().st_mode,
         soname=soname,
-        original=next(originals, soname),
+        original=original,
         renames=tuple((old, names[old]) for old in needed if old in names),
     )
 
 
-def _read_output(wheel: Wheel, view: View, folder: Path) -> Graft:
-    """Read the tags and the new members of dist-info from the wheel that auditwheel wrote."""
+def _read_output(wheel: Wheel, folder: Path) -> Graft:
+    """Read the tags from the wheel that auditwheel wrote."""
     outputs = list((folder / "out").glob("*.whl"))
     if len(outputs) != 1:
         raise ToolError(
             f"auditwheel wrote {len(outputs)} wheels in place of one", hint=INSTALL_HINT
         )
     platforms = WheelName.parse(outputs[0].name).platforms
-    prefix = f"{wheel.dist_info}/"
     with zipfile.ZipFile(outputs[0]) as archive:
-        said = read_metadata(archive.read(f"{prefix}WHEEL").decode("utf-8", "surrogateescape"))
-        sboms = {
-            name: archive.read(name)
-            for name in archive.namelist()
-            if name.startswith(prefix) and not name.endswith("/") and name not in view.members
-        }
+        text = archive.read(f"{wheel.dist_info}/WHEEL").decode("utf-8", "surrogateescape")
+    said = read_metadata(text)
     return Graft(
         platforms=platforms if platforms != wheel.name.platforms else (),
         tags=said.tags,
         root_is_purelib=said.root_is_purelib,
-        sboms=sboms,
     )
 
 

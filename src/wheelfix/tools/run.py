@@ -5,7 +5,7 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,22 +24,25 @@ class Completed:
     stderr: str
 
 
-def run(
+def run(  # noqa: PLR0913 - the parts of one call
     argv: Sequence[str],
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     timeout: float = 600,
     install_hint: str | None = None,
+    name: str | None = None,
+    accepted: Container[int] = (0,),
 ) -> Completed:
     """Run `argv` without a shell and without input, for at most `timeout` seconds.
 
     The program leads a process group of its own, so that what it has started ends with it when
-    time is up or the caller is interrupted. `install_hint` is the hint if it is missing.
+    time is up or the caller is interrupted. `install_hint` is the hint if it is missing, `name`
+    what errors call it, and `accepted` are the exit codes that are no failure.
 
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
-    program = argv[2] if argv[1:2] == ["-m"] else Path(argv[0]).name
+    program = name or Path(argv[0]).name
     try:
         process = subprocess.Popen(
             list(argv),
@@ -57,7 +60,7 @@ def run(
         raise ToolError(f"`{program}` {reason}: {error}", hint=install_hint) from error
     with process:
         stdout, stderr = _communicate(process, program, timeout)
-    if process.returncode != 0:
+    if process.returncode not in accepted:
         raise ToolError(
             f"`{program}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
             hint=f"the call was: {_command_line(argv)}",

@@ -1,0 +1,244 @@
+"""Hold the model of the loader to the real one, on published wheels.
+
+    python scripts/fidelity.py --cache DIR             # the wheels that corpus.py has fetched
+    python scripts/fidelity.py x.whl y.whl             # these
+    python scripts/fidelity.py --python PATH --cache DIR
+
+Each wheel is installed into a virtual environment. Then every ELF object is opened in a process
+of its own under LD_DEBUG, programs are only loaded and not run, and the model is asked the same.
+Compared are the files that were opened, in order; the candidates that were there, in order; and
+whether it fails, with the name that the loader's message blames. Symbols are not compared.
+Exit code 1 if anything differs.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from wheelfix.archive import open_wheel
+from wheelfix.environments import Interpreter, find, install, interpreter, make
+from wheelfix.errors import WheelfixError
+from wheelfix.lddebug import Asked, Log
+from wheelfix.loader import Environment, How, Load, Outcome, Request, load, load_all
+from wheelfix.machine import describe
+
+OPEN = "import sys, _ctypes\n_ctypes.dlopen(sys.argv[1], 2)"
+SYMBOLS = re.compile(r"undefined symbol|symbol lookup error|version [`'].*' not found")
+NEW = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What opening one object did, or what the model says that it does."""
+
+    opened: tuple[str, ...]
+    tried: tuple[str, ...]
+    """The candidates of searches that are there."""
+    blamed: str | None
+    """What a failure names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """One object, both ways."""
+
+    wheel: str
+    member: str
+    real: Seen
+    model: Seen
+    said: str
+    """The real loader's message."""
+    symbols: bool = False
+    """It fails for a symbol, of which the model says nothing."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether the model is wrong."""
+        return self.real != self.model
+
+
+def main() -> int:
+    """Compare, print a table and the differences, and return the exit code."""
+    options = parse_arguments()
+    wheels = list(options.wheels)
+    if options.cache is not None:
+        wheels += sorted((options.cache / "published").glob("*/*.whl"))
+    found: list[Compared] = []
+    skipped: list[str] = []
+    began = time.monotonic()
+    for wheel in wheels:
+        try:
+            some = compare(wheel, interpreter(options.python, os.environ))
+        except WheelfixError as error:
+            skipped.append(f"{wheel.name}: {error.message.splitlines()[0]}")
+            continue
+        found += some
+        wrong = [each for each in some if each.differs]
+        print(f"{wheel.name}: {len(some)} objects, {len(wrong)} differences", flush=True)
+        for each in wrong:
+            print(explained(each), flush=True)
+    for line in skipped:
+        print(f"skipped: {line}")
+    print(tally(found, len(wheels) - len(skipped), time.monotonic() - began))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(each) for each in found], indent=1))
+    return int(not found or any(each.differs for each in found))
+
+
+def parse_arguments() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("wheels", nargs="*", type=Path)
+    parser.add_argument("--cache", type=Path, help="folder of scripts/corpus.py")
+    parser.add_argument("--python", default=sys.executable, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, help="also write everything that was found here")
+    return parser.parse_args()
+
+
+def tally(found: Sequence[Compared], wheels: int, seconds: float) -> str:
+    """Return the figures."""
+    failing = sum(each.real.blamed is not None for each in found)
+    return (
+        f"{wheels} wheels, {len(found)} objects, {sum(len(e.real.opened) for e in found)} files "
+        f"opened, {failing} failures and {sum(e.symbols for e in found)} for symbols, "
+        f"{sum(each.differs for each in found)} differences, {seconds:.0f} s"
+    )
+
+
+def explained(each: Compared) -> str:
+    """Return one difference in full."""
+    lines = [f"  {each.member}: {each.said}"]
+    for name in ("opened", "tried", "blamed"):
+        real, model = getattr(each.real, name), getattr(each.model, name)
+        if real != model:
+            lines += [f"    {name}: real  {real}", f"    {name}: model {model}"]
+    return "\n".join(lines)
+
+
+# --- Both ways ------------------------------------------------------------------------------------
+
+
+def compare(wheel: Path, python: Interpreter) -> list[Compared]:
+    """Install `wheel` for `python`, and compare every object."""
+    with open_wheel(wheel) as archive:
+        value = archive.wheel
+    with tempfile.TemporaryDirectory(prefix="wheelfix-fidelity-") as folder:
+        root = Path(os.path.realpath(folder))
+        place = make("venv", python, root, os.environ)
+        install(wheel, value, place, os.environ)
+        _, files = find(place.root, value)
+        objects = [
+            (member, files[member].path)
+            for member, elf in value.elfs.items()
+            if elf.dynamic and member in files
+        ]
+        program = os.path.realpath(place.python)
+        first = [python.ctypes] if python.ctypes else []
+        environment = describe(program, [*first, *(path for _, path in objects)])
+        log = root / "log"
+        log.mkdir()
+
+        def both(item: tuple[str, str]) -> Compared:
+            member, path = item
+            is_program = value.elfs[member].is_executable
+            real, said = watched(path, place.python, log, is_program=is_program)
+            model = foretold(path, first, environment, is_program=is_program)
+            symbols = real.blamed is None and SYMBOLS.search(said) is not None
+            return Compared(
+                wheel=wheel.name, member=member, real=real, model=model, said=said, symbols=symbols
+            )
+
+        with ThreadPoolExecutor(2) as pool:
+            return list(pool.map(both, objects))
+
+
+def watched(path: str, python: str, log: Path, *, is_program: bool) -> tuple[Seen, str]:
+    """Open the object at `path`, and read what the loader tells of it."""
+    command = [python, "-I", "-S", "-c", OPEN, path]
+    variables = {"LD_DEBUG": "libs,files"}
+    if is_program:  # the loader prints what it would load, and ends
+        command, variables = [path], {**variables, "LD_TRACE_LOADED_OBJECTS": "1"}
+    variables["LD_DEBUG_OUTPUT"] = str(log / "log")
+    process = subprocess.Popen(
+        command, env=variables, cwd="/", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    output, _ = process.communicate()
+    file = log / f"log.{process.pid}"
+    parser = Log(process.pid)
+    parser.feed(file.read_bytes())
+    file.unlink()
+    asked = [each for image in parser.finish() for each in image.asked]
+    if not is_program:
+        starts = [n for n, each in enumerate(asked) if each.dlopen and each.name == path]
+        asked = asked[starts[0] :] if starts else []
+    message = blame(output, path)
+    return Seen(
+        opened=tuple(each.path for each in asked if each.path is not None),
+        tried=tuple(tried(asked)),
+        blamed=message,
+    ), output.strip().splitlines()[-1] if output.strip() else ""
+
+
+def tried(asked: Sequence[Asked]) -> Iterator[str]:
+    """Yield the candidates that are there."""
+    for each in asked:
+        for candidate in each.tried:
+            if os.path.lexists(candidate.path):
+                yield candidate.path
+
+
+def blame(output: str, path: str) -> str | None:
+    """Return what the loader says is missing or wrong, None if nothing or a symbol is."""
+    match = re.search(r"([^\s:]+): cannot open shared object file", output)
+    if match is None:
+        match = re.search(r"(\S+) => not found", output)
+    if match is None:
+        match = re.search(
+            r"([^\s:]+): (?:invalid ELF|file too short|wrong ELF class|cannot |only ET_DYN)", output
+        )
+    return match[1] if match is not None and match[1] != path else None
+
+
+def foretold(
+    path: str, first: Sequence[str], environment: Environment, *, is_program: bool
+) -> Seen:
+    """Ask the model the same."""
+    one = load(path, environment) if is_program else load_all([*first, path], environment)[-1]
+    requests = list(until_failure(one, to_the_end=is_program))
+    absent = {Outcome.ABSENT, Outcome.NO_DIRECTORY}
+    missing = one.missing[0] if one.missing else None
+    return Seen(
+        opened=tuple(each.candidates[-1].path for each in requests if each.how in NEW),
+        tried=tuple(
+            candidate.path
+            for each in requests
+            for candidate in each.candidates
+            if candidate.outcome not in absent and candidate.how is not How.PATH
+        ),
+        blamed=None
+        if missing is None
+        else (missing.candidates[-1].path if missing.fatal else missing.name),
+    )
+
+
+def until_failure(one: Load, *, to_the_end: bool) -> Iterator[Request]:
+    """Yield the requests that the real loader comes to; a trace goes on after a failure."""
+    for request in one.requests:
+        yield request
+        if request.failed and not to_the_end:
+            return
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,243 @@
+"""`wheelfix explain`."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from wheelfix.cli import circumstances, options
+from wheelfix.cli.circumstances import library_path_of, question_of, read_wheel, target_of
+from wheelfix.errors import ExitCode, SettingsError
+
+if TYPE_CHECKING:
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.explain import Explanation, World
+
+
+def explain(
+    context: typer.Context,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
+            help="The wheel (not with --site), and what to explain; all load roots without.",
+            show_default=False,
+        ),
+    ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            "--site",
+            metavar="DIR",
+            help="Explain an installed environment: a venv, a prefix, a site-packages folder.",
+            show_default=False,
+        ),
+    ] = None,
+    why_not: Annotated[
+        str | None,
+        typer.Option("--why-not", metavar="PATH", help="Say why this file is not loaded."),
+    ] = None,
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--after",
+            metavar="MODULE|WHEEL[!MEMBER]",
+            help="What the process has loaded before; repeatable, in order.",
+            show_default=False,
+        ),
+    ] = None,
+    beside: circumstances.With = None,
+    scheme: circumstances.Scheme = None,
+    target: circumstances.TargetName = None,
+    env: circumstances.Env = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Say what an object loads once installed: from where, by which entry, and why not another.
+
+    Nothing is executed: a wheel for another machine or C library is explained as well as any.
+    """
+    from wheelfix.cli.terminal import Terminal
+
+    terminal = Terminal(verbosity=verbose + int(context.obj or 0))
+    given = list(arguments or [])
+    asked = _Asked(
+        after=tuple(after or []), why_not=why_not, as_json=as_json, subject=None, terminal=terminal
+    )
+    library_path = library_path_of(env or [])
+    if site is not None:
+        if len(given) > 1:
+            raise SettingsError("with --site, name one module, file or SONAME")
+        if scheme or beside:
+            raise SettingsError("--scheme and --with say how a wheel is installed: not for --site")
+        asked.subject = given[0] if given else None
+        ok = _explain_site(site, target, library_path, asked)
+    else:
+        if not given or len(given) > 2:
+            raise SettingsError(
+                "name one wheel, and at most one member, module or SONAME of it",
+                hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
+            )
+        asked.subject = given[1] if len(given) == 2 else None
+        ok = _explain_wheel(Path(given[0]), beside or [], scheme, target, library_path, asked)
+    raise typer.Exit(ExitCode.OK if ok else ExitCode.FINDINGS)
+
+
+class _Asked:
+    """What was asked for, as the options say it."""
+
+    def __init__(
+        self,
+        *,
+        after: tuple[str, ...],
+        why_not: str | None,
+        as_json: bool,
+        subject: str | None,
+        terminal: "Terminal",
+    ) -> None:
+        self.after = after
+        self.why_not = why_not
+        self.as_json = as_json
+        self.subject = subject
+        self.terminal = terminal
+
+
+def _explain_wheel(
+    path: Path,
+    beside: Sequence[Path],
+    scheme: str | None,
+    target: str | None,
+    library_path: tuple[str, ...] | None,
+    asked: _Asked,
+) -> bool:
+    from wheelfix.explain import explain_everywhere, worlds_of
+
+    wheel = read_wheel(path)
+    others = [read_wheel(each) for each in beside]
+    before: list[tuple[str, str]] = []
+    for each in asked.after:
+        file, _, member = each.partition("!")
+        if file.endswith(".whl") and Path(file).is_file():
+            other = read_wheel(Path(file))
+            if other.name not in [known.name for known in others]:
+                others.append(other)
+            before.append((f"{other.name}!", member))
+        else:
+            before.append(("", each))
+    question = question_of(
+        wheel, target=target, scheme=scheme, others=others, library_path=library_path
+    )
+    worlds = worlds_of(wheel, question)
+    world = worlds.here
+    first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
+
+    def one(path: str) -> "Explanation":
+        return explain_everywhere(worlds, path, first)
+
+    return _answer(world, asked, first, one)
+
+
+def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
+    """Return the files that are opened first, for one `--after`."""
+    from wheelfix.explain import find_subject
+
+    if prefix and not name:
+        files = world.environment.files
+        return tuple(
+            path
+            for path, label in world.others.items()
+            if label.startswith(prefix) and files[path].dynamic and not files[path].is_executable
+        )
+    found = find_subject(world, prefix + name)
+    if not found:
+        raise SettingsError(f"`--after {name}`: there is nothing of that name")
+    return found
+
+
+def _explain_site(
+    directory: Path, target: str | None, library_path: tuple[str, ...] | None, asked: _Asked
+) -> bool:
+    from wheelfix.explain import explain as explain_one
+    from wheelfix.site import read_site
+
+    described = None if target is None else target_of(target, None)
+    world = read_site(directory, target=described, library_path=library_path or ())
+    first = [path for name in asked.after for path in _opened_before(world, "", name)]
+
+    def one(path: str) -> "Explanation":
+        return explain_one(world, path, first)
+
+    return _answer(world, asked, first, one)
+
+
+def _answer(
+    world: "World", asked: _Asked, first: Sequence[str], one: "Callable[[str], Explanation]"
+) -> bool:
+    """Explain what was asked for; return whether everything is found."""
+    from wheelfix.explain import asked_for, find_subject, load_roots
+    from wheelfix.reports import tree
+
+    terminal = asked.terminal
+    colour = terminal.colours_results
+    if asked.subject is None:
+        if asked.why_not is not None:
+            raise SettingsError("--why-not needs a member, module or library that is loaded")
+        found = [one(path) for path in load_roots(world) if path in world.members]
+        if asked.as_json:
+            _json(terminal, {"explanations": [tree.explanation_value(world, e) for e in found]})
+        else:
+            terminal.result(tree.roots_text(found, colour=colour))
+        return all(each.ok for each in found)
+    paths = find_subject(world, asked.subject)
+    served = asked_for(world, asked.subject, first) if "/" not in asked.subject else ()
+    if not paths and not served:
+        raise SettingsError(
+            f"there is no `{asked.subject}`, and nothing asks for it",
+            hint="name a member, a module such as pkg._core, or a SONAME",
+        )
+    if asked.why_not is not None:
+        return _why_not(world, asked, first, paths)
+    explained = [one(path) for path in paths]
+    if asked.as_json:
+        value: dict[str, object] = {
+            "explanations": [tree.explanation_value(world, each) for each in explained],
+            "asked_for": tree.asked_value(world, served),
+        }
+        _json(terminal, value)
+    else:
+        texts = [
+            tree.explanation_text(world, each, verbose=terminal.verbosity > 0, colour=colour)
+            for each in explained
+        ]
+        if served:
+            texts.append(tree.asked_text(world, asked.subject, served, colour=colour))
+        terminal.result("\n\n".join(texts))
+    return all(each.ok for each in explained) and not any(e.step.request.failed for e in served)
+
+
+def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
+    from wheelfix.explain import find_subject, why_not
+    from wheelfix.reports import tree
+
+    wanted = asked.why_not or ""
+    found = find_subject(world, wanted) or (
+        (os.path.normpath(wanted),) if wanted.startswith("/") else ()
+    )
+    if not found:
+        raise SettingsError(f"`--why-not {wanted}`: there is nothing of that name")
+    if not paths:
+        raise SettingsError("--why-not needs a member, module or library that is loaded")
+    answers = [why_not(world, root, path, first) for root in paths for path in found]
+    if asked.as_json:
+        _json(asked.terminal, {"why_not": [tree.why_not_value(each) for each in answers]})
+    else:
+        colour = asked.terminal.colours_results
+        asked.terminal.result("\n".join(tree.why_not_text(each, colour=colour) for each in answers))
+    return True
+
+
+def _json(terminal: "Terminal", value: dict[str, object]) -> None:
+    terminal.result(json.dumps({"version": 1, **value}, indent=2))

@@ -1,0 +1,104 @@
+"""`wheelfix verify`."""
+
+import os
+import shlex
+from typing import Annotated
+
+import typer
+
+from wheelfix.cli import options
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+
+
+def verify(
+    context: typer.Context,
+    wheels: options.Wheels,
+    python: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--python",
+            metavar="PATH",
+            help="Verify for this Python; the default is the one that runs wheelfix.",
+        ),
+    ] = None,
+    all_pythons: Annotated[
+        bool,
+        typer.Option("--all-pythons", help="Verify for every Python found that the tags allow."),
+    ] = False,
+    scheme: Annotated[
+        str,
+        typer.Option(help="Install schemes to make, of venv, prefix, user and target."),
+    ] = "venv",
+    deps: Annotated[
+        bool, typer.Option("--deps/--no-deps", help="Install what the wheel requires, too.")
+    ] = False,
+    runs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--run",
+            metavar="COMMAND",
+            help="Run a program of the wheel so, in place of `NAME --version`; repeatable.",
+        ),
+    ] = None,
+    timeout: Annotated[float, typer.Option(help="Seconds for each attempt.", min=0.1)] = 60,
+    jobs: Annotated[
+        int, typer.Option("-j", "--jobs", help="Attempts to make side by side.", min=1)
+    ] = 2,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail on exceptions and exit codes too.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="Write the results as JSON.")] = False,
+    verbose: options.Verbose = 0,
+    quiet: options.Quiet = False,
+) -> None:
+    """Install wheels into fresh environments, and try all that is in them.
+
+    Every shared object is loaded, every extension module imported, every program run, each in a
+    process of its own. This executes what the wheels contain. Nothing outside the temporary
+    environments is written to.
+    """
+    from wheelfix import verify as verifying
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.reports import verify as reports
+
+    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    pythons = tuple(python or ())
+    if all_pythons:
+        from wheelfix.environments import all_pythons as every_python
+
+        pythons = every_python(os.environ)
+    wanted = verifying.Options(
+        pythons=pythons,
+        schemes=tuple(each.strip() for each in scheme.split(",")),
+        dependencies=deps,
+        runs=tuple(tuple(shlex.split(each)) for each in runs or () if each.strip()),
+        timeout=timeout,
+        jobs=jobs,
+    )
+    results: list[verifying.Verified] = []
+    impossible = False
+    for wheel in wheels:
+        try:
+            if not wheel.is_file():
+                raise SettingsError(f"`{wheel}` is not a file")
+            for result in verifying.verify(wheel, wanted, os.environ):
+                results.append(result)
+                if not json and (result.failed or not quiet):
+                    colour = terminal.colours_results
+                    text = reports.text(result, verbose=terminal.verbosity > 0, colour=colour)
+                    terminal.result(text)
+        except WheelfixError as error:
+            terminal.fail(error)
+            impossible = True
+    if json:
+        from json import dumps
+
+        terminal.result(dumps(reports.as_json(results), indent=1))
+    bad = any(
+        check.failed or (strict and check.status is not verifying.Status.OK)
+        for result in results
+        for check in result.checks
+    )
+    if impossible:
+        raise typer.Exit(ExitCode.ERROR)
+    raise typer.Exit(ExitCode.FINDINGS if bad else ExitCode.OK)

@@ -1,0 +1,1 @@
+"""Data that is part of the package."""

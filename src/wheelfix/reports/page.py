@@ -1,0 +1,29 @@
+"""The graph of a wheel as one HTML page that needs no network."""
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+
+from wheelfix.graph import Graph
+from wheelfix.reports.graphs import graph_value
+
+_DATA = "@@GRAPHS@@"
+_TITLE = "@@TITLE@@"
+
+
+def page(graphs: Sequence[Graph]) -> str:
+    """Return the page for one wheel, or for two: before and after.
+
+    The graphs stand in it as JSON in which nothing can end the script element; the page's own
+    script writes names as text, never as markup, and a policy forbids it to load anything.
+    """
+    template = files("wheelfix.data").joinpath("page.html").read_text(encoding="utf-8")
+    data = json.dumps([graph_value(graph) for graph in graphs], separators=(",", ":"))
+    for character in "<>&":
+        data = data.replace(character, f"\\u{ord(character):04x}")
+    title = "".join(
+        c if c.isalnum() or c in "._-+" else f"&#{ord(c)};"
+        for c in graphs[0].wheel
+        if c.isprintable()
+    )
+    return template.replace(_TITLE, title).replace(_DATA, data)

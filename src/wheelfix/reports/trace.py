@@ -1,0 +1,165 @@
+"""What a trace has seen, as text and as JSON."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from wheelfix.loader import How
+from wheelfix.reports.text import Colour, counted, paint, printable
+from wheelfix.testimony import (
+    Difference,
+    Loaded,
+    Missed,
+    Process,
+    Trace,
+    cause,
+    copies,
+    whole,
+)
+
+FEW = 20
+"""How many bindings, and names tried, are shown without `verbose`."""
+_DULL = frozenset({How.CACHE, How.DEFAULT})
+
+
+def text(trace: Trace, *, verbose: bool, colour: bool) -> str:
+    """Return what each process loaded, from where, and by which rule.
+
+    Without `verbose`, system libraries found as usual and the interpreter's own modules are
+    only counted.
+    """
+    lines = [paint(f"trace of {_quoted(trace.command)}", Colour.BOLD, on=colour)]
+    lines += [f"  exit code {trace.exit_code}, {counted(len(trace.processes), 'program')}"]
+    for difference in trace.differences:
+        lines += _difference(difference, colour=colour)
+    for process, loaded in whole(trace.processes):
+        lines += _process(process, loaded, verbose=verbose, colour=colour)
+    lines += _variables(trace)
+    lines += [f"note: {note}" for note in trace.notes]
+    return "\n".join(line if "\x1b" in line else printable(line) for line in lines)
+
+
+def as_json(trace: Trace) -> dict[str, Any]:
+    """Return everything as values for JSON; `version` changes when the meaning of a key does."""
+    processes: list[dict[str, Any]] = []
+    for process, loaded in whole(trace.processes):
+        row = asdict(process)
+        row["versions"] = sorted(process.versions)
+        row["bindings"] = [{**asdict(binding), "times": n} for binding, n in process.bindings]
+        row["copies"] = {
+            name: [each.file.path for each in found if each.file]
+            for name, found in copies(loaded).items()
+        }
+        processes.append(row)
+    return {"version": 1, **asdict(trace), "processes": processes}
+
+
+def _quoted(command: Sequence[str]) -> str:
+    return printable(shlex.join(command)[:200])
+
+
+def _difference(difference: Difference, *, colour: bool) -> Iterator[str]:
+    error = paint("error[trace-difference]", Colour.RED, on=colour)
+    yield error + printable(
+        f": `{difference.name}` is not the one of {difference.wheel} in process {difference.pid}"
+    )
+    yield f"  expected {difference.expected}"
+    yield f"  found    {difference.found}"
+    yield f"  for      {difference.user}"
+    yield f"  because  {difference.reason}"
+
+
+def _process(
+    process: Process, loaded: Sequence[Loaded], *, verbose: bool, colour: bool
+) -> Iterator[str]:
+    head = f"process {process.pid}: {printable(process.executable or process.program)}"
+    if process.forked_from is not None:
+        head += f", forked from {process.forked_from}"
+    yield paint(head, Colour.BOLD, on=colour)
+    if process.silent is not None:
+        yield f"  it says nothing of what it loads: {process.silent}"
+        yield from (f"  mapped  {file.path}" for file in process.mapped)
+        return
+    dull = [each for each in process.loaded if not verbose and _is_dull(each)]
+    for each in process.loaded:
+        if verbose or not _is_dull(each):
+            yield from _loaded(each)
+    if dull:
+        yield f"  and {counted(len(dull), 'library')} of the system and the interpreter (-v)"
+    for name, found in copies(loaded).items():
+        yield paint(f"  {len(found)} copies of {printable(name)}", Colour.YELLOW, on=colour)
+        yield from (f"    {each.file.path}, {cause(each)}" for each in found if each.file)
+    for missed in process.missed:
+        yield from _missed(missed, verbose=verbose, colour=colour)
+    yield from _unexplained(process, loaded)
+    yield from (f"  the loader says: {error}" for error in process.errors if verbose)
+    yield from _bindings(process, verbose=verbose)
+    if process.dropped:
+        yield f"  and {process.dropped:,} more requests or bindings, which were not kept"
+
+
+def _unexplained(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
+    """Yield libraries in the maps of which the log does not tell."""
+    known = {each.file.path for each in loaded if each.file}
+    for file in process.mapped:
+        name = file.path.rpartition("/")[2]
+        is_library = ".so" in name and not name.startswith("ld-")
+        if is_library and file.path not in known:
+            yield from (f"  {name}", f"    {file.path}", "    in its maps, but not in the log")
+
+
+def _is_dull(loaded: Loaded) -> bool:
+    """Whether a file is a system library found as usual, or one of the interpreter's modules."""
+    usual = loaded.how in _DULL and loaded.soname == loaded.name and not loaded.dlopen
+    return not loaded.passed and (usual or "/lib-dynload/" in loaded.path)
+
+
+def _loaded(loaded: Loaded) -> Iterator[str]:
+    file = loaded.file
+    path = file.path if file else f"{loaded.path} (gone)"
+    yield f"  {loaded.name.rpartition('/')[2]}"
+    yield f"    {path}{' (deleted since)' if file and file.deleted else ''}"
+    if file is None or not file.mapped:
+        yield "    by its path: the process ended before its maps were read"
+    if file and file.path != loaded.path:
+        yield f"    opened as {loaded.path}"
+    if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:
+        yield f"    its SONAME is {loaded.soname}"
+    yield f"    {cause(loaded)}{f', {loaded.times} times' if loaded.times > 1 else ''}"
+    yield from (f"    passed over {each.path}: {each.reason}" for each in loaded.passed)
+
+
+def _missed(missed: Missed, *, verbose: bool, colour: bool) -> Iterator[str]:
+    verb = "opened" if missed.dlopen else "needed"
+    times = f", {missed.times} times" if missed.times > 1 else ""
+    yield (
+        paint(f"  not found: {printable(missed.name)}", Colour.RED, on=colour)
+        + f", {verb} by {printable(missed.requester)}{times}"
+    )
+    yield from (f"    passed over {each.path}: {each.reason}" for each in missed.passed)
+    if verbose:
+        yield from (f"    tried {path}" for path in missed.tried)
+    else:
+        yield f"    {counted(len(missed.tried), 'place')} tried, which -v shows"
+
+
+def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
+    shown = process.bindings if verbose else process.bindings[:FEW]
+    for binding, _ in shown:
+        version = f"@{binding.version}" if binding.version else ""
+        yield f"  {binding.symbol}{version}: {binding.user} -> {binding.provider}"
+    rest = Counter(b.provider for b, _ in process.bindings[len(shown) :])
+    yield from (f"  and {counted(n, 'symbol')} from {path} (-v)" for path, n in rest.items())
+
+
+def _variables(trace: Trace) -> Iterator[str]:
+    for variable in trace.variables:
+        if not variable.served:
+            yield f"{variable.name} is set, and no library came from there: {variable.value}"
+            continue
+        yield f"{variable.name} decided: {variable.value}"
+        yield from (f"  {path}" for path in variable.served[:FEW])
+        if len(variable.served) > FEW:
+            yield f"  and {len(variable.served) - FEW:,} more"

@@ -1,0 +1,73 @@
+"""What a verification found, as text and as JSON."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from wheelfix.reports.text import Colour, counted, paint, printable
+from wheelfix.verify import Check, Kind, Status, Verified
+
+LINES = 8
+"""How many of the last lines that were printed are shown."""
+_KINDS = {Kind.LOAD: "object", Kind.IMPORT: "module", Kind.RUN: "program"}
+
+
+def text(result: Verified, *, verbose: bool, colour: bool) -> str:
+    """Return what became of one wheel in one environment; failures in full."""
+    failed = [check for check in result.checks if check.failed]
+    word = paint(*(("failed", Colour.RED) if failed else ("ok", Colour.GREEN)), on=colour)
+    lines = [
+        f"{printable(result.wheel)}: {word} ({result.scheme}, {printable(result.interpreter)})"
+    ]
+    lines += [f"  {line}" for line in _counts(result.checks)]
+    lines += [f"  not installed: {printable(member)}" for member in result.lost]
+    for check in result.checks:
+        if check.failed:
+            lines += _failure(check, colour=colour)
+        elif check.status is Status.NEEDS and not verbose:
+            continue
+        elif check.status is not Status.OK or (verbose and check.message):
+            lines += _mild(check)
+        elif verbose:
+            lines.append(f"  {check.kind} {printable(check.what)}: ok")
+    needed = Counter(check.message for check in result.checks if check.status is Status.NEEDS)
+    for name, number in needed.items():
+        verb = "needs" if number == 1 else "need"
+        lines.append(f"  {counted(number, 'module')} {verb} `{printable(name)}`: try --deps")
+    return "\n".join(lines)
+
+
+def as_json(results: Sequence[Verified]) -> dict[str, Any]:
+    """Return everything as values for JSON; `version` changes when the meaning of a key does."""
+    return {"version": 1, "results": [{**asdict(each), "failed": each.failed} for each in results]}
+
+
+def _counts(checks: Sequence[Check]) -> Iterator[str]:
+    for kind, noun in _KINDS.items():
+        some = [check for check in checks if check.kind is kind]
+        states = Counter(check.status for check in some if check.status is not Status.OK)
+        rest = "".join(f", {number:,} {status}" for status, number in states.items())
+        if some:
+            good = sum(check.status is Status.OK for check in some)
+            yield f"{kind:6} {counted(len(some), noun)}: {good:,} ok{rest}"
+
+
+def _failure(check: Check, *, colour: bool) -> Iterator[str]:
+    yield (
+        paint(f"error[{check.status}]", Colour.RED, on=colour)
+        + f": {check.kind} `{printable(check.member)}`"
+    )
+    yield f"  {printable(check.message)}"
+    yield from (f"  = note: {printable(line)}" for line in check.explanation)
+    yield from (f"  | {printable(line)}" for line in _tail(check))
+
+
+def _mild(check: Check) -> Iterator[str]:
+    """Say what is not the wheel's fault, in a line."""
+    first = check.message.strip().splitlines()[:1]
+    yield f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"
+
+
+def _tail(check: Check) -> list[str]:
+    return check.tail.strip().splitlines()[-LINES:]

@@ -1,0 +1,140 @@
+"""LD_DEBUG's words, read in any pieces, of one process or of many."""
+
+import time
+import tracemalloc
+
+import pytest
+
+from wheelfix.lddebug import MAX_KEPT, Binding, Image, Log
+from wheelfix.loader import How
+
+START = """\
+       100:\t
+       100:\tfile=libm.so.6 [0];  needed by app [0]
+       100:\tfind library=libm.so.6 [0]; searching
+       100:\t search path=/a:/b\t\t(RPATH from file app)
+       100:\t  trying file=/a/libm.so.6
+       100:\t  trying file=/b/libm.so.6
+       100:\t search path=/planted\t\t(LD_LIBRARY_PATH)
+       100:\t  trying file=/planted/libm.so.6
+       100:\t search cache=/etc/ld.so.cache
+       100:\t  trying file=/lib/libm.so.6
+       100:\t
+       100:\tfile=libm.so.6 [0];  generating link map
+       100:\t  dynamic: 0x00007f0000000d48  base: 0x00007f0000000000   size: 0x00000000000df110
+       100:\t    entry: 0x00007f0000000000  phdr: 0x00007f0000000040  phnum:                 11
+       100:\tchecking for version `GLIBC_2.2.5' in file /lib/libm.so.6 [0] required by file app [0]
+       100:\tcalling init: /lib/libm.so.6
+       100:\ttransferring control: app
+"""
+OPEN = """\
+       {pid}:\tfile=/x/{name} [0];  dynamically loaded by app [0]
+       {pid}:\tfile=/x/{name} [0];  generating link map
+       {pid}:\t  dynamic: 0x00007f1000000d48  base: 0x00007f1000000000   size: 0x00000000000df110
+       {pid}:\topening file=/x/{name} [0]; direct_opencount=1
+"""
+
+
+def read(text: str, *symbols: str, piece: int = 1 << 20) -> tuple[Image, ...]:
+    log = Log(100, symbols)
+    data = text.encode()
+    for start in range(0, len(data), piece):
+        log.feed(data[start : start + piece])
+    return log.finish()
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 20])
+def test_a_request_is_read_with_its_candidates_and_their_lists(piece: int) -> None:
+    (image,) = read(START, piece=piece)
+    (asked,) = image.asked
+    assert (asked.name, asked.requester, asked.dlopen) == ("libm.so.6", "app", False)
+    assert [(each.path, each.how, each.owner) for each in asked.tried] == [
+        ("/a/libm.so.6", How.RPATH, "app"),
+        ("/b/libm.so.6", How.RPATH, "app"),
+        ("/planted/libm.so.6", How.LIBRARY_PATH, None),
+        ("/lib/libm.so.6", How.CACHE, None),
+    ]
+    assert (asked.path, asked.address) == ("/lib/libm.so.6", 0x7F0000000D48)
+    assert image.program == "app"
+    assert list(image.inits) == ["/lib/libm.so.6"]
+    assert image.versions == {("app", "/lib/libm.so.6")}
+
+
+def test_a_fork_writes_on_in_the_same_file() -> None:
+    parent, child = read(
+        START + OPEN.format(pid=101, name="c.so") + OPEN.format(pid=100, name="p.so")
+    )
+    assert [each.path for each in parent.asked] == ["/lib/libm.so.6", "/x/p.so"]
+    assert (child.pid, child.forked_from, child.program) == (101, 100, "app")
+    assert [each.path for each in child.asked] == ["/x/c.so"]
+
+
+@pytest.mark.parametrize("program", ["app", "other"])
+def test_another_program_in_the_same_process_is_told_apart(program: str) -> None:
+    first, second = read(START + OPEN.format(pid=100, name="p.so") + START.replace("app", program))
+    assert [each.path for each in first.asked] == ["/lib/libm.so.6", "/x/p.so"]
+    assert [each.path for each in second.asked] == ["/lib/libm.so.6"]
+    assert second.program == program
+
+
+def test_what_a_library_needs_later_is_not_another_program() -> None:
+    later = OPEN.format(pid=100, name="p.so") + (
+        "       100:\tfile=libq.so [0];  needed by /x/p.so [0]\n"
+        "       100:\tfind library=libq.so [0]; searching\n"
+        "       100:\t search path=/q\t\t(RUNPATH from file /x/p.so)\n"
+        "       100:\t  trying file=/q/libq.so\n"
+    )
+    (image,) = read(START + later)
+    missed = image.asked[-1]
+    assert (missed.name, missed.path) == ("libq.so", None)
+    assert missed.tried[-1].how is How.RUNPATH
+
+
+def test_symbols_are_chosen_while_reading() -> None:
+    lines = [
+        "binding file /a.so [0] to /b.so [0]: normal symbol `tvmGet' [V_1]",
+        "binding file /a.so [0] to /b.so [0]: normal symbol `_ZN3tvm3runEv'",
+        "binding file /a.so [0] to /b.so [0]: normal symbol `_ZN5other3runEv'",
+        "binding file /a.so [0] to /b.so [0]: normal symbol `malloc' [GLIBC_2.2.5]",
+        "binding file /a.so [0] to /b.so [0]: normal symbol `tvmGet' [V_1]",
+    ]
+    (image,) = read("".join(f"       100:\t{line}\n" for line in lines), "tvm*")
+    assert image.bindings == {
+        Binding(symbol="tvmGet", version="V_1", user="/a.so", provider="/b.so"): 2,
+        Binding(symbol="_ZN3tvm3runEv", version=None, user="/a.so", provider="/b.so"): 1,
+    }
+
+
+def test_the_same_request_again_is_only_counted() -> None:
+    (image,) = read(START + OPEN.format(pid=100, name="p.so") * 1000)
+    assert [(each.name, each.times) for each in image.asked] == [
+        ("libm.so.6", 1),
+        ("/x/p.so", 1000),
+    ]
+
+
+def test_a_flood_of_requests_is_counted_and_not_kept() -> None:
+    flood = "".join(OPEN.format(pid=100, name=f"{n}.so") for n in range(MAX_KEPT + 500))
+    (image,) = read(START + flood)
+    assert len(image.asked) == MAX_KEPT
+    assert image.dropped == 501
+
+
+def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
+    line = "       100:\tbinding file /a.so [0] to /b.so [0]: normal symbol `f{}' [V]\n"
+    piece = "".join(line.format(n % 100) for n in range(15_000)).encode()  # about a megabyte
+    log = Log(100, ["tvm*"])
+    began = time.monotonic()
+    tracemalloc.start()
+    for _ in range(30):
+        log.feed(piece)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * len(piece)
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("junk", ["", "\n\n", "no number\n", "       100:\tfile=\n", "\x00\xff\n"])
+def test_what_is_no_log_is_passed_over(junk: str) -> None:
+    images = read(junk + START)
+    assert [each.path for each in images[0].asked] == ["/lib/libm.so.6"]

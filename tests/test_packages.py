@@ -1,0 +1,182 @@
+"""Who owns a file is what the system's own tools say, from one scan."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wheelfix.errors import ToolError
+from wheelfix.sbom import Package
+from wheelfix.tools.packages import owners
+
+DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Path:
+    """Build a root with three packages; liblzma was built for /lib, libz for two architectures."""
+    root = tmp_path / "root"
+    _write(root / "etc/os-release", DEBIAN)
+    info = root / "var/lib/dpkg/info"
+    _write(info / "liblzma5:amd64.list", "/.\n/lib\n/lib/t/liblzma.so.5\n")
+    _write(info / "zlib1g:amd64.list", "/.\n/usr/lib/t/libz.so.1\n")
+    _write(info / "zlib1g:i386.list", "/.\n/usr/lib/i/libz.so.1\n")
+    _write(info / "plain.list", "/.\n/usr/share/plain.so\n")
+    stanzas = [
+        "Package: liblzma5\nArchitecture: amd64\nVersion: 5.4.1-1\nDescription: xz\n Package: no",
+        "Package: zlib1g\nArchitecture: amd64\nVersion: 1:1.2.13-1",
+        "Package: zlib1g\nArchitecture: i386\nVersion: 1:1.2.12-9",
+        "Package: other\nArchitecture: amd64\nVersion: 9",
+        "Package: plain\nStatus: install ok installed\nVersion: 7\nArchitecture: all",
+    ]
+    _write(root / "var/lib/dpkg/status", "\n\n".join(stanzas) + "\n")
+    return root
+
+
+def _licence(debian: Path, text: str) -> str | None:
+    _write(debian / "usr/share/doc/plain/copyright", text)
+    path = Path("/usr/share/plain.so")
+    return owners([path], {}, debian)[path].licence
+
+
+def test_dpkg_names_package_version_architecture_and_distribution(debian: Path) -> None:
+    amd64, i386 = Path("/usr/lib/t/libz.so.1"), Path("/usr/lib/i/libz.so.1")
+    unowned = Path("/opt/libmine.so")
+    found = owners([amd64, i386, unowned], {}, debian)
+    assert found == {
+        amd64: Package(
+            type="deb", name="zlib1g", version="1:1.2.13-1", arch="amd64",
+            distro="debian", distro_version="12",
+        ),
+        i386: Package(
+            type="deb", name="zlib1g", version="1:1.2.12-9", arch="i386",
+            distro="debian", distro_version="12",
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("path", ["/lib/t/liblzma.so.5", "/usr/lib/t/liblzma.so.5"])
+def test_a_package_may_spell_a_folder_without_usr(path: str, debian: Path) -> None:
+    assert owners([Path(path)], {}, debian)[Path(path)].name == "liblzma5"
+
+
+@pytest.mark.parametrize("path", ["/usr/lib/t/libz.so.1", "/lib/t/libz.so.1"])
+def test_a_package_may_spell_a_folder_with_usr(path: str, debian: Path) -> None:
+    assert owners([Path(path)], {}, debian)[Path(path)].name == "zlib1g"
+
+
+def test_the_owner_is_that_of_the_file_and_not_of_a_link_to_it(
+    debian: Path, tmp_path: Path
+) -> None:
+    library, link = tmp_path / "libx.so.1.2", tmp_path / "libx.so"
+    library.touch()
+    link.symlink_to(library)
+    info = debian / "var/lib/dpkg/info"
+    _write(info / "liblzma5:amd64.list", f"{link}\n")
+    _write(info / "plain.list", f"{library}\n")
+    found = owners([link, library], {}, debian)
+    assert [found[path].name for path in (link, library)] == ["plain", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("Zlib", "Zlib"),
+        ("Expat", "MIT"),
+        ("GPL-2+", "GPL-2.0-or-later"),
+        ("LGPL-2.1", "LGPL-2.1-only"),
+        ("BSD-3-clause or GPL-2\n long text", "BSD-3-Clause OR GPL-2.0-only"),
+        ("PD", "PD"),
+        ("GPL-2+ with OpenSSL exception", "GPL-2+ with OpenSSL exception"),
+    ],
+)
+def test_a_debian_licence_is_that_of_all_files_in_the_terms_of_spdx(
+    declared: str, expected: str, debian: Path
+) -> None:
+    head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n"
+    text = f"{head}\nFiles: debian/*\nLicense: GPL-3+\n\nFiles: *\nLicense: {declared}\n"
+    assert _licence(debian, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["This package is GPL.\nFiles: *\nLicense: MIT\n", "Format: x\n\nFiles: src/*\nLicense: MIT\n"],
+    ids=["prose", "no licence for all"],
+)
+def test_a_copyright_file_that_does_not_tell_is_not_guessed_at(text: str, debian: Path) -> None:
+    assert _licence(debian, text) is None
+
+
+def test_apk_names_package_version_architecture_and_licence(tmp_path: Path) -> None:
+    _write(tmp_path / "etc/os-release", "ID=alpine\nVERSION_ID=3.20.3\n")
+    _write(
+        tmp_path / "lib/apk/db/installed",
+        "C:Q1x\nP:musl\nV:1.2.5-r0\nA:x86_64\nL:MIT\nF:lib\nR:libc.musl-x86_64.so.1\n\n"
+        "P:zlib\nV:1.3.1-r1\nA:x86_64\nL:Zlib\nF:lib\nR:other\nF:usr/lib\nR:libz.so.1\na:0:0:777\n",
+    )
+    path = Path("/usr/lib/libz.so.1")
+    assert owners([path, Path("/usr/lib/other")], {}, tmp_path)[path] == Package(
+        type="apk", name="zlib", version="1.3.1-r1", arch="x86_64",
+        distro="alpine", distro_version="3.20.3", licence="Zlib",
+    )  # fmt: skip
+
+
+def _fake_rpm(folder: Path, body: str) -> dict[str, str]:
+    program = folder / "bin" / "rpm"
+    _write(program, f"#!/bin/sh\necho x >>{folder}/calls\n{body}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:{os.defpath}"}
+
+
+def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> None:
+    _write(tmp_path / "etc/os-release", 'ID="almalinux"\nVERSION_ID="8.10"\n')
+    environ = _fake_rpm(
+        tmp_path,
+        "echo 'file /opt/mine.so is not owned by any package'\n"
+        r"printf 'package\tjbig\t\t2.1-14.el8\tx86_64\tGPLv2+\t/usr/lib64/libjbig.so.2.1\t/x\n'"
+        "\n"
+        r"printf 'package\topenssl\t1\t1.1.1k-14\tx86_64\tOpenSSL\t/usr/lib64/libssl.so.1.1\n'"
+        "\nexit 1",
+    )
+    ssl, jbig = Path("/lib64/libssl.so.1.1"), Path("/usr/lib64/libjbig.so.2.1")
+    found = owners([ssl, jbig, Path("/opt/mine.so")], environ, tmp_path)
+    assert found.keys() == {ssl, jbig}
+    assert found[jbig].licence == "GPLv2+"
+    assert found[jbig].purl == (
+        "pkg:rpm/almalinux/jbig@2.1-14.el8?arch=x86_64&distro=almalinux-8.10"
+    )
+    assert found[ssl].purl == (
+        "pkg:rpm/almalinux/openssl@1.1.1k-14?arch=x86_64&distro=almalinux-8.10&epoch=1"
+    )
+    assert (tmp_path / "calls").read_text() == "x\n"
+
+
+def test_without_a_database_or_a_distribution_nobody_owns_anything(tmp_path: Path) -> None:
+    assert owners([Path("/usr/lib/libz.so.1")], {"PATH": ""}, tmp_path) == {}
+
+
+def test_an_rpm_that_was_killed_is_an_error_and_no_answer(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="signal 9"):
+        owners([Path("/usr/lib/libz.so.1")], _fake_rpm(tmp_path, "kill -9 $$"), tmp_path)
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="no dpkg here")
+def test_the_answers_for_this_machines_libraries_are_those_of_dpkg() -> None:
+    libraries = sorted(Path("/usr/lib").glob("*-linux-gnu/lib[a-m]*.so.*"))[:60]
+    assert libraries
+    found = owners(libraries, os.environ)
+    for library in libraries:
+        names = {str(library.resolve()), str(library.resolve()).removeprefix("/usr")}
+        said = subprocess.run(
+            ["dpkg", "-S", *names], capture_output=True, text=True, check=False
+        ).stdout
+        theirs = {line.partition(":")[0] for line in said.splitlines()}
+        ours = {found[library].name} if library in found else set[str]()
+        assert ours == theirs, library
