@@ -7,8 +7,8 @@ its own opens each object with everything bound at once, as an import would. So 
 CUDA can be held against its repaired self on a machine without. `-v` says what fails, and why.
 CuPy's wheel was repaired so, on a machine without CUDA:
 
-    wheelfix repair --exclude 'libcu*' --exclude 'libnv*' --exclude 'libnccl*' --drop-needed 'libcu*'
-        --drop-needed 'libnv*' --drop-needed 'libnccl*' --drop-needed 'libgomp*'
+    wheelfix repair --exclude 'libcu*' --exclude 'libnv*' --exclude 'libnccl*'
+        --drop-needed 'libcu*' --drop-needed 'libnv*' --drop-needed 'libnccl*' --drop-needed 'libgomp*'
         cupy_cuda12x-12.3.0-cp311-cp311-manylinux2014_x86_64.whl
 """
 
