@@ -8,8 +8,8 @@ CUDA can be held against its repaired self on a machine without. `-v` says what 
 CuPy's wheel was repaired so, on a machine without CUDA:
 
     wheelfix repair --exclude 'libcu*' --exclude 'libnv*' --exclude 'libnccl*'
-        --drop-needed 'libcu*' --drop-needed 'libnv*' --drop-needed 'libnccl*' --drop-needed 'libgomp*'
-        cupy_cuda12x-12.3.0-cp311-cp311-manylinux2014_x86_64.whl
+        --drop-needed 'libcu*' --drop-needed 'libnv*' --drop-needed 'libnccl*'
+        --drop-needed 'libgomp*' cupy_cuda12x-12.3.0-cp311-cp311-manylinux2014_x86_64.whl
 """
 
 import argparse
