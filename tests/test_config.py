@@ -32,6 +32,8 @@ EVERYTHING: dict[str, Any] = {
     "search-path-tag": "runpath",
     "sacrificial-entry": "keep",
     "keep-entries": ["/opt/rocm/*"],
+    "keep-names": ["libfoo.so.*"],
+    "require": [{"library": "libfoo.so.*", "symbols": ["foo_*"]}],
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],
@@ -110,7 +112,7 @@ def test_selectors_name_rules_by_code_prefix_or_name(selector: str) -> None:
     ("key", "selector", "hint"),
     [
         ("select", "unreachable-libary", "`unreachable-library`"),
-        ("ignore", "WF1O1", "did you mean `WF1"),
+        ("ignore", "WF1O1", "did you mean `WF"),
         ("extend-select", "zzzzzzz", "`wheelfix rule --all` lists the rules"),
     ],
 )

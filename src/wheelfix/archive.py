@@ -7,6 +7,7 @@ mixed with its successor.
 """
 
 import os
+import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +20,7 @@ from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
 from wheelfix.metadata import WheelMetadata, read_metadata
 from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
-from wheelfix.wheel import Member, RecordProblem, RecordRow, Wheel, WheelName
+from wheelfix.wheel import Member, Opening, RecordProblem, RecordRow, Wheel, WheelName
 from wheelfix.zipformat import (
     DEFLATED,
     TAIL,
@@ -36,6 +37,9 @@ STREAMED = 32 * 2**20
 _PIECE = 2**20  # more than the longest local header
 _ELF_MAGIC = b"\x7fELF"
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
+
+_OPENERS = re.compile(rb"(?i)cdll|pydll|LoadLibrary|dlopen|find_library|load_library")
+"""A Python source without these words opens no library."""
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
@@ -410,15 +414,18 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
     hashes: dict[str, str] = {}
     elfs: dict[str, Elf] = {}
     broken: dict[str, str] = {}
+    sources: dict[str, bytes] = {}
     for member in archive.entries:
         algorithm = algorithms.get(member)
-        digest, elf = _examine(archive, member, algorithm)
+        digest, found = _examine(archive, member, algorithm)
         if algorithm:
             hashes[member] = hash_field(algorithm, digest)
-        if isinstance(elf, Elf):
-            elfs[member] = elf
-        elif elf:
-            broken[member] = elf
+        if isinstance(found, Elf):
+            elfs[member] = found
+        elif isinstance(found, bytes):
+            sources[member] = found
+        elif found:
+            broken[member] = found
     members = tuple(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
         for e in archive.entries.values()
@@ -435,7 +442,43 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         record_problems=problems,
         elfs=elfs,
         broken_elfs=broken,
+        openings=_openings(sources, archive.entries, dist_info) if sources else {},
     )
+
+
+def _openings(
+    sources: Mapping[str, bytes], members: Iterable[str], dist_info: str
+) -> dict[str, tuple[Opening, ...]]:
+    """Return what Python sources of site-packages open by name."""
+    from wheelfix.pysources import openings  # noqa: PLC0415 (few wheels have such sources)
+
+    data = dist_info.removesuffix(".dist-info") + ".data"
+    places = {member: _below_site(member, data) for member in members}
+    # An extension module hides a source of the same name (importlib.machinery.FileFinder).
+    code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
+    modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
+    found = {
+        member: openings(source, place, modules)
+        for member, source in sources.items()
+        if (place := places[member])
+    }
+    return {member: each for member, each in found.items() if each}
+
+
+def _below_site(member: str, data: str) -> str | None:
+    """Return the place of a member in site-packages, None for one that goes elsewhere."""
+    if not member.startswith(f"{data}/"):
+        return member
+    _, key, rest = (*member.split("/", 2), "")[:3]
+    return rest if key in {"purelib", "platlib"} else None
+
+
+def _module(place: str) -> str:
+    """`pkg/__init__.py` -> `pkg`, `pkg/core.cpython-311-x86_64-linux-gnu.so` -> `pkg.core`."""
+    folder, _, name = place.rpartition("/")
+    stem = name.partition(".")[0]
+    parts = [*folder.split("/"), *([] if stem == "__init__" else [stem])]
+    return ".".join(filter(None, parts))
 
 
 def _read_record(
@@ -448,8 +491,11 @@ def _read_record(
 
 def _examine(
     archive: Archive, member: str, algorithm: str | None
-) -> tuple[bytes, Elf | str | None]:
-    """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none."""
+) -> tuple[bytes, Elf | str | bytes | None]:
+    """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none.
+
+    A Python source that may open libraries comes back as its bytes.
+    """
     import hashlib  # noqa: PLC0415 (start-up of light commands)
 
     hasher = getattr(hashlib, algorithm)() if algorithm else None
@@ -457,12 +503,17 @@ def _examine(
     if hasher:
         pieces = _passing(pieces, hasher.update)
     first = next(pieces, b"")
-    elf: Elf | str | None = None
+    found: Elf | str | bytes | None = None
     if first.startswith(_ELF_MAGIC):
-        elf = _read_elf(archive.keep(member, chain([first], pieces)), member)
+        found = _read_elf(archive.keep(member, chain([first], pieces)), member)
+    elif member.endswith(".py") and _OPENERS.search(first):
+        found = first
+    more = any(map(len, pieces))
     for _ in pieces:
         pass
-    return hasher.digest() if hasher else b"", elf
+    if more and isinstance(found, bytes):
+        found = None  # longer than what a person writes
+    return hasher.digest() if hasher else b"", found
 
 
 def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:

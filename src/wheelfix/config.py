@@ -14,7 +14,7 @@ from typing import Any, cast, get_type_hints
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.base import Rule
-from wheelfix.settings import Settings
+from wheelfix.settings import Requirement, Settings
 
 ADDING = frozenset({"extend-select", "ignore"})
 """The keys whose values add to those of the layer below; all others replace them."""
@@ -66,7 +66,9 @@ def suggestion(word: str, known: Iterable[str]) -> str | None:
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def _value(kind: object, key: str, given: object, where: str) -> object:
+def _value(  # noqa: PLR0911 - one return for each kind
+    kind: object, key: str, given: object, where: str
+) -> object:
     if kind is bool:
         if not isinstance(given, bool):
             raise SettingsError(f"{where} is {_shown(given)}; it must be true or false")
@@ -77,6 +79,8 @@ def _value(kind: object, key: str, given: object, where: str) -> object:
         return _choice(kind, given, where)
     if kind == tuple[str, ...]:
         return _strings(given, where)
+    if kind == tuple[Requirement, ...]:
+        return _requirements(given, where)
     if kind == Mapping[str, str]:
         return _reasons(given, where)
     text = _text(given, where)
@@ -112,6 +116,35 @@ def _strings(given: object, where: str) -> tuple[str, ...]:
         raise SettingsError(f"{where} is {_shown(given)}; it must be a list of strings")
     items = cast("list[object]", given)
     return tuple(_text(item, f"{where}, item {n}") for n, item in enumerate(items, start=1))
+
+
+def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
+    """Return what `[[tool.wheelfix.require]]` demands, or texts such as `libx.so=x_*,y_*`."""
+    if not isinstance(given, list | tuple):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
+    return tuple(
+        _requirement(table, f"{where}, item {n}")
+        for n, table in enumerate(cast("list[object]", given), start=1)
+    )
+
+
+def _requirement(given: object, where: str) -> Requirement:
+    if isinstance(given, str):
+        library, _, symbols = given.partition("=")
+        given = {"library": library, "symbols": [each for each in symbols.split(",") if each]}
+    if not isinstance(given, Mapping):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
+    table = cast("Mapping[str, object]", given)
+    for key in table:
+        if key not in {"library", "symbols"}:
+            hint = suggestion(key, ("library", "symbols"))
+            raise SettingsError(f"{where}: there is no key `{key}`", hint=hint)
+    if "library" not in table:
+        raise SettingsError(f"{where} has no `library`", hint='such as library = "libx.so*"')
+    return Requirement(
+        library=_text(table["library"], f"{where}, `library`"),
+        symbols=_strings(table.get("symbols", ()), f"{where}, `symbols`"),
+    )
 
 
 def _reasons(given: object, where: str) -> dict[str, str]:

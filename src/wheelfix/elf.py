@@ -115,6 +115,8 @@ class Elf:
     """Defined functions that CPython or cffi look up: `PyInit_x`, `PyInitU_x`, `initx`, ..."""
     gnu_properties: bytes = b""
     """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty where there is none."""
+    dlopen_notes: tuple[str, ...] = ()
+    """What the object says that it opens by name, as JSON (FDO ".note.dlopen" specification)."""
     dt_flags: int = 0
     """DT_FLAGS, with DT_SYMBOLIC, DT_TEXTREL and DT_BIND_NOW folded in, as glibc does."""
     dt_flags_1: int = 0

@@ -19,6 +19,7 @@ _STB_LOCAL, _STB_WEAK = 0, 2
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
+_NT_DLOPEN = 0x407C0C0A
 _BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
 _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _STT_TLS, _SHN_ABS = 6, 0xFFF1
@@ -93,6 +94,7 @@ def _read(image: Image) -> Elf:
         undefined=tuple(_undefined(dynamic, needs, program=program)),
         module_hooks=_module_hooks(dynamic),
         gnu_properties=_gnu_properties(image),
+        dlopen_notes=tuple(_dlopen_notes(image)),
         dt_flags=_flags(dynamic),
         dt_flags_1=dynamic.tags.get(Dt.FLAGS_1, 0),
         has_init=Dt.INIT in dynamic.tags,
@@ -221,7 +223,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
     kind = _COPY.get(dynamic.image.machine, -1)
     wide = dynamic.image.layout.bits == 64
     shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
-    numbers = sorted(
+    numbers: list[int] = sorted(
         {
             entry[1] >> shift
             for table in dynamic.relocations()
@@ -314,9 +316,21 @@ def _gnu_properties(image: Image) -> bytes:
     places = [(s.offset, s.filesz) for s in (*properties, *notes)]
     if not places:
         places = [(s.offset, s.size) for s in image.sections if s.type == Sht.NOTE]
+    for kind, owner, descriptor in _notes(image, places):
+        if kind == NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0":
+            return descriptor
+    return b""
+
+
+def _dlopen_notes(image: Image) -> Iterator[str]:
+    """Yield the descriptors of dlopen metadata (uapi-group.org, "dlopen() Metadata")."""
+    places = [(s.offset, s.filesz) for s in image.segments if s.type == Pt.NOTE]
+    for kind, owner, descriptor in _notes(image, places):
+        if kind == _NT_DLOPEN and owner == b"FDO\0":
+            yield descriptor.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _notes(image: Image, places: list[tuple[int, int]]) -> Iterator[tuple[int, bytes, bytes]]:
     for offset, size in places:
         if offset + size <= len(image.view):
-            for kind, owner, descriptor in image.notes(offset, size):
-                if kind == NT_GNU_PROPERTY_TYPE_0 and owner == b"GNU\0":
-                    return descriptor
-    return b""
+            yield from image.notes(offset, size)

@@ -3,7 +3,7 @@
 Everything here decides on values alone; `repair` acts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.edits import (
@@ -15,7 +15,7 @@ from wheelfix.edits import (
     SetRootIsPurelib,
 )
 from wheelfix.errors import PlanConflictError
-from wheelfix.findings import Finding, Fix, PlannedEdit, Safety
+from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.pruning import Definitions
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.settings import Settings
@@ -42,6 +42,28 @@ def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
         for rule in rules
         for hit in rule.check(context)
     )
+
+
+Break = tuple[str, str | None, str | None]
+"""What tells one broken name from another: the rule's code, the file, the name."""
+
+
+def broken(wheel: Wheel, rules: Iterable[Rule], settings: Settings) -> frozenset[Break]:
+    """Return the names that are broken in `wheel` at some stage, by `rules` about names."""
+    findings = run_rules(Context(wheel=wheel, settings=settings), rules)
+    return frozenset(
+        (finding.code, finding.member, finding.entry)
+        for finding in findings
+        if finding.severity is Severity.ERROR
+    )
+
+
+def blamed(finding: Finding, stages: Mapping[Break, str]) -> Finding:
+    """Return `finding` with the stage of the repair that broke the name, where one did."""
+    stage = stages.get((finding.code, finding.member, finding.entry))
+    if stage is None:
+        return finding
+    return replace(finding, notes=(*finding.notes, f"broken by this repair's stage: {stage}"))
 
 
 def may_apply(fix: Fix | None, settings: Settings) -> bool:

@@ -2,7 +2,10 @@
 
 import hashlib
 import mmap
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
 from importlib import metadata
 
 import wheelfix
@@ -45,6 +48,38 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
     yield from _metadata(graft, wheel)
 
 
+def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
+    """Return `graft` without the renaming of the libraries that the globs `patterns` match.
+
+    They come in under the name by which they were asked for, and all references stay.
+    """
+    kept = {
+        library.soname: library.original
+        for library in graft.libraries
+        if any(fnmatchcase(library.original, pattern) for pattern in patterns)
+    }
+    if not kept:
+        return graft
+
+    def still(renames: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        return tuple((old, kept.get(new, new)) for old, new in renames if kept.get(new) != old)
+
+    libraries = [
+        replace(
+            library,
+            member=posixpath.join(
+                posixpath.dirname(library.member),
+                kept.get(library.soname, posixpath.basename(library.member)),
+            ),
+            soname=kept.get(library.soname, library.soname),
+            renames=still(library.renames),
+        )
+        for library in graft.libraries
+    ]
+    renames = {member: still(pairs) for member, pairs in graft.renames.items()}
+    return replace(graft, libraries=tuple(libraries), renames=renames)
+
+
 def _library(library: GraftedLibrary) -> Iterator[Edit]:
     member = library.member
     elf = _read(library)
@@ -55,7 +90,8 @@ def _library(library: GraftedLibrary) -> Iterator[Edit]:
         mode=library.mode,
         elf=elf,
     )
-    yield SetSoname(member=member, soname=library.soname)
+    if elf.soname != library.soname:
+        yield SetSoname(member=member, soname=library.soname)
     for old, new in library.renames:
         yield RenameNeeded(member=member, old=old, new=new)
     for entry in dict.fromkeys(elf.entries):

@@ -16,7 +16,7 @@ from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
 from wheelfix.edits import Edit, Strip
 from wheelfix.elf import Elf
-from wheelfix.engine import planned, predict, run_rules, settle
+from wheelfix.engine import Break, blamed, broken, planned, predict, run_rules, settle
 from wheelfix.errors import (
     BadWheelError,
     OutputError,
@@ -29,7 +29,7 @@ from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
-from wheelfix.rules import selected
+from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
@@ -98,6 +98,8 @@ class _Decision:
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    stages: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
+    """The wheel as read, and as each stage of the repair left it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,14 +187,34 @@ class _Run:
         if wheel.is_pure:
             return _Decision(after=wheel, edits=())
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
+        fixing = tuple(rule for rule in self.rules if rule not in REPORTING_RULES)
+        stages = {"read": wheel}
         wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
+        stages["prune"] = wheel
         wheel, grafted = self._graft(wheel)
+        stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
-        wheel, late = settle(wheel, self.rules, self.settings, Stage.AFTER, known)
+        wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
+        stages["search paths"] = wheel
         wheel, stripped = self._strip(wheel)
         edits = (*early, *grafted.edits, *late, *stripped)
         wheel, listed = self._list_grafted(wheel, grafted, edits)
-        return replace(grafted, after=wheel, edits=(*edits, *listed))
+        return replace(grafted, after=wheel, edits=(*edits, *listed), stages=stages)
+
+    def _breaks(self, stages: Mapping[str, Wheel]) -> dict[Break, str]:
+        """Check the names after each stage, and say which stage broke one."""
+        about_names = tuple(rule for rule in self.rules if rule in CHECKPOINT_RULES)
+        found: dict[Break, str] = {}
+        known: frozenset[Break] | None = None
+        last: Wheel | None = None
+        for stage, wheel in stages.items():
+            if wheel is last:
+                continue
+            now = broken(wheel, about_names, self.settings)
+            if known is not None:
+                found |= dict.fromkeys(now - known - found.keys(), stage)
+            known, last = now if known is None else known, wheel
+        return found
 
     def _definitions(self, steps: Iterable[PlannedEdit]) -> HostLibraries:
         return self.definitions.including(step.edit for step in steps)
@@ -214,7 +236,8 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        graft = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        decided = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
         steps: list[PlannedEdit] = []
         for edit in grafting.edits(graft, before):
@@ -335,7 +358,9 @@ class _Run:
             unmatched_excludes=decision.unmatched_excludes,
             definitions=self._definitions(decision.edits),
         )
-        return run_rules(context, self.rules), verdict
+        breaks = self._breaks({**decision.stages, "pack": wheel})
+        findings = run_rules(context, self.rules)
+        return tuple(blamed(finding, breaks) for finding in findings), verdict
 
     def _wants_verdict(self, wheel: Wheel) -> bool:
         return self.settings.verdict and not wheel.is_pure

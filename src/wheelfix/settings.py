@@ -54,6 +54,16 @@ class PruneNeeded(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """A library that the wheel must have, and symbols that it must define."""
+
+    library: str
+    """Its file name or SONAME, as a glob; as it is before the graft."""
+    symbols: tuple[str, ...] = ()
+    """Globs, each of which a symbol must match."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run was asked to do. Field docstrings are the help texts."""
 
@@ -100,6 +110,8 @@ class Settings:
     """A harmless first search path entry: off, keep or remove."""
     keep_entries: tuple[str, ...] = ()
     """Search path entries to leave alone, as globs, such as /opt/rocm/*; repeatable."""
+    keep_names: tuple[str, ...] = ()
+    """Graft libraries whose SONAME or file name matches this glob under that name; repeatable."""
     prune_needed: PruneNeeded = PruneNeeded.SAFE
     """Which unused DT_NEEDED entries to drop: off, safe or all."""
     keep_needed: tuple[str, ...] = ()
@@ -108,6 +120,8 @@ class Settings:
     """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
+    require: tuple[Requirement, ...] = ()
+    """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     verify: bool = False
     """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True

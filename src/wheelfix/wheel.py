@@ -6,6 +6,7 @@ looked up by the ten thousand, and a path object would normalise what must be ju
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Self
 
 from wheelfix.elf import Elf
@@ -80,6 +81,39 @@ class RecordProblem:
     message: str
 
 
+class Where(StrEnum):
+    """Where a Python source looks for a library that it opens by name."""
+
+    SEARCH = "search"
+    """By dlopen's search: what is loaded already, the system's cache and default directories."""
+    FIND = "find"
+    """By `ctypes.util.find_library`: the system's cache, and the linker's directories."""
+    SOURCE = "source"
+    """At a path relative to the folder of the source."""
+    PREFIX = "prefix"
+    """At a path relative to `sys.prefix`."""
+    ABSOLUTE = "absolute"
+    """At a fixed path of the user's machine, or one relative to the current directory."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """One name that a Python source hands to the loader: `ctypes.CDLL("libx.so")`."""
+
+    line: int
+    function: str
+    """The call, as `ctypes.CDLL`."""
+    name: str
+    """A file name, or a path as `where` says."""
+    where: Where
+    sure: bool
+    """Whether the call is made whenever its function is: nothing tests or catches its failure."""
+    on_import: bool
+    """Whether the module itself makes it, and not one of its functions later."""
+    suffixes: tuple[str, ...] = ()
+    """Globs that the call tries after `name`, one of which has to fit; none is `name` itself."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
     """One wheel: its name, its files, its metadata, and what its ELF objects say."""
@@ -98,6 +132,10 @@ class Wheel:
     """By member name, in the order of `members`."""
     broken_elfs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
+    openings: Mapping[str, tuple[Opening, ...]] = field(
+        default_factory=dict[str, tuple[Opening, ...]]
+    )
+    """What the Python sources open by name, by member; sources that open nothing are left out."""
 
     @property
     def is_pure(self) -> bool:

@@ -24,6 +24,8 @@ def check(
     extend_select: options.ExtendSelect = None,
     ignore: options.Ignore = None,
     keep_entries: options.KeepEntries = None,
+    keep_names: options.KeepNames = None,
+    require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,

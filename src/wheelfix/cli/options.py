@@ -112,6 +112,10 @@ SacrificialEntryChoice = Annotated[
     SacrificialEntry | None, _option("sacrificial_entry", "--sacrificial-entry")
 ]
 KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry", metavar="GLOB")]
+Require = Annotated[
+    list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
+]
+KeepNames = Annotated[list[str] | None, _option("keep_names", "--keep-name", metavar="GLOB")]
 PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--prune-needed")]
 KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
 DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]

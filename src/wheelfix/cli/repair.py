@@ -53,6 +53,8 @@ def repair(
     search_path_tag: options.SearchPathTagChoice = None,
     sacrificial_entry: options.SacrificialEntryChoice = None,
     keep_entries: options.KeepEntries = None,
+    keep_names: options.KeepNames = None,
+    require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,

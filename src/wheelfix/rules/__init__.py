@@ -1,16 +1,30 @@
 """The rules, by topic."""
 
-from wheelfix.rules import entries, metadata, needed, platform, reach
+from wheelfix.rules import entries, metadata, names, needed, platform, reach, symbols
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
-        (*reach.RULES, *entries.RULES, *needed.RULES, *metadata.RULES, *platform.RULES),
+        (
+            *reach.RULES,
+            *entries.RULES,
+            *needed.RULES,
+            *symbols.RULES,
+            *names.RULES,
+            *metadata.RULES,
+            *platform.RULES,
+        ),
         key=lambda rule: rule.code,
     )
 )
 """All rules, by code."""
+
+CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
+"""The rules by which names are checked again after each stage of a repair."""
+
+REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
+"""Rules without fixes that take their time: no round of fixes needs to ask them."""
 
 
 def selected(settings: Settings) -> tuple[Rule, ...]:

@@ -9,8 +9,9 @@ from wheelfix.elf import Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
-from wheelfix.pruning import Definitions, Pruning, judge
+from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
+from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
@@ -59,6 +60,21 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def world(self) -> World | None:
+        """The wheel among the libraries of this machine, as most installers lay it."""
+        if self.definitions is None or not self.layouts:
+            return None
+        layout = self.layouts[0]
+        return World.around(self.wheel, layout, environment(self.wheel, layout), self.definitions)
+
+    @cached_property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """The symbols that bind to nothing."""
+        if self.world is None or self.definitions is None:
+            return ()
+        return unresolved(self.wheel, self.world, self.definitions)
 
     @cached_property
     def pruning(self) -> Pruning:

@@ -1,0 +1,47 @@
+"""C++ symbols for people to read."""
+
+import re
+
+_NESTED = re.compile(r"_ZN[rVK]*([RO]?)(.+)")
+_PLAIN = re.compile(r"_Z(\d.*)")
+_SPECIAL = {"_ZTI": "typeinfo for ", "_ZTV": "vtable for ", "_ZTS": "typeinfo name for "}
+
+
+def readable(symbol: str) -> str:
+    """Return the qualified name in a mangled `symbol`, without its parameters.
+
+    What goes beyond plain and nested names (Itanium C++ ABI, "External Names") is left mangled:
+    templates, operators, the standard library's abbreviations.
+    """
+    for prefix, words in _SPECIAL.items():
+        if symbol.startswith(prefix):
+            name = readable("_Z" + symbol.removeprefix(prefix))
+            return symbol if name.startswith("_Z") else words + name
+    nested = _NESTED.fullmatch(symbol)
+    plain = _PLAIN.fullmatch(symbol)
+    if nested:
+        parts, rest = _source_names(nested[2])
+        if rest[:2] in {"C1", "C2"} and parts:
+            parts.append(parts[-1])
+            rest = rest[2:]
+        elif rest[:2] in {"D0", "D1", "D2"} and parts:
+            parts.append(f"~{parts[-1]}")
+            rest = rest[2:]
+        return "::".join(parts) if parts and rest.startswith("E") else symbol
+    if plain:
+        parts, rest = _source_names(plain[1], most=1)
+        return parts[0] if parts and not rest.startswith("I") else symbol
+    return symbol
+
+
+def _source_names(text: str, most: int = 100) -> tuple[list[str], str]:
+    """Split off `<length><name>` from the front."""
+    names: list[str] = []
+    while len(names) < most and (match := re.match(r"(\d{1,4})", text)):
+        size = int(match[1])
+        name = text[match.end() : match.end() + size]
+        if len(name) < size or not name.isidentifier():
+            break
+        names.append(name)
+        text = text[match.end() + size :]
+    return names, text

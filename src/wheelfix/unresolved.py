@@ -1,0 +1,161 @@
+"""Which symbols of a wheel's objects bind to nothing, once it is installed.
+
+Every object is searched in the groups that the loader makes: what an extension module, a program
+or a library that nothing else loads brings along when it is the first.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from wheelfix import cpython
+from wheelfix.asneeded import Library
+from wheelfix.elf import Elf, Libc, Undefined
+from wheelfix.loader import Load
+from wheelfix.platforms import may_come_from_platform
+from wheelfix.pruning import Definitions, World
+from wheelfix.symbols import bindings, binds
+from wheelfix.wheel import Wheel
+
+_PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
+"""What every CPython for glibc is linked with: in the global scope of each of its processes."""
+_TOOLCHAIN = (*_PROGRAM, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux*", "ld64*")
+
+Reference = tuple[str, str | None]
+"""A symbol, and the version asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unresolved:
+    """References of one object that bind to nothing, when one root is the first to be loaded."""
+
+    member: str
+    root: str
+    references: tuple[Reference, ...]
+    absent: tuple[str, ...]
+    """Libraries of the group that are not at hand, and may define them."""
+    foreign: tuple[str, ...]
+    """Libraries of this machine in the group, which others may have in another version."""
+
+
+def unresolved(wheel: Wheel, world: World, definitions: Definitions) -> tuple[Unresolved, ...]:
+    """Return what stays unresolved for some root, each object once, in the worst of its groups.
+
+    The names of Python's C API are left out: the interpreter gives them, or does not.
+    """
+    return _Search(wheel, world, definitions).found()
+
+
+class _Search:
+    """The search of all objects of a wheel for what they refer to."""
+
+    def __init__(self, wheel: Wheel, world: World, definitions: Definitions) -> None:
+        self._wheel = wheel
+        self._definitions = definitions
+        self._programs: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
+        self.world = world
+
+    def found(self) -> tuple[Unresolved, ...]:
+        alone = {m: still for m in self.world.paths if (still := self._alone(m))}
+        found: list[Unresolved] = []
+        for member, references in alone.items():
+            worst: Unresolved | None = None
+            for root in self._roots(member):
+                left = self._in_group(root, member, references)
+                if left.references and (worst is None or len(left.absent) < len(worst.absent)):
+                    worst = left
+            if worst is not None:
+                found.append(worst)
+        return tuple(found)
+
+    def _alone(self, member: str) -> tuple[Reference, ...]:
+        """Return what the member's own group does not give it."""
+        elf = self._wheel.elfs[member]
+        names = {symbol.name for symbol in elf.undefined if not _is_given(symbol)}
+        names -= cpython.api().keys()
+        if not names or self.world.paths[member] not in self.world.libraries:
+            return ()
+        return self._unbound(self.world.loads[member], member, names)
+
+    def _in_group(self, root: str, member: str, references: Iterable[Reference]) -> Unresolved:
+        load = self.world.loads[root]
+        names = {name for name, _ in references}
+        left = [r for r in self._unbound(load, member, names) if r in references]
+        elf = self._wheel.elfs[member]
+        left = [r for r in left if not self._by_interpreter(elf, r)]
+        absent = dict.fromkeys(request.name for request in load.requests if request.failed)
+        if not self._program(elf):
+            absent.setdefault("libc")
+        return Unresolved(
+            member=member,
+            root=root,
+            references=tuple(left),
+            absent=tuple(absent),
+            foreign=self._foreign(load),
+        )
+
+    def _unbound(self, load: Load, member: str, names: set[str]) -> tuple[Reference, ...]:
+        libc = self.world.environment.libc
+        users = {self.world.paths[member]}
+        found = bindings(load, self.world.libraries, among=names, users=users, libc=libc)
+        return tuple((r.symbol, r.version) for r, at in found.items() if at is None and not r.weak)
+
+    def _roots(self, member: str) -> Iterator[str]:
+        """Yield what brings the object in first: modules, programs, and what nothing else loads."""
+        path = self.world.paths[member]
+        for root, load in self.world.loads.items():
+            if path in load.objects and self._is_root(root):
+                yield root
+
+    def _is_root(self, member: str) -> bool:
+        elf = self._wheel.elfs[member]
+        hooks = any(hook.startswith("Py") for hook in elf.module_hooks)
+        return hooks or elf.is_executable or member not in self._brought
+
+    @cached_property
+    def _brought(self) -> frozenset[str]:
+        """The members that another one loads."""
+        members = {path: member for member, path in self.world.paths.items()}
+        return frozenset(
+            members[path]
+            for root, load in self.world.loads.items()
+            for path in load.objects
+            if path in members and members[path] != root
+        )
+
+    def _program(self, elf: Elf) -> tuple[Library, ...]:
+        """Return what the interpreter has loaded; nothing if its C library is not at hand."""
+        if self.world.environment.libc is Libc.MUSL:
+            return ()
+        kind = (elf.bits, elf.machine, elf.little_endian)
+        if kind not in self._programs:
+            self._programs[kind] = self._loaded_with(elf)
+        return self._programs[kind]
+
+    def _loaded_with(self, elf: Elf) -> tuple[Library, ...]:
+        definitions = self._definitions
+        libc = definitions.host(_PROGRAM[0], elf)
+        if libc is None:
+            return ()
+        names = (*_PROGRAM[1:], *libc.elf.needed)
+        return (libc, *filter(None, (definitions.host(name, elf) for name in names)))
+
+    def _by_interpreter(self, elf: Elf, reference: Reference) -> bool:
+        name, version = reference
+        there = (library.exports.definitions.get(name) for library in self._program(elf))
+        return any(binds(each, version) for each in there if each)
+
+    def _foreign(self, load: Load) -> tuple[str, ...]:
+        own = set(self.world.paths.values())
+        names = [path.rpartition("/")[2] for path in load.objects if path not in own]
+        return tuple(n for n in names if not any(fnmatchcase(n, each) for each in _TOOLCHAIN))
+
+
+def _is_given(symbol: Undefined) -> bool:
+    """Whether nothing needs to be found: weak, or of a platform library, and asked by version.
+
+    Whether the platform has the version is auditwheel's to judge (WF801).
+    """
+    versioned = symbol.version is not None and may_come_from_platform(symbol.file or "")
+    return symbol.weak or versioned

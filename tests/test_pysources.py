@@ -1,0 +1,230 @@
+"""Names of libraries in Python sources, found by reading and held to what the code would do."""
+
+import ast
+from textwrap import dedent
+
+import pytest
+
+from wheelfix.pysources import openings
+from wheelfix.wheel import Opening, Where
+
+MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
+
+
+def opened(source: str, path: str = "pkg/mod.py") -> tuple[Opening, ...]:
+    return openings(dedent(source).encode(), path, MODULES)
+
+
+def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, Where]]:
+    return [(each.name, each.where) for each in opened(source, path)]
+
+
+# --- Ways to open ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ctypes\nctypes.CDLL('libx.so')",
+        "import ctypes as c\nc.CDLL('libx.so')",
+        "from ctypes import CDLL\nCDLL('libx.so', mode=1)",
+        "from ctypes import CDLL\nCDLL(name='libx.so')",
+        "import ctypes\nctypes.PyDLL('libx.so')",
+        "import ctypes\nctypes.cdll.LoadLibrary('libx.so')",
+        "from ctypes import cdll\ncdll.LoadLibrary('libx.so')",
+        "from ctypes import cdll\ncdll['libx.so']",
+        "from cffi import FFI\nffi = FFI()\nffi.dlopen('libx.so')",
+        "from pkg._x import ffi\nlib = ffi.dlopen('libx.so')",
+        "import cffi\ncffi.FFI().dlopen('libx.so')",
+    ],
+)
+def test_the_usual_calls_are_known(source: str) -> None:
+    assert names(source) == [("libx.so", Where.SEARCH)]
+
+
+def test_find_library_is_told_apart() -> None:
+    source = "from ctypes.util import find_library\nimport ctypes\nctypes.CDLL(find_library('x'))"
+    assert names(source) == [("x", Where.FIND)]
+
+
+def test_an_attribute_of_cdll_is_a_name() -> None:
+    assert names("import ctypes\nctypes.cdll.user32.MessageBoxA") == [("user32", Where.SEARCH)]
+
+
+def test_numpy_tries_suffixes() -> None:
+    [found] = opened("import numpy as np\nnp.ctypeslib.load_library('_x', __file__)")
+    assert (found.name, found.where) == ("_x", Where.SOURCE)
+    assert ".so" in found.suffixes
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ctypes\nctypes.WinDLL('x.dll')",
+        "import ctypes\nctypes.CDLL(None)",
+        "import ctypes\nctypes.CDLL('')",
+        "import ctypes\nctypes.CDLL(unknown())",
+        "def CDLL(x): ...\nCDLL('libx.so')",
+        "import ctypes\ndef f(CDLL):\n    CDLL('libx.so')",
+        "'ctypes.CDLL(\"libx.so\")'",
+        "not python at all: CDLL(",
+    ],
+)
+def test_what_opens_nothing_here_is_left_out(source: str) -> None:
+    assert names(source) == []
+
+
+# --- Ways to build a path -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "os.path.join(os.path.dirname(__file__), 'lib', 'libx.so')",
+        "os.path.join(os.path.abspath(os.path.dirname(__file__)), 'lib/libx.so')",
+        "os.path.dirname(os.path.realpath(__file__)) + '/lib/libx.so'",
+        "os.path.dirname(__file__) + os.sep + 'lib' + os.sep + 'libx.so'",
+        "f'{os.path.dirname(__file__)}/lib/libx.so'",
+        "'%s/lib/libx.so' % os.path.dirname(__file__)",
+        "'{}/lib/{}.so'.format(os.path.dirname(__file__), 'libx')",
+        "str(Path(__file__).parent / 'lib' / 'libx.so')",
+        "Path(__file__).resolve().parent.joinpath('lib', 'libx.so')",
+        "os.fspath(Path(__file__).parents[0] / 'lib/libx.so')",
+        "str(Path(__file__).with_name('lib') / 'libx.so')",
+        "str(files('pkg') / 'lib' / 'libx.so')",
+        "str(files(__package__).joinpath('lib/libx.so'))",
+        "os.path.join(os.path.dirname(pkg.__file__), 'lib', 'libx.so')",
+        "os.path.join(pkg.__path__[0], 'lib', 'libx.so')",
+        "os.path.join(HERE, SUB, NAMES['linux'])",
+        "os.path.join(HERE, SUB, NAMES[sys.platform])",
+        "os.path.join(HERE, SUB, NAMES.get(platform.system().lower(), 'x'))",
+        "where('libx.so')",
+        "os.path.join(HERE, SUB, 'libx.so')",
+    ],
+)
+def test_a_path_beside_the_source_is_followed(expression: str) -> None:
+    source = f"""
+    import ctypes, os, platform, sys, pkg
+    from importlib.resources import files
+    from pathlib import Path
+    HERE = os.path.dirname(__file__)
+    SUB = "lib"
+    NAMES = {{"linux": "libx.so", "win32": "x.dll"}}
+    def where(name):
+        return os.path.join(HERE, SUB, name)
+    ctypes.CDLL({expression})
+    """
+    assert names(source) == [("lib/libx.so", Where.SOURCE)]
+
+
+def test_a_path_may_leave_the_folder() -> None:
+    source = """
+    import ctypes, os
+    ctypes.CDLL(os.path.join(os.path.dirname(__file__), "..", "..", "pkg.libs", "libx.so"))
+    """
+    assert names(source, "pkg/sub/mod.py") == [("../../pkg.libs/libx.so", Where.SOURCE)]
+
+
+def test_sys_prefix_is_a_place_of_the_environment() -> None:
+    source = "import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.prefix, 'lib', 'libx.so'))"
+    assert names(source) == [("lib/libx.so", Where.PREFIX)]
+
+
+def test_a_resource_as_a_file() -> None:
+    source = """
+    import ctypes
+    from importlib.resources import as_file, files
+    with as_file(files("pkg") / "libx.so") as path:
+        ctypes.CDLL(str(path))
+    """
+    assert names(source) == [("libx.so", Where.SOURCE)]
+
+
+def test_the_file_of_an_extension_module_is_where_the_wheel_has_it() -> None:
+    source = "import ctypes\nfrom pkg import core\nctypes.CDLL(core.__file__)"
+    assert names(source, "other.py") == [(MODULES["pkg.core"], Where.SOURCE)]
+
+
+# --- What is run, and what is sure ----------------------------------------------------------------
+
+
+def test_code_for_other_systems_is_not_followed() -> None:
+    source = """
+    import ctypes, os, platform, sys
+    if sys.platform == "win32":
+        name = "x.dll"
+    elif sys.platform.startswith("darwin"):
+        name = "libx.dylib"
+    else:
+        name = "libx.so"
+    ctypes.CDLL(name)
+    if os.name == "nt":
+        ctypes.CDLL("y.so")
+    ext = ".dylib" if platform.system() == "Darwin" else ".so"
+    ctypes.CDLL("libz" + ext)
+    def windows():
+        if sys.platform != "win32":
+            return
+        ctypes.CDLL("w.so")
+    """
+    assert names(source) == [("libx.so", Where.SEARCH), ("libz.so", Where.SEARCH)]
+
+
+@pytest.mark.parametrize(
+    ("source", "sure"),
+    [
+        ("ctypes.CDLL('libx.so')", True),
+        ("try:\n    ctypes.CDLL('libx.so')\nexcept OSError:\n    pass", False),
+        (
+            "try:\n    ctypes.CDLL('libx.so')\nexcept OSError as e:\n    raise ImportError from e",
+            True,
+        ),
+        ("try:\n    ctypes.CDLL('libx.so')\nfinally:\n    done = 1", True),
+        ("with contextlib.suppress(OSError):\n    ctypes.CDLL('libx.so')", False),
+        ("if debug():\n    ctypes.CDLL('libx.so')", False),
+        ("if os.path.exists('libx.so'):\n    ctypes.CDLL('libx.so')", False),
+        ("for name in ['libx.so']:\n    ctypes.CDLL(name)", True),
+        ("for name in found():\n    ctypes.CDLL('libx.so')", False),
+        ("x = ctypes.CDLL('libx.so') if debug() else None", False),
+        ("x = debug() or ctypes.CDLL('libx.so')", False),
+    ],
+)
+def test_only_what_nothing_tests_or_catches_is_sure(source: str, sure: bool) -> None:  # noqa: FBT001
+    [found] = opened(f"import contextlib, ctypes, os\n{source}")
+    assert (found.name, found.sure, found.on_import) == ("libx.so", sure, True)
+
+
+def test_alternatives_are_not_sure() -> None:
+    source = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
+    assert [(each.name, each.sure) for each in opened(source)] == [
+        ("libx.so", False),
+        ("libx.so.1", False),
+    ]
+
+
+def test_a_call_in_a_function_is_made_later_unless_the_module_calls_it() -> None:
+    later = "import ctypes\ndef load():\n    return ctypes.CDLL('libx.so')\n"
+    assert [each.on_import for each in opened(later)] == [False]
+    assert [each.on_import for each in opened(later + "load()")] == [True]
+
+
+def test_a_parameter_is_known_by_the_calls_of_the_same_source() -> None:
+    source = """
+    import ctypes, os
+    def load(name, folder="lib"):
+        return ctypes.CDLL(os.path.join(os.path.dirname(__file__), folder, name))
+    A = load("liba.so")
+    B = load("libb.so", folder="other")
+    """
+    assert names(source) == [("lib/liba.so", Where.SOURCE), ("other/libb.so", Where.SOURCE)]
+
+
+def test_an_endless_recursion_ends() -> None:
+    source = "import ctypes\ndef f(x):\n    return f(x + 'a')\nctypes.CDLL(f('b'))"
+    assert names(source) == []
+
+
+def test_a_source_is_never_run() -> None:
+    source = "import ctypes\nctypes.CDLL(__import__('os').system('false') or 'libx.so')\n1/0"
+    ast.parse(source)
+    assert names(source) in ([], [("libx.so", Where.SEARCH)])
