@@ -5,11 +5,19 @@ them underlinked, and an object that refers to some of it. What `asneeded.decide
 object linked with `--no-as-needed` must be what the linker keeps with `--as-needed`. gold and lld
 keep nothing for the sake of a library that says too little; GNU ld does.
 
+Then the object is pruned in place, and read again: its version needs and undefined symbols must be
+those of the relinked object, and the loader must bind every symbol of both to the same file. Two
+things differ, and are allowed for: a weak reference whose first definer goes loses its version,
+though a later definer that stays may have one (the loader finds it all the same); and in a program
+GNU ld replaces by null what a pruned one still asks the loader for.
+
     python scripts/linkers.py -n 2000 [--linker bfd|gold|lld] [--first SEED]
 """
 
 import argparse
+import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +29,9 @@ from functools import partial
 from pathlib import Path
 
 from wheelfix.asneeded import Decision, Library, Why, decide
+from wheelfix.edits import without_needed
+from wheelfix.elf import Elf, Undefined
+from wheelfix.elfedit import edit_in_place
 from wheelfix.elfread import read_elf, read_exports
 
 # ruff: noqa: S311 -- dice need no secrecy
@@ -80,12 +91,16 @@ def random_graph(seed: int) -> Graph:
                 needed=needed,
             )
         )
-    return Graph(
-        libraries=tuple(libraries),
-        objects=tuple(_random_code(dice, most=most) for most in (1, 0)[: dice.randint(1, 2)]),
-        order=tuple(dice.sample(names, len(names))),
-        program=dice.random() < 0.2,
-    )
+    objects = [_random_code(dice, most=most) for most in (1, 0)[: dice.randint(1, 2)]]
+    order = tuple(dice.sample(names, len(names)))
+    program = dice.random() < 0.2
+    if program:  # there, the linker refuses what nobody defines
+        defined = {name for each in libraries for name in each.code.defines}
+        objects = [
+            replace(code, refers=tuple(name for name in code.refers if name in defined))
+            for code in objects
+        ]
+    return Graph(libraries=tuple(libraries), objects=tuple(objects), order=order, program=program)
 
 
 def _random_code(dice: random.Random, *, most: int) -> Code:
@@ -111,7 +126,9 @@ class Bench:
 
     folder: Path
     linker: str = "ld.bfd"
-    arguments: tuple[str, ...] = field(default=("--hash-style=gnu", "--build-id=none"))
+    arguments: tuple[str, ...] = field(
+        default=("--hash-style=gnu", "--build-id=none", "-rpath", "$ORIGIN")
+    )
 
     def link(self, graph: Graph) -> tuple[Path, Path]:
         """Link the graph's object with `--no-as-needed` and with `--as-needed`."""
@@ -214,14 +231,144 @@ def decisions(graph: Graph, linked: Path) -> tuple[Decision, ...]:
 def difference(seed: int, bench: Bench) -> str | None:
     """Link a random graph both ways; say where we differ from the linker."""
     graph = random_graph(seed)
-    full, pruned = bench.link(graph)
+    full, relinked = bench.link(graph)
     ours = decisions(graph, full)
     passed = {Why.UNUSED} if bench.linker == "ld.bfd" else {Why.UNUSED, Why.SIBLING}
-    kept = tuple(decision.name for decision in ours if decision.why not in passed)
-    wanted = read_elf(pruned.read_bytes(), pruned.name).needed
-    if kept == wanted:
+    pruned = full.with_name("pruned.so")
+    prune(full, pruned, {decision.name for decision in ours if decision.why in passed})
+    said, wanted = Said.of(pruned), Said.of(relinked)
+    if graph.program:
+        said = said.among({name for name, *_ in wanted.symbols})
+    wanted = wanted.without_labels({each for each in said.symbols if each[3]})
+    if said == wanted or (said.tables() == wanted.tables() and not wanted.load.complete):
         return None
-    return f"seed {seed}: {bench.linker} keeps {wanted}, we keep {kept}\n  {graph}\n  {ours}"
+    return (
+        f"seed {seed}: {bench.linker} {wanted.beside(said)}\n"
+        f"  we {said.beside(wanted)}\n  {graph}\n  {ours}"
+    )
+
+
+def prune(full: Path, pruned: Path, names: set[str]) -> None:
+    """Write `full` without the DT_NEEDED entries `names`, edited in place."""
+    data = bytearray(full.read_bytes())
+    before = read_elf(data, full.name)
+    after = without_needed(before, names)
+    if edit_in_place(data, before, after, full.name) != after:
+        raise RuntimeError(f"{full}: dropping {names} needs room")
+    pruned.write_bytes(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What an object asks for, by its tables and by the loader."""
+
+    needed: tuple[str, ...]
+    verneed: dict[str, frozenset[str]]
+    """Library -> the versions that are needed of it."""
+    symbols: "frozenset[_Symbol]"
+    """Name, version, library of the version, and whether weak, of what others define."""
+    load: "Load"
+
+    @classmethod
+    def of(cls, path: Path) -> "Said":
+        """Read an object, and have it loaded."""
+        data = path.read_bytes()
+        elf = read_elf(data, path.name)
+        others = (*elf.undefined, *read_exports(data, path.name).copies)
+        return cls(
+            needed=elf.needed,
+            verneed={need.file: frozenset(need.versions) for need in elf.verneed},
+            symbols=frozenset(_symbol(each) for each in others),
+            load=load(path, elf),
+        )
+
+    def tables(self) -> tuple[object, ...]:
+        """Return what it says by its tables."""
+        return self.needed, self.verneed, self.symbols
+
+    def among(self, names: set[str]) -> "Said":
+        """Leave out the object's own references to other symbols than these."""
+        kept = (each for each in self.load.bindings if each[0] or each[1] in names)
+        return replace(
+            self,
+            symbols=frozenset(each for each in self.symbols if each[0] in names),
+            load=replace(self.load, bindings=frozenset(kept)),
+        )
+
+    def without_labels(self, weak: "set[_Symbol]") -> "Said":
+        """Leave out the versions of weak references that have none among `weak`."""
+        bare = {name for name, version, *_ in weak if version is None}
+        lost = {each for each in self.symbols if each[3] and each[0] in bare}
+        kept = self.symbols - lost
+        asked = {(file, version) for _, version, file, _ in kept}
+        gone = {(file, version) for _, version, file, _ in lost} - asked
+        verneed = {
+            file: frozenset(version for version in versions if (file, version) not in gone)
+            for file, versions in self.verneed.items()
+        }
+        return replace(
+            self,
+            symbols=kept | {(name, None, None, True) for name, *_ in lost},
+            verneed={file: versions for file, versions in verneed.items() if versions},
+        )
+
+    def beside(self, other: "Said") -> str:
+        """Say in what it differs from `other`."""
+        return ", ".join(
+            f"{name}={mine}" for name, mine in vars(self).items() if mine != vars(other)[name]
+        )
+
+
+_Symbol = tuple[str, str | None, str | None, bool]
+
+
+def _symbol(each: Undefined) -> _Symbol:
+    return each.name, each.version, each.file, each.weak
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What the dynamic loader made of an object."""
+
+    complete: bool
+    bindings: frozenset[tuple[str, str, str]]
+    """User, symbol and provider; the object itself is `""`. None counts if it is incomplete."""
+
+
+_BINDING = re.compile(r"binding file (\S+) \[0\] to (\S+) \[0\]: normal symbol `(\w+)'")
+_TROUBLE = re.compile(r"undefined symbol|symbol lookup error|version `|cannot open|not found")
+
+
+def load(path: Path, elf: Elf) -> Load:
+    """Load an object in a process of its own, with everything bound at once; glibc only.
+
+    A library comes in as LD_PRELOAD; a program, which has no code to run, is taken as far as
+    `ldd -r` does, which relocates everything.
+    """
+    if not elf.dynamic:
+        return Load(complete=True, bindings=frozenset())
+    variables = {**os.environ, "LD_BIND_NOW": "1", "LD_DEBUG": "bindings"}
+    command = [shutil.which("true") or "true"]
+    if elf.is_executable:
+        variables |= {"LD_TRACE_LOADED_OBJECTS": "1", "LD_WARN": "1"}
+        loader = read_elf(Path(command[0]).read_bytes(), command[0]).interpreter
+        command = [str(loader), str(path)]
+    else:
+        variables["LD_PRELOAD"] = str(path)
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    said = done.stdout + done.stderr
+    complete = done.returncode == 0 and not _TROUBLE.search(said)
+    found = {
+        (_base(user, path), symbol, _base(provider, path))
+        for user, provider, symbol in _BINDING.findall(said)
+        if symbol in SYMBOLS
+    }
+    return Load(complete=complete, bindings=frozenset(found) if complete else frozenset())
+
+
+def _base(file: str, path: Path) -> str:
+    name = file.rpartition("/")[2]
+    return "" if name == path.name else name
 
 
 def main() -> int:
@@ -236,15 +383,20 @@ def main() -> int:
         print(f"{linker} is not installed", file=sys.stderr)
         return 2
     started = time.monotonic()
-    differing = 0
+    differing = loading = bound = 0
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(folder=Path(folder), linker=linker)
         for seed in range(options.first, options.first + options.n):
             if (found := difference(seed, bench)) is not None:
                 differing += 1
                 print(found)
+            made = Path(folder, "pruned.so")
+            loaded = load(made, read_elf(made.read_bytes(), made.name))
+            loading += loaded.complete
+            bound += len(loaded.bindings)
     seconds = time.monotonic() - started
     print(f"{linker}: {options.n} graphs, {differing} differ, {seconds:.0f} s")
+    print(f"{loading} of the pruned objects load with everything bound, {bound} bindings")
     return 1 if differing else 0
 
 
