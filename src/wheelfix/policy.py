@@ -22,6 +22,8 @@ _ALIAS = re.compile(r"(?P<alias>manylinux(?:1|2010|2014))_(?P<arch>\w+)")
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
 _SHOWN = 4
+_NEAR = 8
+"""Symbols up to which a tag counts as missed by little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,48 @@ def judge(
     if found.get("ucs2"):
         members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
         reasons.append(f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}")
-    return Verdict(overall=overall, external=external, reasons=tuple(reasons))
+    return Verdict(
+        overall=overall,
+        external=external,
+        reasons=tuple(reasons),
+        near=near_misses(wheel, overall, policies),
+    )
+
+
+def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple[str, ...]:
+    """Name the symbols that alone forbid a better tag than `overall`, where they are few.
+
+    Each older tag needs all that the newer one needs, so the first that is missed by much ends
+    the search. Symbols of libraries that are yet to be grafted are not seen.
+    """
+    best = _parse(overall)
+    if best is None:
+        return ()
+    kind, version, arch = best
+    better = [
+        (parsed[1], f"{policy.name}_{arch}")
+        for policy in policies
+        if (parsed := _parse(f"{policy.name}_{arch}")) and parsed[0] == kind and parsed[1] < version
+    ]
+    found: list[str] = []
+    for _, tag in sorted(better, reverse=True):
+        forbidding = _forbidding(wheel, tag, policies)
+        if not forbidding or len(forbidding) > _NEAR:
+            break
+        found.append(f"`{tag}` is missed by {'; '.join(forbidding)}")
+    return tuple(found)
+
+
+def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
+    """Name each symbol that is newer than `tag` allows, with the members that use it."""
+    users: dict[str, list[str]] = {}
+    allowed = _allowed_versions(tag, policies)
+    for member, elf in wheel.elfs.items():
+        for file, version in _too_new(elf, allowed):
+            names = [u.name for u in elf.undefined if (u.file, u.version) == (file, version)]
+            for name in names or ["no symbol that is used"]:
+                users.setdefault(f"`{name}@{version}` of `{file}`", []).append(member)
+    return [f"{symbol} in {_list(members)}" for symbol, members in users.items()]
 
 
 def _target(

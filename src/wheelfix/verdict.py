@@ -14,3 +14,5 @@ class Verdict:
     """Libraries that neither the wheel nor the policy provides -> where this host has them."""
     reasons: tuple[str, ...]
     """Why not better, in plain words: which symbol version or library, in which member."""
+    near: tuple[str, ...] = ()
+    """The better tags that only a few symbols forbid: which symbol, in which member."""

@@ -88,4 +88,31 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
         )
 
 
-RULES = (tag_not_met, unmatched_exclude)
+@rule("WF803", "tag-missed-by-little", Severity.INFO)
+def tag_missed_by_little(context: Context) -> Iterator[Hit]:
+    """A few symbols keep the wheel from a platform tag that more machines satisfy.
+
+    ## What it does
+    For each older, and so better, platform tag than the one that auditwheel's verdict allows,
+    names the symbols that are too new for it, with the objects that use them, as long as they
+    are few.
+
+    ## Why is this bad?
+    It is not. But one call of one function may cost all users of an older distribution, and
+    auditwheel names neither the symbol nor the object (pypa/auditwheel 36).
+
+    ## Example
+    `manylinux_2_31_x86_64` is missed by `pthread_create@GLIBC_2.34` in `pkg/_core.so`.
+
+    ## Common causes
+    - Built on a system newer than needed. **Solution**: build in the container of the tag.
+    - A function that an older version could replace. **Solution**: `.symver`, or another call.
+
+    ## Fix safety
+    Not fixed: only a build on an older system gives the older symbol.
+    """
+    for message in context.verdict.near if context.verdict is not None else ():
+        yield Hit(message=message, hint="build on a system as old as the tag")
+
+
+RULES = (tag_not_met, unmatched_exclude, tag_missed_by_little)

@@ -26,7 +26,7 @@ from typing import Any
 from wheelfix.elfread import read_elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
-from wheelfix.policy import Policy, explain, judge, judged_symbols, strictest
+from wheelfix.policy import Policy, explain, judge, judged_symbols, near_misses, strictest
 from wheelfix.settings import Settings
 from wheelfix.tools.run import Completed, run
 from wheelfix.verdict import Verdict
@@ -113,6 +113,8 @@ class Graft:
     """Names, and paths of this machine, that an exclude pattern kept out."""
     messages: tuple[str, ...] = ()
     """What auditwheel said that its user should know, in terms of the real wheel."""
+    near: tuple[str, ...] = ()
+    """The better tags that a few symbols of the wheel's own objects forbid."""
 
     @property
     def verdict(self) -> Verdict | None:
@@ -124,7 +126,7 @@ class Graft:
         best = strictest(self.platforms)
         if best is None or self.libraries or self.dropped:
             return None
-        return Verdict(overall=best, external={}, reasons=())
+        return Verdict(overall=best, external={}, reasons=(), near=self.near)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +171,9 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     except ToolError as error:
         raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
-    return _graft(wheel, view, folder, calls, completed)
+    graft = _graft(wheel, view, folder, calls, completed)
+    best = strictest(graft.platforms)
+    return replace(graft, near=near_misses(wheel, best, policies)) if best else graft
 
 
 def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Verdict:
