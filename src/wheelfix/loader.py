@@ -9,6 +9,7 @@ was opened by, never made canonical. Only the virtual file system below resolves
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -380,7 +381,7 @@ class _Places:
         self.walks: dict[tuple[How, str, tuple[int, bool, int] | None], _Walk] = {}
 
 
-class _Process:
+class _Process(ABC):
     """What both loaders have in common: names, files, breadth-first loading, undoing a failure."""
 
     def __init__(self, environment: Environment, tree: _Tree, main: str | None) -> None:
@@ -537,17 +538,17 @@ class _Process:
 
     _loop_ends_search = False
 
+    @abstractmethod
     def _spell(self, requester: _Map | None, name: str) -> str:
         """Return `name` with its tokens replaced."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _is_libc(self, name: str) -> bool:
         """Return whether the loader serves `name` itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _library_directories(self) -> Sequence[tuple[str, str]]:
         """Return the directories of LD_LIBRARY_PATH."""
-        raise NotImplementedError
 
     def _lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
         """Yield the lists to search for `name`, in order."""
@@ -556,29 +557,29 @@ class _Process:
         else:
             yield from self._search_lists(requester, name)
 
+    @abstractmethod
     def _search_lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
         """Yield the lists to search for a bare name."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _verdict(self, elf: Elf, reference: Elf) -> Outcome:
         """Return what the loader says of an object that it opened."""
-        raise NotImplementedError
 
     def _caller(self, path: str) -> _Map | None:
         """Return the object that searches for what the object at `path` opens."""
         return self._inodes[self.tree.inode(self.tree.file(path)[0])]
 
+    @abstractmethod
     def _loader_of(self, requester: _Map | None, *, dlopen: bool) -> _Map | None:
         """Return the object whose search path a new object inherits."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _found_again(self, known: _Map, name: str) -> None:
         """Let a loaded object answer to the name by which its file was found once more."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _own_names(self, loaded: _Map, name: str) -> Iterable[str]:
         """Return the names that a new object answers to."""
-        raise NotImplementedError
 
     # --- Bookkeeping
 
