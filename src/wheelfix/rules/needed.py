@@ -320,7 +320,8 @@ def development_name(context: Context) -> Iterator[Hit]:
     """An object needs a library by the name that only developers have.
 
     ## What it does
-    Reports DT_NEEDED entries `libx.so` where the library calls itself `libx.so.1`.
+    Reports DT_NEEDED entries `libx.so` where the library calls itself `libx.so.1`, unless the
+    wheel ships it under the former name alone.
 
     ## Why is this bad?
     `libx.so` belongs to the development package: users have `libx.so.1`, and the import fails.
@@ -334,28 +335,27 @@ def development_name(context: Context) -> Iterator[Hit]:
       **Solution**: link with the real library, or repair with `--unsafe-fixes`.
 
     ## Fix safety
-    Unsafe: another file may be loaded. Offered if the library is not in the wheel under the
-    development name.
+    Unsafe: another file may be loaded.
     """
     if context.definitions is None:
         return
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             soname = _own_name(context, elf, name) if name.endswith(".so") else None
-            if soname is None or not soname.startswith(f"{name}."):
+            served = name in context.shipped and soname not in context.shipped
+            if soname is None or served or not soname.startswith(f"{name}."):
                 continue
             fix = Fix(
                 title="need the library by its SONAME",
                 edits=(RenameNeeded(member=member, old=name, new=soname),),
                 safety=Safety.UNSAFE,
             )
-            served = name in context.shipped and soname not in context.shipped
             yield Hit(
                 message=f"needs `{name}`, which calls itself `{soname}`",
                 member=member,
                 entry=name,
                 hint=f"link it so that DT_NEEDED says `{soname}`",
-                fix=None if served else fix,
+                fix=fix,
             )
 
 
