@@ -37,7 +37,6 @@ from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
 from wheelfix.verdict import Verdict
-from wheelfix.verify import Options, verify, verify_findings
 from wheelfix.wheel import Wheel
 
 Progress = Callable[[str], None]
@@ -339,6 +338,9 @@ class _Run:
 
     def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
         """Install what was written, and try everything in it."""
+        # Only who asks for it pays for its start-up.
+        from wheelfix.verify import Options, verify, verify_findings  # noqa: PLC0415
+
         self.progress("verifying")
         results = verify(pending.path, Options(), self.environ, name=wheel.name)
         return verify_findings(tuple(results))
