@@ -204,3 +204,12 @@ def test_inputs_of_the_action_are_no_code(tmp_path: Path) -> None:
     code, _, _, _ = run_action(tmp_path, ARGUMENTS="$(touch owned)")
     assert code == 2
     assert not (tmp_path / "owned").exists()
+
+
+def test_the_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "wheelfix"
+    modules = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
+    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert len(modules) > 10
+    assert [name for name in (*modules, *folders) if f"`{name}`" not in text] == []

@@ -198,7 +198,7 @@ def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
 def _spooled(pieces: Iterator[bytes], size: int) -> memoryview:
     """Write `pieces` into an unlinked temporary file of `size` bytes, and map it."""
     from mmap import ACCESS_READ, mmap  # noqa: PLC0415 (for large members only)
-    from tempfile import TemporaryFile  # noqa: PLC0415
+    from tempfile import TemporaryFile  # noqa: PLC0415 (for large members only)
 
     with _spool_errors(), TemporaryFile(prefix="wheelfix-") as file:
         for piece in pieces:
@@ -241,7 +241,7 @@ def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
     archive = Archive(path, descriptor)
     try:
         if not _is_regular(descriptor):
-            raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301
+            raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
         _fill(archive, name)
     except BadWheelError as error:
         archive.close()
