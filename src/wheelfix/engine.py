@@ -38,6 +38,7 @@ def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
             notes=hit.notes,
             hint=hit.hint,
             fix=hit.fix,
+            wheel=hit.wheel,
         )
         for rule in rules
         for hit in rule.check(context)

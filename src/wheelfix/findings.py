@@ -60,6 +60,8 @@ class Finding:
     hint: str | None = None
     """What to do: a command where there is one."""
     fix: Fix | None = None
+    wheel: str | None = None
+    """The file name of the wheel, where the rule has looked at several side by side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +74,7 @@ class Hit:
     notes: tuple[str, ...] = ()
     hint: str | None = None
     fix: Fix | None = None
+    wheel: str | None = None
     severity: Severity | None = None
     """Where one case is worse or milder than the rule's own severity."""
 
