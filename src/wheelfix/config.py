@@ -15,12 +15,10 @@ from typing import cast
 from wheelfix.errors import SettingsError
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
-from wheelfix.tables import FIELDS, check_selectors, settings_from
+from wheelfix.tables import FIELDS, RUN_WIDE, check_selectors, settings_from
 
 DEFAULT = "default"
 """The origin of what nobody has set."""
-_RUN_WIDE = frozenset({"jobs", "fail-on", "baseline"})
-"""What concerns all wheels of a run together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +133,7 @@ def _overrides(given: object, source: str) -> Iterable[Layer]:
                 f"{where} has no `select` that names wheels",
                 hint='such as select = "*musllinux*"; rules are chosen by extend-select and ignore',
             )
-        for key in _RUN_WIDE & table.keys():
+        for key in RUN_WIDE & table.keys():
             raise SettingsError(
                 f"{where}: `{key}` concerns all wheels of a run", hint="set it above the overrides"
             )

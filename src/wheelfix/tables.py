@@ -22,8 +22,10 @@ ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity"})
 FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
 """Key of the table -> field of `Settings`."""
 _SEVERITIES = tuple(severity.label for severity in Severity)
-_LEAST = {"zip-level": -1, "jobs": 1}
-_MOST = {"zip-level": 9}
+RUN_WIDE = frozenset({"jobs", "fail-on", "baseline"})
+"""The keys that concern all wheels of a run together, so that no override may have them."""
+LEAST = {"zip-level": -1, "jobs": 1}
+MOST = {"zip-level": 9}
 
 
 def settings_from(table: Mapping[str, object], base: Settings, source: str) -> Settings:
@@ -96,7 +98,7 @@ def _value(  # noqa: PLR0911 - one return for each kind
 
 
 def _number(key: str, given: object, where: str) -> int:
-    least, most = _LEAST[key], _MOST.get(key)
+    least, most = LEAST[key], MOST.get(key)
     number = given if isinstance(given, int) and not isinstance(given, bool) else None
     if number is not None and number >= least and (most is None or number <= most):
         return number

@@ -5,7 +5,7 @@ An option that was not given is None, so that the file's value holds.
 
 import ast
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -23,7 +23,7 @@ from wheelfix.settings import (
 )
 
 if TYPE_CHECKING:
-    from wheelfix.config import Configuration
+    from wheelfix.config import Configuration, Layer
     from wheelfix.rules.base import Rule
 
 
@@ -176,31 +176,37 @@ def configuration_of(
 
     `given` may hold other names too: a command passes its `locals()`. Raises `SettingsError`.
     """
-    from wheelfix.config import Layer, configured
+    from wheelfix.config import configured
+
+    return configured(Path.cwd(), config).over(layers(context, given)).check(rules)
+
+
+def layers(context: typer.Context, given: Mapping[str, object]) -> "list[Layer]":
+    """Return what was `given` as environment variable, and over it what as flag."""
+    from wheelfix.config import Layer
 
     environment: dict[str, object] = {}
     flags: dict[str, object] = {}
     for field in fields(Settings):
         value = given.get(field.name)
-        if value is None or value == []:
+        if value is None or value in ([], ()):
             continue
         source = context.get_parameter_source(field.name)
         by_environment = source is not None and source.name == "ENVIRONMENT"
         table = environment if by_environment else flags
         table[field.name.replace("_", "-")] = _table_value(field.name, value)
-    layers = [
+    return [
         Layer(source=source, table=table)
         for source, table in (("the environment", environment), ("the command line", flags))
         if table
     ]
-    return configured(Path.cwd(), config).over(layers).check(rules)
 
 
 def _table_value(name: str, value: object) -> object:
     """Return `value` as it would stand in the file."""
     if isinstance(value, Path):
         return os.fspath(value)
-    if name in _SELECTORS and isinstance(value, list):
-        texts = cast("list[str]", value)
+    if name in _SELECTORS and isinstance(value, list | tuple):
+        texts = cast("Sequence[str]", value)
         return [part.strip() for text in texts for part in text.split(",")]
     return value
