@@ -82,8 +82,9 @@ class _Search:
 
     def _in_group(self, root: str, member: str, references: Iterable[Reference]) -> Unresolved:
         load = self.world.loads[root]
-        names = {name for name, _ in references}
-        left = [r for r in self._unbound(load, member, names) if r in references]
+        asked = frozenset(references)
+        names = {name for name, _ in asked}
+        left = [r for r in self._unbound(load, member, names) if r in asked]
         elf = self._wheel.elfs[member]
         left = [r for r in left if not self._by_interpreter(elf, r)]
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
