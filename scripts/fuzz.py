@@ -359,7 +359,7 @@ def run(target: str, first: int, cases: int) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run the targets that were asked for, and say what they took."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("targets", nargs="*", choices=[*TARGETS, []], default=[])
     parser.add_argument("-n", type=int, default=CASES, help="cases of each target")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")

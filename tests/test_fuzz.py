@@ -17,6 +17,9 @@ def test_broken_input_is_refused_in_our_own_words(target: str) -> None:
 
 
 def test_a_crash_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fuzz, "read_metadata", lambda text: text[10_000])
+    def crash(text: str) -> str:
+        return text[10_000]
+
+    monkeypatch.setattr(fuzz, "read_metadata", crash)
     with pytest.raises(fuzz.CaseError, match="IndexError"):
         fuzz.run("metadata", first=0, cases=1)
