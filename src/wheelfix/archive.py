@@ -11,6 +11,7 @@ import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +19,7 @@ from typing import Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
+from wheelfix.likeness import likeness
 from wheelfix.metadata import WheelMetadata, read_metadata
 from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
 from wheelfix.wheel import Member, Opening, RecordProblem, RecordRow, Wheel, WheelName
@@ -40,6 +42,8 @@ _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
 _OPENERS = re.compile(rb"(?i)cdll|pydll|LoadLibrary|dlopen|find_library|load_library")
 """A Python source without these words opens no library."""
+
+_SHARED_OBJECT = re.compile(r"\.so(\.\d+)*$")
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
@@ -414,6 +418,7 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
     hashes: dict[str, str] = {}
     elfs: dict[str, Elf] = {}
     broken: dict[str, str] = {}
+    impostors: dict[str, str] = {}
     sources: dict[str, bytes] = {}
     for member in archive.entries:
         algorithm = algorithms.get(member)
@@ -424,6 +429,8 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
             elfs[member] = found
         elif isinstance(found, bytes):
             sources[member] = found
+        elif isinstance(found, _Impostor):
+            impostors[member] = found.likeness
         elif found:
             broken[member] = found
     members = tuple(
@@ -442,6 +449,7 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         record_problems=problems,
         elfs=elfs,
         broken_elfs=broken,
+        impostors=impostors,
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
     )
 
@@ -491,10 +499,11 @@ def _read_record(
 
 def _examine(
     archive: Archive, member: str, algorithm: str | None
-) -> tuple[bytes, Elf | str | bytes | None]:
+) -> tuple[bytes, "Elf | str | bytes | _Impostor | None"]:
     """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none.
 
-    A Python source that may open libraries comes back as its bytes.
+    A Python source that may open libraries comes back as its bytes, and a file that is named like a
+    shared object and is none as an `_Impostor`.
     """
     import hashlib  # noqa: PLC0415 (start-up of light commands)
 
@@ -503,17 +512,24 @@ def _examine(
     if hasher:
         pieces = _passing(pieces, hasher.update)
     first = next(pieces, b"")
-    found: Elf | str | bytes | None = None
+    found: Elf | str | bytes | _Impostor | None = None
     if first.startswith(_ELF_MAGIC):
         found = _read_elf(archive.keep(member, chain([first], pieces)), member)
     elif member.endswith(".py") and _OPENERS.search(first):
         found = first
+    elif _SHARED_OBJECT.search(member):
+        found = _Impostor(likeness(first))
     more = any(map(len, pieces))
     for _ in pieces:
         pass
     if more and isinstance(found, bytes):
         found = None  # longer than what a person writes
     return hasher.digest() if hasher else b"", found
+
+
+@dataclass(frozen=True, slots=True)
+class _Impostor:
+    likeness: str
 
 
 def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:
