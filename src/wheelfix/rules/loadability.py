@@ -247,7 +247,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     room = 0 if musl else _SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
-        group = frozenset(members) & sizes.keys()
+        group = frozenset(member for member in members if member in sizes)
         total = sum(sizes[member] for member in group)
         if total <= room or group in reported:
             continue
@@ -287,7 +287,8 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports objects with DT_RELR in wheels whose tags let them be installed with a glibc before
-    2.36 or a musl before 1.2.4 (all of musllinux_1_2 and older).
+    2.36 or a musl before 1.2.4. For musllinux_1_2 it is a warning: the image that such wheels are
+    built in gives its own libraries DT_RELR, and only Alpine 3.17 and older has such a musl.
 
     ## Why is this bad?
     glibc refuses with ``version `GLIBC_ABI_DT_RELR' not found``, if the object has that version
@@ -303,19 +304,20 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the relocations would need more room.
     """
-    known = [
-        tag
+    unaware = {
+        f"{kind}_{oldest[0]}_{oldest[1]}"
         for kind, first in _RELR.items()
         if (oldest := _oldest(context, kind)) is not None and oldest < first
-        for tag in [f"{kind}_{oldest[0]}_{oldest[1]}"]
-    ]
+    }
+    mild = set(unaware) == {"musllinux_1_2"}
     for member, elf in context.wheel.elfs.items():
         static = elf.dt_flags_1 & _DF_1_PIE and elf.interpreter is None  # it relocates itself
-        if known and elf.relr and not static:
+        if unaware and elf.relr and not static:
             yield Hit(
-                message=f"has packed relocations (DT_RELR), which {' and '.join(known)} need not"
-                " know",
+                message="has packed relocations (DT_RELR), which a C library of "
+                f"{' and '.join(unaware)} need not know",
                 member=member,
+                severity=Severity.WARNING if mild else None,
                 hint="link it with `-Wl,-z,nopack-relative-relocs`",
             )
 
