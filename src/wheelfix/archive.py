@@ -18,7 +18,6 @@ from typing import Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
-from wheelfix.likeness import likeness
 from wheelfix.metadata import WheelMetadata, read_metadata
 from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
 from wheelfix.wheel import Member, Opening, RecordProblem, RecordRow, Wheel, WheelName
@@ -41,8 +40,6 @@ _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
 _OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
 """A Python source without these words, in whatever case, opens no library."""
-
-_SHARED_OBJECT = re.compile(r"\.so(\.\d+)*$")
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
@@ -516,8 +513,8 @@ def _examine(
         found = _read_elf(archive.keep(member, chain([first], pieces)), member)
     elif member.endswith(".py") and _may_open(first):
         found = first
-    elif _SHARED_OBJECT.search(member):
-        found = _Impostor(likeness(first))
+    elif ".so" in member:
+        found = _impostor(member, first)
     more = any(map(len, pieces))
     for _ in pieces:
         pass
@@ -529,6 +526,12 @@ def _examine(
 @dataclass(frozen=True, slots=True)
 class _Impostor:
     likeness: str
+
+
+def _impostor(member: str, first: bytes) -> _Impostor | None:
+    from wheelfix.likeness import is_library_name, likeness  # noqa: PLC0415 (few wheels have any)
+
+    return _Impostor(likeness(first)) if is_library_name(member) else None
 
 
 def _may_open(source: bytes) -> bool:

@@ -18,10 +18,16 @@ _MAGIC = (
     (b"PK\x03\x04", "a zip archive"),
     (b"\x1f\x8b", "a gzip file"),
 )
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 _LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 _LOOKED_AT = 4096
+
+
+def is_library_name(name: str) -> bool:
+    """Return whether `name` ends as a shared object's: `.so`, `.so.1.2`."""
+    return _LIBRARY.search(name) is not None
 
 
 def likeness(first: bytes) -> str:
