@@ -4,6 +4,7 @@ The keys are the fields of `Settings` in kebab-case. Every layer (file, environm
 table of these keys, so that a value is judged in one place wherever it comes from.
 """
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
@@ -14,13 +15,13 @@ from typing import Any, cast, get_type_hints
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.base import Rule
-from wheelfix.settings import Requirement, Settings
+from wheelfix.settings import Requirement, Settings, Size
 
 ADDING = frozenset({"extend-select", "ignore"})
 """The keys whose values add to those of the layer below; all others replace them."""
 
 _FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
-_LEAST = {"zip-level": -1, "jobs": 1}
+_LEAST = {"zip-level": -1, "jobs": 1, "max-growth": 0}
 _MOST = {"zip-level": 9}
 
 
@@ -75,6 +76,8 @@ def _value(  # noqa: PLR0911 - one return for each kind
         return given
     if kind is int:
         return _number(key, given, where)
+    if kind is Size:
+        return _size(given, where)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _choice(kind, given, where)
     if kind == tuple[str, ...]:
@@ -94,6 +97,23 @@ def _number(key: str, given: object, where: str) -> int:
         return number
     bounds = f"{least} to {most}" if most is not None else f"{least} or more"
     raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
+
+
+_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30} | {
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "K": 10**3, "M": 10**6, "G": 10**9,
+}  # fmt: skip
+
+
+def _size(given: object, where: str) -> Size:
+    """Return bytes from a number of them, or from a text such as `1.5 MB` or `48MiB`."""
+    text = str(given).strip() if isinstance(given, int | str) and given is not True else ""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text, re.ASCII)
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be a size", hint="such as `50MB` or `48MiB`"
+        )
+    return Size(round(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit)
 
 
 def _choice(kind: type[StrEnum], given: object, where: str) -> StrEnum:

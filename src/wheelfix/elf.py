@@ -128,6 +128,10 @@ class Elf:
     """Whether there is a DT_VERSYM, and neither DT_VERNEED nor DT_VERDEF to give it a meaning."""
     symtab: bool = False
     """Whether there is a .symtab, which only linkers and debuggers read: `strip -s` removes it."""
+    symtab_size: int = 0
+    """Bytes of .symtab and of its string table."""
+    debug_size: int = 0
+    """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G) and kin."""
 
     @property
     def has_constructors(self) -> bool:

@@ -15,9 +15,9 @@ from wheelfix.edits import (
     SetRootIsPurelib,
 )
 from wheelfix.errors import PlanConflictError
-from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.findings import Finding, Fix, Hit, PlannedEdit, Safety, Severity
 from wheelfix.pruning import Definitions
-from wheelfix.rules.base import Context, Rule, Stage
+from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
@@ -27,21 +27,26 @@ MAX_ROUNDS = 20
 
 def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
     """Return what `rules` find, in the order of the rules."""
-    return tuple(
-        Finding(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity if hit.severity is None else hit.severity,
-            message=hit.message,
-            member=hit.member,
-            entry=hit.entry,
-            notes=hit.notes,
-            hint=hit.hint,
-            fix=hit.fix,
-            wheel=hit.wheel,
-        )
-        for rule in rules
-        for hit in rule.check(context)
+    return tuple(_finding(rule, hit) for rule in rules for hit in rule.check(context))
+
+
+def run_set_rules(context: SetContext, rules: Iterable[SetRule]) -> tuple[Finding, ...]:
+    """Return what `rules` find in the wheels side by side, in the order of the rules."""
+    return tuple(_finding(rule, hit) for rule in rules for hit in rule.check(context))
+
+
+def _finding(rule: AnyRule, hit: Hit) -> Finding:
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=rule.severity if hit.severity is None else hit.severity,
+        message=hit.message,
+        member=hit.member,
+        entry=hit.entry,
+        notes=hit.notes,
+        hint=hit.hint,
+        fix=hit.fix,
+        wheel=hit.wheel,
     )
 
 

@@ -10,6 +10,12 @@ from enum import StrEnum
 from pathlib import Path
 
 
+class Size(int):
+    """A number of bytes, written as such or as `50 MB`, `48MiB`; 0 is no limit."""
+
+    __slots__ = ()
+
+
 class DataLibraries(StrEnum):
     """How a file finds a library that no single relative path reaches from where it lands."""
 
@@ -122,6 +128,14 @@ class Settings:
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
+    max_size: Size = Size(0)
+    """The most that a wheel may weigh, such as 50MB or 48MiB."""
+    max_file_size: Size = Size(0)
+    """The most that a file in a wheel may weigh, inflated, such as 20MB."""
+    max_growth: int = 10
+    """How many percent a wheel may outgrow the one that it is held against."""
+    against: tuple[str, ...] = ()
+    """Wheel of an earlier release to compare sizes with; repeatable."""
     verify: bool = False
     """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True
