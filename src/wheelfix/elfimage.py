@@ -226,9 +226,21 @@ class Image:
                 f"`{name}` has a broken ELF header",
                 hint="the file is truncated or not an ELF object; build it again",
             )
-        kind, machine, _, entry, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, names = (
-            layout.ehdr.unpack_from(view, 16)
-        )
+        (
+            kind,
+            machine,
+            _,
+            entry,
+            phoff,
+            shoff,
+            flags,
+            _,
+            phentsize,
+            phnum,
+            shentsize,
+            shnum,
+            names,
+        ) = layout.ehdr.unpack_from(view, 16)
         sections = _sections(view, layout, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, layout, shoff)

@@ -16,6 +16,9 @@ class Size(int):
     __slots__ = ()
 
 
+NO_LIMIT = Size(0)
+
+
 class DataLibraries(StrEnum):
     """How a file finds a library that no single relative path reaches from where it lands."""
 
@@ -128,9 +131,9 @@ class Settings:
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
-    max_size: Size = Size(0)
+    max_size: Size = NO_LIMIT
     """The most that a wheel may weigh, such as 50MB or 48MiB."""
-    max_file_size: Size = Size(0)
+    max_file_size: Size = NO_LIMIT
     """The most that a file in a wheel may weigh, inflated, such as 20MB."""
     max_growth: int = 10
     """How many percent a wheel may outgrow the one that it is held against."""

@@ -122,9 +122,7 @@ DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed",
 LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
 MaxSize = Annotated[str | None, _option("max_size", "--max-size", metavar="SIZE")]
 MaxFileSize = Annotated[str | None, _option("max_file_size", "--max-file-size", metavar="SIZE")]
-MaxGrowth = Annotated[
-    int | None, _option("max_growth", "--max-growth", metavar="PERCENT", least=0)
-]
+MaxGrowth = Annotated[int | None, _option("max_growth", "--max-growth", metavar="PERCENT", least=0)]
 Against = Annotated[list[str] | None, _option("against", "--against", metavar="WHEEL")]
 Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]

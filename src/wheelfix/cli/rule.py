@@ -22,7 +22,7 @@ def rule(
     """Explain a rule, or list them."""
     from wheelfix.rules import RULES, SET_RULES
 
-    every_rule = (*RULES, *SET_RULES)
+    every_rule: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
 
     if name is None or every:
         typer.echo(_listed(every_rule))

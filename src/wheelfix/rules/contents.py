@@ -271,12 +271,12 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     """A program is not executable once installed.
 
     ## What it does
-    Reports ELF programs without any run bit in the zip. Files in `*.data/scripts` get theirs
-    from the installer.
+    Reports ELF programs without any run bit in the zip, and every such file in
+    `*.data/scripts`: that is an error.
 
     ## Why is this bad?
-    Installers keep the bit, and add none elsewhere: `PermissionError: [Errno 13]` where the
-    package starts its program.
+    pip keeps the bit of a file, and adds none, not even to scripts (uv does that): "Permission
+    denied" where a user or the package starts the program.
 
     ## Example
     `demo/bin/helper` with mode 0644.
@@ -290,16 +290,21 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     Not fixed: `chmod +x` it, and pack the wheel again.
     """
     wheel = context.wheel
+    scripts = f"{wheel.data_dir}/scripts/"
     for member in wheel.members:
-        elf = wheel.elfs.get(member.name)
-        if elf is None or not elf.is_executable or not _runs(elf) or ".so" in member.name:
-            continue
-        if not member.mode & 0o111 and not member.name.startswith(f"{wheel.data_dir}/scripts/"):
+        is_script = member.name.startswith(scripts)
+        if not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
             yield Hit(
                 message=f"is a program without a run bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,
                 hint="`chmod +x` it in the build",
+                severity=Severity.ERROR if is_script else None,
             )
+
+
+def _is_program(wheel: Wheel, member: str) -> bool:
+    elf = wheel.elfs.get(member)
+    return elf is not None and elf.is_executable and _runs(elf) and ".so" not in member
 
 
 @rule("WF514", "script-of-build-machine", Severity.WARNING)

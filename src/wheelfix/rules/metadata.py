@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import product
 
 from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
@@ -121,7 +120,8 @@ def tags_differ(context: Context) -> Iterator[Hit]:
 
     ## Why is this bad?
     Installers go by the file name, and what is installed goes by WHEEL: `pip check` calls the
-    distribution "not supported on this platform", and an index that compares the two refuses it.
+    distribution "not supported on this platform" (24.1 and later), and an index that compares the
+    two refuses it.
 
     ## Example
     `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`.
@@ -177,8 +177,8 @@ def name_differs(context: Context) -> Iterator[Hit]:
     versions by PEP 440.
 
     ## Why is this bad?
-    Installers refuse the wheel: "has inconsistent name", "has inconsistent version". So does the
-    index.
+    Installers refuse the wheel: pip for its "inconsistent name", uv because the metadata "does not
+    match the given name". So does the index.
 
     ## Example
     `demo-1.1-py3-none-any.whl` with `Version: 1.0`.
@@ -192,27 +192,21 @@ def name_differs(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
+    from packaging.utils import canonicalize_version  # noqa: PLC0415 (start-up)
+
     pairs = (
-        ("Name", name, wheel.name.distribution, normalized(name)),
-        ("Version", version, wheel.name.version, _version_key(version)),
+        ("Name", name, wheel.name.distribution, normalized),
+        # `_` stands for `-` in file names (PEP 427).
+        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
     )
     for field, said, named, key in pairs:
-        wanted = normalized(named) if field == "Name" else _version_key(named.replace("_", "-"))
-        if said and key != wanted:
+        if said and key(said) != key(named):
             yield Hit(
                 message=f"METADATA says `{field}: {said}`, the file name `{named}`",
                 member=f"{wheel.dist_info}/METADATA",
                 entry=field,
                 hint="build the wheel again, under the name and version that it has",
             )
-
-
-def _version_key(version: str) -> str:
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (start-up)
-
-    with suppress(InvalidVersion):
-        return str(Version(version))
-    return normalized(version.replace("+", "-"))
 
 
 @rule("WF506", "invalid-metadata", Severity.ERROR)

@@ -283,7 +283,8 @@ def grown(context: Context) -> Iterator[Hit]:
         message=f"weighs {in_units(wheel.zip_size)}, {more / old.zip_size:.0%} more than "
         f"{old.name} ({in_units(old.zip_size)})",
         notes=tuple(
-            f"`{name}`: " + (f"+{in_units(growth[name])}" if name in before else "new, ")
+            f"`{name}`: "
+            + (f"+{in_units(growth[name])}" if name in before else "new, ")
             + ("" if name in before else in_units(now[name]))
             for name in worst
             if growth[name] > 0
@@ -300,7 +301,9 @@ def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
 
 
 def _tags(wheel: Wheel) -> set[tuple[str, str]]:
-    return {(python, platform) for python in wheel.name.pythons for platform in wheel.name.platforms}
+    return {
+        (python, platform) for python in wheel.name.pythons for platform in wheel.name.platforms
+    }
 
 
 def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:

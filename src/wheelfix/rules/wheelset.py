@@ -56,9 +56,7 @@ def built_differently(context: SetContext) -> Iterator[Hit]:
                 mine = objects.setdefault(_object_key(member), {})
                 mine.setdefault(str(wheel.name), []).append(member)
         by_name = {str(wheel.name): wheel for wheel in wheels}
-        hashes = {
-            str(wheel.name): {row.name: row.hash for row in wheel.record} for wheel in wheels
-        }
+        hashes = {str(wheel.name): {row.name: row.hash for row in wheel.record} for wheel in wheels}
         for found in objects.values():
             yield from _differing(by_name, hashes, found)
 
@@ -99,7 +97,9 @@ def _differing(
 
 def _sonames(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
     names = (wheel.elfs[member].soname or "" for member in members)
-    return tuple(sorted({unhashed(name) or name for name in names if name and "cpython" not in name}))
+    return tuple(
+        sorted({unhashed(name) or name for name in names if name and "cpython" not in name})
+    )
 
 
 def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
@@ -304,8 +304,10 @@ Value = TypeVar("Value")
 def majority(values: Iterable[Value]) -> Value | None:
     """Return the value that more than half of all, and at least two, have in common."""
     every = list(values)
-    ((value, count),) = Counter(every).most_common(1) or [(None, 0)]
-    return value if count > 1 and 2 * count > len(every) else None
+    for value, count in Counter(every).most_common(1):
+        if count > 1 and 2 * count > len(every):
+            return value
+    return None
 
 
 def _listed(names: Sequence[str], most: int = 5) -> str:
