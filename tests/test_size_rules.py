@@ -11,7 +11,6 @@ import pytest
 from build import make_wheel, shared_object
 from values import elf, findings, wheel
 from wheelfix.archive import open_wheel
-from wheelfix.config import settings_from
 from wheelfix.elf import Elf
 from wheelfix.elfread import read_elf
 from wheelfix.engine import run_rules, run_set_rules
@@ -21,6 +20,7 @@ from wheelfix.rules import size, wheelset
 from wheelfix.rules.base import Context, SetContext, SetRule
 from wheelfix.rules.contents import in_units
 from wheelfix.settings import Settings, Size
+from wheelfix.tables import settings_from
 from wheelfix.wheel import Member, Metadata, RecordRow, Wheel
 
 # --- One wheel ------------------------------------------------------------------------------------

@@ -20,21 +20,21 @@ def rule(
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.rules import RULES, SET_RULES
+    from wheelfix.plugins import known_rules
+    from wheelfix.rules import SET_RULES
 
-    every_rule: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
-
+    rules: tuple[AnyRule, ...] = (*known_rules(), *SET_RULES)
     if name is None or every:
-        typer.echo(_listed(every_rule))
+        typer.echo(_listed(rules))
     else:
-        typer.echo(_explained(_named(name, every_rule)))
+        typer.echo(_explained(_named(name, rules)))
 
 
 def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
-    from wheelfix.config import suggestion
+    from wheelfix.tables import suggestion
 
     words = [word for each in rules for word in (each.code, each.name)]
     raise SettingsError(
