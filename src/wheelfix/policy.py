@@ -37,6 +37,10 @@ class Policy:
     """Architecture -> prefix, such as `GLIBC` -> versions that the platform has."""
     blacklist: Mapping[str, Sequence[str]]
     """Library -> symbols that must not be used from it."""
+    whitelist: frozenset[str] = frozenset()
+    """The libraries that every machine of the platform has."""
+    priority: int = 0
+    """The policy that promises most has the highest."""
 
 
 @dataclass(frozen=True, slots=True)
