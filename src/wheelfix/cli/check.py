@@ -58,6 +58,7 @@ def check(
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,
     library_path: options.LibraryPath = None,
+    target: options.Targets = None,
     jobs: options.Jobs = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,

@@ -131,6 +131,7 @@ PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--pru
 KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
 DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]
 LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
+Targets = Annotated[list[str] | None, _option("target", "--target", metavar="MACHINES")]
 Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
@@ -163,7 +164,8 @@ Verbose = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
 
-_SELECTORS = ("select", "extend_select", "ignore")
+_LISTS = ("select", "extend_select", "ignore", "target")
+"""The options whose every value may be several, with commas between."""
 
 
 def configuration_of(
@@ -206,7 +208,7 @@ def _table_value(name: str, value: object) -> object:
     """Return `value` as it would stand in the file."""
     if isinstance(value, Path):
         return os.fspath(value)
-    if name in _SELECTORS and isinstance(value, list | tuple):
+    if name in _LISTS and isinstance(value, list | tuple):
         texts = cast("Sequence[str]", value)
         return [part.strip() for text in texts for part in text.split(",")]
     return value

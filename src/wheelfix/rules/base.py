@@ -11,6 +11,7 @@ from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
 from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
+from wheelfix.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -28,6 +29,17 @@ class Stage(IntEnum):
     """After it: every object gets the search path that is right where it is installed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One machine of `target`, and what the wheel's objects load there."""
+
+    target: Target
+    loads: Mapping[str, Load]
+    """By member."""
+    places: Mapping[str, str]
+    """Installed path -> member."""
+
+
 @dataclass(frozen=True)
 class Context:
     """Everything a rule may look at. Derived views are computed once and shared by all rules."""
@@ -41,6 +53,8 @@ class Context:
     """`--exclude` patterns that no library matched, known once the graft is done."""
     definitions: Definitions | None = None
     """What the objects and the libraries around them define; without it, NEEDED is not judged."""
+    requirements: tuple[str, ...] = ()
+    """The `Requires-Dist` fields of METADATA, where it was read."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
 
@@ -52,7 +66,9 @@ class Context:
     @cached_property
     def loads(self) -> tuple[Mapping[str, Load], ...]:
         """For each layout, what each installed object loads when it is the first to be opened."""
-        return tuple(_loads(self.wheel, layout) for layout in self.layouts)
+        return tuple(
+            _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
+        )
 
     @cached_property
     def shipped(self) -> Mapping[str, tuple[str, ...]]:
@@ -63,6 +79,33 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The machines of `target` with a C library that the wheel is for.
+
+        Raises `SettingsError` for an unknown one.
+        """
+        libcs = _libcs(self.wheel)
+        found = (find(name, self.wheel) for name in self.settings.target if not is_page(name))
+        return tuple(target for target in found if target.libc in libcs)
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """What the objects load on each of `targets`, as most installers lay the wheel."""
+        if not self.targets or not self.layouts:
+            return ()
+        wheel, layout = self.wheel, self.layouts[0]
+        bare = environment(wheel, layout)
+        machine = machine_of(wheel)
+
+        def loads(target: Target) -> Mapping[str, Load]:
+            return _loads(wheel, layout, furnish(bare, target, layout.scheme, machine))
+
+        return tuple(
+            Trial(target=target, loads=loads(target), places=layout.members)
+            for target in self.targets
+        )
 
     @cached_property
     def world(self) -> World | None:
@@ -94,9 +137,18 @@ class Context:
         )
 
 
-def _loads(wheel: Wheel, layout: Layout) -> dict[str, Load]:
+def _libcs(wheel: Wheel) -> frozenset[Libc]:
+    """Return the C libraries that the wheel's tags promise, or else that its objects need."""
+    kinds = {"manylinux": Libc.GLIBC, "musllinux": Libc.MUSL}
+    tags = wheel.name.platforms
+    promised = {libc for kind, libc in kinds.items() for tag in tags if tag.startswith(kind)}
+    needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
+    return frozenset(promised or needed or Libc)
+
+
+def _loads(wheel: Wheel, layout: Layout, world: Environment) -> dict[str, Load]:
     roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
-    loads = load_each([layout.paths[member] for member in roots], environment(wheel, layout))
+    loads = load_each([layout.paths[member] for member in roots], world)
     return dict(zip(roots, loads, strict=True))
 
 
