@@ -91,7 +91,9 @@ def findings(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> di
         _first(not names for names in blacklisted),
         linux if isa or fpectl or narrow else 0,
     )
-    tags = [*(_tag(policy, subject) for policy in ladder), f"linux_{subject.arch}"]
+    # Android keeps its own level.
+    said = wheel.name.platforms[: len(ladder)] if subject.kind == "android" else ()
+    tags = [*(said or (_tag(policy, subject) for policy in ladder)), f"linux_{subject.arch}"]
     return {
         "overall_tag": tags[overall],
         "sym_tag": tags[symbols],

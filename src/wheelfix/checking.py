@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wheelfix.appraisal import appraise
 from wheelfix.archive import open_wheel
 from wheelfix.baseline import Baseline
 from wheelfix.engine import find, ignored
@@ -21,6 +22,7 @@ from wheelfix.report import Report, SetReport
 from wheelfix.rules import chosen
 from wheelfix.rules.base import Context
 from wheelfix.settings import Settings
+from wheelfix.tools.policies import read_policies
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -49,6 +51,7 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
+            verdict=appraise(wheel, settings, read_policies()) if settings.verdict else None,
             definitions=HandedLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),

@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from importlib.resources import files as package_files
 from typing import Any
 
-
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9._-]+")
 
 
