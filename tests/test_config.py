@@ -43,6 +43,7 @@ EVERYTHING: dict[str, Any] = {
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],
     "library-path": ["cuda"],
+    "target": ["debian:11", "page:64k"],
     "verify": True,
     "verdict": False,
     "jobs": 4,
