@@ -80,7 +80,8 @@ def findings(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> di
     ladder = _ladder(subject, wheel.name.platforms, policies)
     versions = _versions(subject.elfs.values())
     external = _external(subject, ladder)
-    blacklisted = [_blacklisted(subject, policy) for policy in ladder]
+    used = _used(subject, ladder)
+    blacklisted = [_blacklisted(subject, policy, used) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
     linux = len(ladder)
@@ -330,16 +331,25 @@ def _musl_soname(name: str, subject: _Subject) -> str:
     return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
 
 
-def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
+def _used(subject: _Subject, ladder: Sequence[Policy]) -> dict[str, frozenset[str]]:
+    """Return by member which of the symbols that some policy forbids are used."""
+    private = {name for policy in ladder for names in policy.blacklist.values() for name in names}
+    return {
+        member: frozenset({"*"}).union(
+            symbol.name for symbol in elf.undefined if symbol.name in private and not symbol.weak
+        )
+        for member, elf in subject.tops.items()
+    }
+
+
+def _blacklisted(
+    subject: _Subject, policy: Policy, used: Mapping[str, frozenset[str]]
+) -> dict[str, list[str]]:
     """Return the private symbols that are used, by the library that happens to have them."""
     found: dict[str, set[str]] = {}
-    for member, elf in subject.tops.items():
-        libraries = policy.blacklist.keys() & set(subject.needed[member])
-        if not libraries:
-            continue
-        used = {"*", *(symbol.name for symbol in elf.undefined if not symbol.weak)}
-        for library in libraries:
-            private = used.intersection(policy.blacklist[library])
+    for member in subject.tops:
+        for library in policy.blacklist.keys() & set(subject.needed[member]):
+            private = used[member].intersection(policy.blacklist[library])
             if private:
                 found.setdefault(library, set()).update(private)
     return {library: sorted(names) for library, names in sorted(found.items())}

@@ -26,7 +26,7 @@ RULES: tuple[Rule, ...] = tuple(
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
-REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
+REPORTING_RULES: tuple[Rule, ...] = (*symbols.RULES, *targets.RULES)
 """Rules without fixes that take their time: no round of fixes needs to ask them."""
 
 
