@@ -184,7 +184,9 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     verdict = context.verdict
     if verdict is None or not any(map(_promises, context.wheel.name.platforms)):
         return
-    known = providers(verdict.external) if verdict.external else {}
+    if not verdict.external:
+        return
+    known = providers(verdict.external)
     for library in verdict.external:
         yield _unprovided(context, library, known.get(library))
 
