@@ -62,6 +62,7 @@ def check(
     max_file_size: options.MaxFileSize = None,
     max_growth: options.MaxGrowth = None,
     against: options.Against = None,
+    target: options.Targets = None,
     jobs: options.Jobs = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,
@@ -75,10 +76,10 @@ def check(
     if strict or exit_zero:
         given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    configuration = options.configuration_of(context, given, config, known_rules())
+    configuration = options.configuration_of(context, given, config, all_rules())
     report = _checked(_expanded(wheels), configuration, terminal, write_baseline)
     _show(report, terminal, quiet=quiet)
     raise typer.Exit(_exit_code(report, configuration))
@@ -124,7 +125,7 @@ def _checked(
         ):
             terminal.progress(wheel)("checked")
             reports.append(report)
-    checked = check_set(reports)
+    checked = check_set(reports, configuration.settings_for, known)
     if file is None or not write_baseline:
         return checked
     return _written_off(checked, Path(file), terminal)
@@ -137,7 +138,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
     from wheelfix.reports.text import counted
 
     found = [
-        (report.wheel.name.distribution if report and report.wheel else "", finding)
+        ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
     baselines.write(file, baselines.text(found))

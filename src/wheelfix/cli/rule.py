@@ -20,10 +20,9 @@ def rule(
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.plugins import known_rules
-    from wheelfix.rules import SET_RULES
+    from wheelfix.plugins import all_rules
 
-    rules: tuple[AnyRule, ...] = (*known_rules(), *SET_RULES)
+    rules: tuple[AnyRule, ...] = all_rules()
     if name is None or every:
         typer.echo(_listed(rules))
     else:
