@@ -158,6 +158,24 @@ def spans(text: str) -> Iterator[tuple[bool, str]]:
             yield number % 2 == 1, piece
 
 
+def advice(finding: Finding) -> str:
+    """Return what to do: the rule's own hint, else a command."""
+    if finding.hint is not None:
+        return finding.hint
+    if finding.fix is None:
+        return f"`wheelfix rule {finding.code}` has the common causes, solved"
+    is_safe = finding.fix.safety is Safety.SAFE
+    command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
+    return f"`{command}` mends it: {finding.fix.title}"
+
+
+def json_text(value: object) -> str:
+    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
+    import json  # noqa: PLC0415 - half of the formats do without
+
+    return json.dumps(value, indent=2).replace("##[", r"#\u0023[")
+
+
 def error_words(error: WheelfixError) -> str:
     """Return message and hint of `error` as one text of several lines."""
     return "\n".join([error.message, *([error.hint] if error.hint else [])])

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wheelfix.findings import Finding, Severity
+from wheelfix.findings import Severity
 from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import (
     Drawing,
     Placed,
+    advice,
     all_suppressed,
     of_set,
     of_wheel,
@@ -113,16 +114,8 @@ def _finding(each: Placed, reason: str, drawing: Drawing) -> str:
     if reason:
         more["why"] = reason
     place = each.path or "all wheels"
-    return finding_text(_advised(finding), place, colour=drawing.colour, more=more)
-
-
-def _advised(finding: Finding) -> Finding:
-    """Give a finding without a hint the command that tells more."""
-    if finding.hint is not None:
-        return finding
-    if finding.fix is not None:
-        return replace(finding, hint=f"`wheelfix repair` mends it: {finding.fix.title}")
-    return replace(finding, hint=f"`wheelfix rule {finding.code}` has the common causes, solved")
+    advised = replace(finding, hint=advice(finding))
+    return finding_text(advised, place, colour=drawing.colour, more=more)
 
 
 def _suppressed(found: SetReport) -> Iterator[str]:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 
 from wheelfix.findings import Severity
 from wheelfix.report import SetReport
-from wheelfix.reports.drawing import Drawing, Placed, error_words, placed, shown_path, titled
+from wheelfix.reports.drawing import (
+    Drawing,
+    Placed,
+    advice,
+    error_words,
+    placed,
+    shown_path,
+    titled,
+)
 from wheelfix.reports.full import sums
 from wheelfix.reports.text import FEW, counted, printable
 
@@ -53,13 +61,17 @@ def _notes(findings: Sequence[Placed]) -> Iterator[_Note]:
     for each in findings:
         key = (each.finding.severity, each.path, each.finding.code)
         groups.setdefault(key, []).append(each)
-    for (severity, path, code), group in groups.items():
+    for (severity, path, _), group in groups.items():
         first = group[0].finding
-        hint = first.hint or f"`wheelfix rule {code}` explains"
         lines = [_said(each) for each in group[:FEW]]
         if len(group) > FEW:
             lines.append(f"and {len(group) - FEW:,} more")
-        yield _Note(severity=severity, path=path, title=titled(first), lines=(*lines, hint))
+        yield _Note(
+            severity=severity,
+            path=path,
+            title=titled(first),
+            lines=(*lines, *advice(first).splitlines()),
+        )
 
 
 def _said(each: Placed) -> str:

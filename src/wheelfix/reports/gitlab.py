@@ -1,6 +1,5 @@
 """What `check` found, as a GitLab code quality report."""
 
-import json
 from hashlib import sha256
 
 from wheelfix.findings import Severity
@@ -9,6 +8,7 @@ from wheelfix.reports.drawing import (
     Drawing,
     Placed,
     error_words,
+    json_text,
     placed,
     shown_path,
     titled,
@@ -26,7 +26,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
         *(_unreadable(report, drawing) for report in found.unreadable),
         *(_issue(each, fallback) for each in worst_first(placed(found, drawing))),
     ]
-    return json.dumps(issues, indent=2)
+    return json_text(issues)
 
 
 def _issue(each: Placed, fallback: str) -> dict[str, object]:

@@ -15,6 +15,7 @@ from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import (
     Drawing,
     Placed,
+    advice,
     error_words,
     of_set,
     of_wheel,
@@ -87,8 +88,7 @@ def _article(each: Placed, reason: str) -> Iterator[str]:
         *(("entry", f"`{entry}`") for entry in [finding.entry] if entry),
         *(("note", note) for note in finding.notes),
         *(("why", reason) for _ in [reason] if reason),
-        ("what to do", finding.hint or f"`wheelfix rule {finding.code}` has the common causes"),
-        *(("repair", f"{fix.title} ({fix.safety})") for fix in [finding.fix] if fix),
+        ("what to do", advice(finding)),
     ]
     yield f"<dl>{_rows(rows)}</dl></article>"
 

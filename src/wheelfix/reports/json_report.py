@@ -1,17 +1,24 @@
 """What `check` found, as JSON; `data/schemas/check.schema.json` describes it."""
 
-import json
-
 from wheelfix.errors import WheelfixError
 from wheelfix.report import Report, SetReport, Suppressed
-from wheelfix.reports.drawing import NAME, Drawing, Placed, counts, of_set, of_wheel, shown_path
+from wheelfix.reports.drawing import (
+    NAME,
+    Drawing,
+    Placed,
+    counts,
+    json_text,
+    of_set,
+    of_wheel,
+    shown_path,
+)
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:
-    """Return the whole report; what is not ASCII is escaped, so that any terminal bears it."""
+    """Return the whole report."""
     value = {
         "version": VERSION,
         "tool": {"name": NAME, "version": drawing.version},
@@ -20,7 +27,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
         "findings": [_finding(each) for each in of_set(found, drawing)],
         "suppressed": [_suppressed(each) for each in found.suppressed],
     }
-    return json.dumps(value, indent=2)
+    return json_text(value)
 
 
 def _wheel(report: Report, drawing: Drawing) -> dict[str, object]:

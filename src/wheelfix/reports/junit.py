@@ -98,7 +98,11 @@ def _case(path: str, group: Sequence[Finding], limit: Severity) -> Iterator[str]
 
 
 def _found(path: str, findings: Sequence[Finding]) -> str:
-    return _text("\n\n".join(finding_text(finding, path, colour=False) for finding in findings))
+    return _text(
+        "\n\n".join(
+            finding_text(finding, finding.wheel or path, colour=False) for finding in findings
+        )
+    )
 
 
 def _tag(element: str, /, **attributes: object) -> str:

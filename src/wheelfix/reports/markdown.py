@@ -14,6 +14,7 @@ from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import (
     Drawing,
     Placed,
+    advice,
     error_words,
     of_set,
     of_wheel,
@@ -159,8 +160,7 @@ def _told(group: Iterable[Placed]) -> Mapping[str, list[str]]:
     told: dict[str, list[str]] = {}
     for each in group:
         finding = each.finding
-        hint = finding.hint or f"`wheelfix rule {finding.code}` has the common causes, solved"
-        lines = [line for text in (*finding.notes, hint) for line in text.splitlines()]
+        lines = [line for text in (*finding.notes, advice(finding)) for line in text.splitlines()]
         text = "<br>".join(_prose(line) for line in lines)
         told.setdefault(text, []).append(finding.member or "")
     return told

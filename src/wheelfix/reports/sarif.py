@@ -4,7 +4,6 @@ Suppressed findings are left out: GitHub shows results with `suppressions` like 
 stand in `properties`: SARIF's own are replacements in text, and these are edits of binaries.
 """
 
-import json
 from collections.abc import Mapping
 from inspect import cleandoc
 from urllib.parse import quote
@@ -16,6 +15,7 @@ from wheelfix.reports.drawing import (
     Drawing,
     Placed,
     error_words,
+    json_text,
     placed,
     shown_path,
     worst_first,
@@ -52,7 +52,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
         "invocations": [_invocation(found, drawing)],
         "results": [_result(each, numbers, each.path or fallback) for each in findings],
     }
-    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
 def _rule(rule: Rule, drawing: Drawing) -> dict[str, object]:
