@@ -20,8 +20,8 @@ import pytest
 import values
 from wheelfix.edits import DropEntry
 from wheelfix.errors import BadWheelError
-from wheelfix.findings import Finding, Fix, Hit, Safety, Severity
-from wheelfix.report import Because, Report, SetReport, Suppressed
+from wheelfix.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
+from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import Drawing
 from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.html_page import draw as html_page

@@ -14,7 +14,6 @@ import pytest
 from build import extension, make_wheel, shared_object
 from wheelfix import cpython
 from wheelfix.archive import open_wheel
-from wheelfix.config import settings_from
 from wheelfix.engine import run_rules
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Finding, Severity
@@ -23,6 +22,7 @@ from wheelfix.mangling import readable
 from wheelfix.rules import symbols
 from wheelfix.rules.base import Context
 from wheelfix.settings import Requirement, Settings
+from wheelfix.tables import settings_from
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor

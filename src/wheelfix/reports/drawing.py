@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from wheelfix.baseline import known
 from wheelfix.errors import WheelfixError
-from wheelfix.findings import Finding, Safety, Severity
-from wheelfix.report import Because, Report, SetReport, Suppressed
+from wheelfix.findings import Because, Finding, Safety, Severity, Suppressed
+from wheelfix.report import Report, SetReport
 from wheelfix.rules.base import Rule
 
 NAME = "wheelfix"
@@ -92,13 +93,11 @@ def worst_first(findings: tuple[Placed, ...]) -> list[Placed]:
 
 
 def _identity(finding: Finding, report: Report | None) -> str:
-    """Return what stays the same when the package's version goes up."""
-    parts = [finding.code, finding.member or "", finding.entry or finding.message]
-    if report is not None:
-        stem = report.source.name.split("-")
-        release = "-".join(stem[:2])
-        parts = [stem[0], *stem[2:], *(part.replace(release, stem[0]) for part in parts)]
-    return "\0".join(parts)
+    """Return what stays the same when the package's version goes up, for wheels of these tags."""
+    name = report.source.name if report is not None else ""
+    distribution, *rest = name.split("-")
+    message = "" if finding.entry else finding.message
+    return "\0".join((*known(distribution, finding), message, *rest[1:]))
 
 
 def _hashed(text: str) -> str:

@@ -20,7 +20,6 @@ from wheelfix.reports.text import (
     FEW,
     Colour,
     counted,
-    error_text,
     finding_text,
     paint,
     printable,
@@ -31,7 +30,8 @@ from wheelfix.reports.text import (
 def draw(found: SetReport, drawing: Drawing) -> str:
     """Return each finding with its place, evidence, reason and remedy, and a line of sums.
 
-    Of many findings of one rule in one wheel only a few are shown, unless `verbose`.
+    Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
+    could not be judged is no finding: errors are told elsewhere, at once.
     """
     reasons = {rule.code: why(rule) for rule in drawing.rules}
     blocks: list[str] = []
@@ -54,18 +54,20 @@ def sums(found: SetReport) -> Iterator[str]:
     if left_out := suppressed_text(found):
         yield left_out
     if found.unreadable:
-        yield f"{counted(len(found.unreadable), 'file')} could not be judged."
+        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {_names(found)}."
+
+
+def _names(found: SetReport) -> str:
+    names = [f"`{printable(report.source.name)}`" for report in found.unreadable]
+    return ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
 
 
 def _wheel(
     report: Report, reasons: dict[str, str], drawing: Drawing, *, alone: bool
 ) -> Iterator[str]:
     path = printable(shown_path(report.source, drawing.root))
-    head = paint(path, Colour.BOLD, on=drawing.colour)
-    if report.error is not None:
-        yield f"{head}\n{error_text(report.error, colour=drawing.colour)}"
-        return
-    if not alone and (report.findings or drawing.verbose):
+    if report.error is None and not alone and (report.findings or drawing.verbose):
+        head = paint(path, Colour.BOLD, on=drawing.colour)
         yield f"{head}: {_kinds(report) or 'nothing to report'}"
     yield from _groups(of_wheel(report, drawing), reasons, drawing)
     if drawing.verbose and report.verdict is not None:

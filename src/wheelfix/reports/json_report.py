@@ -1,7 +1,8 @@
 """What `check` found, as JSON; `data/schemas/check.schema.json` describes it."""
 
 from wheelfix.errors import WheelfixError
-from wheelfix.report import Report, SetReport, Suppressed
+from wheelfix.findings import Suppressed
+from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import (
     NAME,
     Drawing,
