@@ -225,7 +225,7 @@ def test_the_full_report_says_what_repair_mends_and_what_does_not_count() -> Non
         " and 5 more with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
-    assert unreadable == "1 file could not be judged."
+    assert unreadable == "1 file could not be judged: `torn.whl`."
 
 
 def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:

@@ -14,6 +14,6 @@ def draw(found: SetReport, drawing: Drawing) -> str:
     ]
     for report in found.unreadable:
         message = report.error.message if report.error else ""
-        path = shown_path(report.source, drawing.root)
+        path = shown_path(report.source, drawing)
         lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
     return "\n".join([*(printable(line) for line in lines), *sums(found)])

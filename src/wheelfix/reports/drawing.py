@@ -23,8 +23,10 @@ class Drawing:
     """wheelfix's own."""
     rules: tuple[Rule, ...] = ()
     """The rules that were asked: their documentation, and what passed."""
+    folder: Path = Path()
+    """The folder of the run."""
     root: Path = Path()
-    """The absolute folder that files are named relative to, as code hosts want them."""
+    """The folder of the checkout: wheels below it are named relative to it."""
     colour: bool = False
     verbose: bool = False
     limit: Severity = Severity.ERROR
@@ -51,10 +53,11 @@ class Placed:
         return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
 
 
-def shown_path(source: Path, root: Path) -> str:
-    """Return `source` relative to `root` where it is below it."""
-    is_below = source.is_absolute() and root.is_absolute() and source.is_relative_to(root)
-    return (source.relative_to(root) if is_below else source).as_posix()
+def shown_path(source: Path, drawing: Drawing) -> str:
+    """Return `source` as seen from the checkout where it is below it."""
+    whole = drawing.folder / source
+    is_below = whole.is_relative_to(drawing.root)
+    return (whole.relative_to(drawing.root) if is_below else source).as_posix()
 
 
 def placed(found: SetReport, drawing: Drawing) -> tuple[Placed, ...]:
@@ -80,7 +83,7 @@ def _placed(
     for report, finding in findings:
         key = _identity(finding, report)
         seen[key] += 1
-        path = "" if report is None else shown_path(report.source, drawing.root)
+        path = "" if report is None else shown_path(report.source, drawing)
         everything.append(
             Placed(finding=finding, path=path, fingerprint=_hashed(f"{key}\0{seen[key]}"))
         )

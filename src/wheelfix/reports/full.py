@@ -65,7 +65,7 @@ def _names(found: SetReport) -> str:
 def _wheel(
     report: Report, reasons: dict[str, str], drawing: Drawing, *, alone: bool
 ) -> Iterator[str]:
-    path = printable(shown_path(report.source, drawing.root))
+    path = printable(shown_path(report.source, drawing))
     if report.error is None and not alone and (report.findings or drawing.verbose):
         head = paint(path, Colour.BOLD, on=drawing.colour)
         yield f"{head}: {_kinds(report) or 'nothing to report'}"
@@ -122,8 +122,8 @@ def _finding(each: Placed, reason: str, drawing: Drawing) -> str:
 
 def _suppressed(found: SetReport) -> Iterator[str]:
     lines = [
-        f"  {each.finding.code} {each.finding.member or ''} [{each.because}] {each.reason}"
+        " ".join((each.finding.code, each.finding.member or "", f"[{each.because}]", each.reason))
         for each in all_suppressed(found)
     ]
     if lines:
-        yield "\n".join(["not counted", *(" ".join(printable(line).split()) for line in lines)])
+        yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])

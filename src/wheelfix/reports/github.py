@@ -49,7 +49,7 @@ def _unreadable(found: SetReport, drawing: Drawing) -> Iterator[_Note]:
     for report in found.unreadable:
         yield _Note(
             severity=Severity.ERROR,
-            path=shown_path(report.source, drawing.root),
+            path=shown_path(report.source, drawing),
             title="not a wheel that can be judged",
             lines=tuple(error_words(report.error).splitlines()) if report.error else (),
         )

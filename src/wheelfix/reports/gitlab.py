@@ -21,7 +21,7 @@ _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INF
 
 def draw(found: SetReport, drawing: Drawing) -> str:
     """Return the list of issues; a file that cannot be judged is one, too."""
-    fallback = next((shown_path(report.source, drawing.root) for report in found.reports), ".")
+    fallback = next((shown_path(report.source, drawing) for report in found.reports), ".")
     issues = [
         *(_unreadable(report, drawing) for report in found.unreadable),
         *(_issue(each, fallback) for each in worst_first(placed(found, drawing))),
@@ -43,7 +43,7 @@ def _issue(each: Placed, fallback: str) -> dict[str, object]:
 
 def _unreadable(report: Report, drawing: Drawing) -> dict[str, object]:
     words = error_words(report.error) if report.error else "cannot be judged"
-    path = shown_path(report.source, drawing.root)
+    path = shown_path(report.source, drawing)
     return {
         "description": " ".join(printable(line) for line in words.splitlines()),
         "check_name": "unreadable",

@@ -56,7 +56,7 @@ def _hash(template: str, element: str) -> str:
 
 
 def _wheel(report: Report, drawing: Drawing, reasons: dict[str, str]) -> Iterator[str]:
-    path = shown_path(report.source, drawing.root)
+    path = shown_path(report.source, drawing)
     if report.error is not None:
         body = "<br>".join(_rich(line) for line in error_words(report.error).splitlines())
         yield f"<section><h2>{_escaped(path)}</h2>"

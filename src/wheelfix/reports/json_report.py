@@ -34,7 +34,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
 def _wheel(report: Report, drawing: Drawing) -> dict[str, object]:
     wheel, verdict = report.wheel, report.verdict
     return {
-        "path": shown_path(report.source, drawing.root),
+        "path": shown_path(report.source, drawing),
         "name": report.source.name,
         "size": report.size,
         "tags": list(wheel.tags) if wheel else [],

@@ -54,7 +54,7 @@ def _lines(suite: _Suite) -> Iterator[str]:
 
 
 def _suite(report: Report, drawing: Drawing) -> _Suite:
-    path = shown_path(report.source, drawing.root)
+    path = shown_path(report.source, drawing)
     if report.error is not None:
         case = _tag("testcase", classname=path, name="readable", time=0)
         message = report.error.message.partition("\n")[0]

@@ -91,7 +91,7 @@ def _document(found: SetReport, drawing: Drawing, detail: _Detail) -> str:
 def _overview(reports: Iterable[Report], drawing: Drawing) -> str:
     rows = [
         (
-            _code(shown_path(report.source, drawing.root)),
+            _code(shown_path(report.source, drawing)),
             _code(report.verdict.overall) if report.verdict else "",
             *(["unreadable", "", ""] if report.error else _numbers(report)),
         )
@@ -110,7 +110,7 @@ def _numbers(report: Report) -> list[str]:
 def _section(report: Report, graph: str, drawing: Drawing, detail: _Detail) -> Iterator[str]:
     if report.error is None and not report.findings:
         return
-    yield f"### {_code(shown_path(report.source, drawing.root))}"
+    yield f"### {_code(shown_path(report.source, drawing))}"
     if report.error is not None:
         yield "  \n".join(_prose(line) for line in error_words(report.error).splitlines())
     yield from _findings(of_wheel(report, drawing), drawing, detail)

@@ -38,7 +38,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
     findings = worst_first(placed(found, drawing))
     rules = {rule.code: rule for rule in drawing.rules}
     numbers = {code: number for number, code in enumerate(rules)}
-    fallback = next((shown_path(report.source, drawing.root) for report in found.reports), "")
+    fallback = next((shown_path(report.source, drawing) for report in found.reports), "")
     run = {
         "tool": {
             "driver": {
@@ -80,7 +80,7 @@ def _invocation(found: SetReport, drawing: Drawing) -> dict[str, object]:
 
 def _notification(report: Report, drawing: Drawing) -> dict[str, object]:
     words = error_words(report.error) if report.error else "could not be judged"
-    path = shown_path(report.source, drawing.root)
+    path = shown_path(report.source, drawing)
     location = {"physicalLocation": {"artifactLocation": _artifact(path)}}
     return {"level": "error", "message": {"text": _literal(words)}, "locations": [location]}
 
