@@ -1,5 +1,6 @@
 """What the documents and the action promise is so."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,14 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from build import make_wheel
+from build import make_wheel, shared_object
 from wheelfix.cli.rule import fix_safety
+from wheelfix.reports.rulebook import anchor, rulebook
 from wheelfix.rules import RULES
 from wheelfix.settings import Settings
 from wheelfix.tables import check_selectors, settings_from
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -35,6 +37,18 @@ def test_the_readme_lists_every_rule(code: str) -> None:
 
 def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
     assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in RULES}
+
+
+def test_the_rule_book_is_up_to_date() -> None:
+    """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rulebook(RULES)
+
+
+def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert anchors == {anchor(rule) for rule in RULES}
 
 
 def test_the_readme_configures_wheelfix() -> None:
@@ -140,6 +154,9 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wheelfix "$@"\n', encoding="utf-8")
     program.chmod(0o755)
+    python = program.with_name("python")
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
     summary, output = runner / "summary", runner / "output"
     summary.touch()
     output.touch()
@@ -150,6 +167,7 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
         "ARGUMENTS": "",
         **inputs,
         "RUNNER_TEMP": str(runner),
+        "GITHUB_WORKSPACE": str(folder),
         "GITHUB_STEP_SUMMARY": str(summary),
         "GITHUB_OUTPUT": str(output),
     }
@@ -166,20 +184,55 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
     return done.returncode, done.stdout + done.stderr, summary.read_text(), output.read_text()
 
 
+def outputs(text: str) -> dict[str, str]:
+    """Read `name=value` lines, and `name<<end` blocks, as the runner does."""
+    read: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        if "<<" in line.partition("=")[0]:
+            name, _, end = line.partition("<<")
+            read[name] = "\n".join(iter(lambda: next(lines), end))
+        else:
+            name, _, read[name] = line.partition("=")
+    return read
+
+
 def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_wheel(tmp_path / "dist", name, tag="py3-none-any", files={f"{name}.py": b""})
     code, log, summary, output = run_action(tmp_path)
-    assert (code, output) == (0, "")
+    assert code == 0, log
     assert "All checks passed for 2 wheels." in log
-    assert summary.startswith("### wheelfix check\n\n```text\nAll checks passed")
-    assert summary.endswith("\n```\n")
+    assert summary.startswith("## wheelfix check\n\n| wheel |")
+    given = outputs(output)
+    assert (given["result"], given["errors"], given["unreadable"]) == ("passed", "0", "0")
+
+
+def test_the_action_annotates_and_gives_reports(tmp_path: Path) -> None:
+    bad = shared_object(tmp_path / "bad.so", runpath=":/tmp/build")
+    wheel = make_wheel(tmp_path / "dist", files={"demo/bad.so": bad})
+    code, log, summary, output = run_action(tmp_path)
+    assert code == 1, log
+    [error] = [line for line in log.splitlines() if line.startswith("::error ")]
+    assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A empty-entry (WF112)")
+    assert re.fullmatch(r"::error file=[^:,=]+,title=[^:,=]+::[^\r\n]+", error)
+    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in summary
+    assert "```mermaid" in summary
+    given = outputs(output)
+    assert (given["result"], given["errors"]) == ("findings", "1")
+    sarif = json.loads(Path(given["sarif"]).read_text(encoding="utf-8"))
+    [place] = sarif["runs"][0]["results"][0]["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == f"dist/{wheel.name}"
+    assert json.loads(Path(given["json"]).read_text(encoding="utf-8"))["version"] == 1
+    declared = re.findall(r"steps\.run\.outputs\.(\w+)", (ROOT / "action.yml").read_text())
+    assert set(given) | {"wheels"} == set(declared)
 
 
 def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
-    code, log, _, _ = run_action(tmp_path)
+    code, log, _, output = run_action(tmp_path)
     assert code == 2
     assert "dist/*.whl" in log
+    assert outputs(output)["result"] == "failed"
     code, log, _, _ = run_action(tmp_path, COMMAND="rm")
     assert code == 2
     assert "must be check or repair" in log
@@ -191,9 +244,7 @@ def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
         tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
     )
     assert code == 0, log
-    first, path, last = output.splitlines()
-    assert path == f"my out/{wheel.name}"
-    assert first == f"wheels<<{last}"
+    assert outputs(output) == {"wheels": f"my out/{wheel.name}", "result": "passed"}
 
 
 def test_inputs_of_the_action_are_no_code(tmp_path: Path) -> None:
@@ -213,3 +264,27 @@ def test_the_architecture_names_every_module() -> None:
     folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert len(modules) > 10
     assert [name for name in (*modules, *folders) if f"`{name}`" not in text] == []
+
+
+# --- The project's own workflow, and the hook -----------------------------------------------------
+
+
+def test_the_workflow_pins_what_it_uses_and_asks_for_little() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    foreign = [used for used in re.findall(r"uses: (\S.*)", text) if not used.startswith("./")]
+    assert len(foreign) > 3
+    for used in foreign:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
+    assert "\npermissions: {}\n" in text
+    assert text.count("persist-credentials: false") == text.count("uses: actions/checkout@")
+    assert text.count("timeout-minutes:") == text.count("runs-on:")
+
+
+def test_the_workflow_holds_the_pins_of_the_readme_and_the_action() -> None:
+    documents = (".github/workflows/ci.yml", "README.md", "action.yml")
+    pins: dict[str, set[str]] = {}
+    for document in documents:
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name, pin in re.findall(r"uses: ([\w/-]+)@([0-9a-f]{40} # v[\d.]+)", text):
+            pins.setdefault(name, set()).add(pin)
+    assert {name: len(found) for name, found in pins.items()} == dict.fromkeys(pins, 1)

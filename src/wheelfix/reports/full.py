@@ -15,7 +15,7 @@ from wheelfix.reports.drawing import (
     shown_path,
     suppressed_text,
 )
-from wheelfix.reports.rulebook import why
+from wheelfix.reports.rulebook import why_briefly
 from wheelfix.reports.text import (
     FEW,
     Colour,
@@ -33,7 +33,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
     Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
     could not be judged is no finding: errors are told elsewhere, at once.
     """
-    reasons = {rule.code: why(rule) for rule in drawing.rules}
+    reasons = {rule.code: why_briefly(rule) for rule in drawing.rules}
     blocks: list[str] = []
     if found.findings:
         title = f"{counted(len(found.reports), 'wheel')} side by side"

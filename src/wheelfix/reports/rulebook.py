@@ -1,5 +1,6 @@
 """The rules' own documentation, in parts and as one Markdown document."""
 
+import re
 from collections.abc import Mapping, Sequence
 from inspect import cleandoc
 
@@ -45,6 +46,11 @@ def why(rule: Rule) -> str:
     return " ".join(paragraph.split())
 
 
+def why_briefly(rule: Rule) -> str:
+    """Return the first sentence of it."""
+    return re.split(r"(?<=[.!?]) ", why(rule), maxsplit=1)[0]
+
+
 def anchor(rule: Rule) -> str:
     """Return the fragment of the rule's heading in the document, as code hosts make it."""
     return f"{rule.code}-{rule.name}".lower()
@@ -60,7 +66,7 @@ def rulebook(rules: Sequence[Rule]) -> str:
             family = rule.code[:3]
             parts.append(f"## {family}xx: {_FAMILIES.get(family, 'More rules')}\n")
         parts.append(_chapter(rule))
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip("\n") + "\n"
 
 
 def _chapter(rule: Rule) -> str:

@@ -113,7 +113,7 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
     )
     safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
     unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
-    mends = f"`wheelfix repair` mends {safe:,}"
+    mends = f"`wheelfix repair` mends {safe:,}" if safe else "`wheelfix repair` mends none of them"
     if unsafe:
         mends += f", and {unsafe:,} more with `--unsafe-fixes`"
     total = counted(len(findings), "problem")
