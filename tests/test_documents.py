@@ -14,6 +14,7 @@ from build import make_wheel, shared_object
 from wheelfix.cli.rule import fix_safety
 from wheelfix.config import configured
 from wheelfix.described import toml
+from wheelfix.reports.formats import Format
 from wheelfix.reports.rulebook import anchor, rulebook
 from wheelfix.rules import RULES
 
@@ -272,6 +273,11 @@ def test_the_architecture_names_every_module() -> None:
 
 
 # --- The project's own workflow, and the hook -----------------------------------------------------
+
+
+def test_the_readme_lists_every_format_in_the_order_of_the_help() -> None:
+    table = README.partition("| format | for |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [form.value for form in Format]
 
 
 def test_the_workflow_pins_what_it_uses_and_asks_for_little() -> None:
