@@ -154,7 +154,7 @@ def test_the_action_passes_inputs_through_the_environment_and_pins_what_it_uses(
 
 
 def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
-    """Run the action's last step as the runner does; exit code, log, summary, output."""
+    """Run the action's last step with what is installed here: code, log, summary, output."""
     runner = folder / "runner"
     program = runner / "wheelfix" / "bin" / "wheelfix"
     program.parent.mkdir(parents=True, exist_ok=True)
@@ -163,6 +163,13 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
     python = program.with_name("python")
     python.unlink(missing_ok=True)
     python.symlink_to(sys.executable)
+    return run_steps(folder, steps()[-1:], **inputs)
+
+
+def run_steps(folder: Path, scripts: list[str], **inputs: str) -> tuple[int, str, str, str]:
+    """Run steps as the runner does; exit code of the last, log, summary, output."""
+    runner = folder / "runner"
+    runner.mkdir(exist_ok=True)
     summary, output = runner / "summary", runner / "output"
     summary.touch()
     output.touch()
@@ -178,16 +185,33 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
         "GITHUB_OUTPUT": str(output),
     }
     script = runner / "script.sh"
-    script.write_text(steps()[-1], encoding="utf-8")
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr, summary.read_text(), output.read_text()
+    code, log = 0, ""
+    for text in scripts:
+        script.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        code, log = done.returncode, log + done.stdout + done.stderr
+        if code:
+            break
+    return code, log, summary.read_text(), output.read_text()
+
+
+@pytest.mark.slow
+def test_the_action_installs_itself_and_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
+    code, log, _, output = run_steps(tmp_path, steps(), PYTHON=sys.executable, SOURCE=str(ROOT))
+    assert code == 0, log
+    assert (tmp_path / "runner" / "wheelfix" / "bin" / "wheelfix").exists()
+    assert outputs(output)["result"] == "passed"
 
 
 def outputs(text: str) -> dict[str, str]:
