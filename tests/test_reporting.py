@@ -1,6 +1,7 @@
 """Where the reports of `check` go."""
 
 import json
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,19 @@ def test_quiet_is_quiet_only_where_all_is_well(
     assert json.loads(capsys.readouterr().out)["summary"]["wheels"] == 1
     assert run(["check", "-q", a_bad_wheel(here)]) == 1
     assert "empty-entry" in capsys.readouterr().out
+
+
+def test_help_is_linked_where_the_package_says_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = Message()
+    described["Project-URL"] = "Source, https://example.org"
+    described["Project-URL"] = "Rules, https://example.org/docs/rules.md"
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": described}.__getitem__)
+    assert run(["check", a_bad_wheel(here), "--output-format", "sarif"]) == 1
+    [sarif] = json.loads(capsys.readouterr().out)["runs"]
+    links = {rule["id"]: rule["helpUri"] for rule in sarif["tool"]["driver"]["rules"]}
+    assert links["WF112"] == "https://example.org/docs/rules.md#wf112-empty-entry"
 
 
 def test_rules_can_be_printed_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:

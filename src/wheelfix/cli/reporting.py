@@ -19,6 +19,7 @@ from wheelfix.settings import FailOn, Settings
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 _FOR_PEOPLE = {Format.FULL, Format.CONCISE}
+_LINKED = {Format.SARIF, Format.MARKDOWN}
 
 
 def asked(texts: Iterable[str]) -> list[tuple[Format, Path]]:
@@ -88,7 +89,7 @@ class Delivery:
             colour=colour,
             verbose=self.terminal.verbosity > 0,
             limit=Severity.ERROR if limit is FailOn.NEVER else Severity[limit.upper()],
-            documentation="" if plain else _documentation(),
+            documentation=_documentation() if form in _LINKED else "",
         )
 
     def _rules(self) -> tuple[Rule, ...]:

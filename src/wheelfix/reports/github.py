@@ -23,6 +23,8 @@ from wheelfix.reports.text import FEW, counted, printable
 
 LIMIT = 10
 """Annotations of a kind that GitHub shows for one step."""
+_LONGEST = 1000
+"""Characters of a line."""
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
@@ -94,9 +96,14 @@ def _limited(notes: Sequence[_Note]) -> Iterator[str]:
 
 def _command(note: _Note) -> str:
     place = f"file={_property(note.path)}," if note.path else ""
-    message = "%0A".join(_data(printable(line)) for line in note.lines)
+    message = _data("\n".join(_shortened(printable(line)) for line in note.lines))
     title = _property(f"wheelfix: {note.title}")
     return f"::{_COMMAND[note.severity]} {place}title={title}::{message}"
+
+
+def _shortened(line: str) -> str:
+    """Leave room for the other lines: GitHub cuts an annotation at 64 KiB."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def _data(text: str) -> str:
