@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from wheelfix import settings as settings_module
+from wheelfix.reports.formats import Format
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
@@ -167,6 +168,34 @@ Verbose = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        "--output-format",
+        envvar="WHEELFIX_OUTPUT_FORMAT",
+        help="What the report is: for people, for machines, for code hosts.",
+    ),
+]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output-file",
+        metavar="FILE",
+        envvar="WHEELFIX_OUTPUT_FILE",
+        help="Write the report here, in place of stdout.",
+        show_default=False,
+    ),
+]
+MoreReports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT=FILE",
+        help="Write the same in another format, too; as often as wanted.",
+        show_default=False,
+    ),
+]
 
 _LISTS = ("select", "extend_select", "ignore", "target")
 """The options whose every value may be several, with commas between."""
