@@ -243,7 +243,7 @@ def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
 def test_the_action_annotates_and_gives_reports(tmp_path: Path) -> None:
     bad = shared_object(tmp_path / "bad.so", runpath=":/tmp/build")
     wheel = make_wheel(tmp_path / "dist", files={"demo/bad.so": bad})
-    code, log, summary, output = run_action(tmp_path)
+    code, log, summary, output = run_action(tmp_path, ARGUMENTS="--select\nWF1")
     assert code == 1, log
     [error] = [line for line in log.splitlines() if line.startswith("::error ")]
     assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A empty-entry (WF112)")
