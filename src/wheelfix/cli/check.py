@@ -60,6 +60,11 @@ def check(
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,
     library_path: options.LibraryPath = None,
+    max_size: options.MaxSize = None,
+    max_file_size: options.MaxFileSize = None,
+    max_growth: options.MaxGrowth = None,
+    against: options.Against = None,
+    target: options.Targets = None,
     jobs: options.Jobs = None,
     output_format: options.OutputFormat = Format.FULL,
     output_file: options.OutputFile = None,
@@ -77,11 +82,11 @@ def check(
         given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
     from wheelfix.cli.reporting import Delivery, asked
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
     files = asked(more_reports or [])
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    configuration = options.configuration_of(context, given, config, known_rules())
+    configuration = options.configuration_of(context, given, config, all_rules())
     report = _checked(_expanded(wheels), configuration, terminal, write_baseline)
     for unreadable in report.unreadable:
         if unreadable.error is not None:
@@ -137,7 +142,7 @@ def _checked(
         ):
             terminal.progress(wheel)("checked")
             reports.append(report)
-    checked = check_set(reports)
+    checked = check_set(reports, configuration.settings_for, known)
     if file is None or not write_baseline:
         return checked
     return _written_off(checked, Path(file), terminal)
@@ -150,7 +155,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
     from wheelfix.reports.text import counted
 
     found = [
-        (report.wheel.name.distribution if report and report.wheel else "", finding)
+        ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
     baselines.write(file, baselines.text(found))

@@ -9,12 +9,11 @@ from wheelfix import __version__
 from wheelfix.cli.terminal import Terminal
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.findings import Severity
-from wheelfix.plugins import known_rules
+from wheelfix.plugins import all_rules
 from wheelfix.report import SetReport
 from wheelfix.reports.drawing import Drawing
 from wheelfix.reports.formats import FORMATS, Format
-from wheelfix.rules import selected
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 from wheelfix.settings import FailOn, Settings
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
@@ -92,11 +91,19 @@ class Delivery:
             documentation=_documentation() if form in _LINKED else "",
         )
 
-    def _rules(self) -> tuple[Rule, ...]:
+    def _rules(self) -> tuple[AnyRule, ...]:
         """Return the rules that hold for all wheels, and those that have found something."""
         hit = {finding.code for _, finding in self.found.all_findings}
-        chosen = {rule.code for rule in selected(self.settings)}
-        return tuple(rule for rule in known_rules() if rule.code in hit | chosen)
+        wanted = (*self.settings.select, *self.settings.extend_select)
+        return tuple(
+            rule
+            for rule in all_rules()
+            if rule.code in hit
+            or (
+                any(rule.matches(selector) for selector in wanted)
+                and not any(rule.matches(selector) for selector in self.settings.ignore)
+            )
+        )
 
 
 def _checkout(environ: Mapping[str, str], folder: Path) -> Path:

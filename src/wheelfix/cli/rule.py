@@ -10,7 +10,7 @@ import typer
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.rules.base import Rule
+    from wheelfix.rules.base import AnyRule
 
 
 class Format(StrEnum):
@@ -31,9 +31,9 @@ def rule(
     ] = Format.TEXT,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
-    rules = known_rules()
+    rules: tuple[AnyRule, ...] = all_rules()
     chosen = rules if name is None or every else (_named(name, rules),)
     if output_format is Format.MARKDOWN:
         from wheelfix.reports.rulebook import rulebook
@@ -45,7 +45,7 @@ def rule(
         typer.echo(_explained(chosen[0]))
 
 
-def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
+def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
@@ -58,7 +58,7 @@ def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
     )
 
 
-def _listed(rules: "Sequence[Rule]") -> str:
+def _listed(rules: "Sequence[AnyRule]") -> str:
     width = max((len(each.name) for each in rules), default=0)
     return "\n".join(
         f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
@@ -67,14 +67,14 @@ def _listed(rules: "Sequence[Rule]") -> str:
     )
 
 
-def fix_safety(rule: "Rule") -> str:
+def fix_safety(rule: "AnyRule") -> str:
     """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
     words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
     word = words[0].strip(":.,").lower() if words else ""
     return word if word in {"safe", "unsafe"} else ""
 
 
-def _explained(rule: "Rule") -> str:
+def _explained(rule: "AnyRule") -> str:
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation

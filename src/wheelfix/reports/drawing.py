@@ -10,7 +10,7 @@ from wheelfix.baseline import known
 from wheelfix.errors import WheelfixError
 from wheelfix.findings import Because, Finding, Safety, Severity, Suppressed
 from wheelfix.report import Report, SetReport
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 
 NAME = "wheelfix"
 
@@ -21,7 +21,7 @@ class Drawing:
 
     version: str
     """wheelfix's own."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[AnyRule, ...] = ()
     """The rules that were asked: their documentation, and what passed."""
     folder: Path = Path()
     """The folder of the run."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from inspect import cleandoc
 
 from wheelfix.findings import Severity
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 
 _HEADING = "## "
 _FAMILIES = {
@@ -27,7 +27,7 @@ selected and ignored by its code, by the beginning of one, and by its name.
 """
 
 
-def sections(rule: Rule) -> Mapping[str, str]:
+def sections(rule: AnyRule) -> Mapping[str, str]:
     """Return the documentation by heading; the summary under the empty one."""
     found: dict[str, list[str]] = {"": []}
     heading = ""
@@ -40,23 +40,23 @@ def sections(rule: Rule) -> Mapping[str, str]:
     return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
 
 
-def why(rule: Rule) -> str:
+def why(rule: AnyRule) -> str:
     """Return in one line why what the rule finds is bad."""
     paragraph = sections(rule).get("Why is this bad?", "").partition("\n\n")[0]
     return " ".join(paragraph.split())
 
 
-def why_briefly(rule: Rule) -> str:
+def why_briefly(rule: AnyRule) -> str:
     """Return the first sentence of it."""
     return re.split(r"(?<=[.!?]) ", why(rule), maxsplit=1)[0]
 
 
-def anchor(rule: Rule) -> str:
+def anchor(rule: AnyRule) -> str:
     """Return the fragment of the rule's heading in the document, as code hosts make it."""
     return f"{rule.code}-{rule.name}".lower()
 
 
-def rulebook(rules: Sequence[Rule]) -> str:
+def rulebook(rules: Sequence[AnyRule]) -> str:
     """Return the document of all `rules`."""
     ordered = sorted(rules, key=lambda rule: rule.code)
     parts = [_HEAD]
@@ -69,7 +69,7 @@ def rulebook(rules: Sequence[Rule]) -> str:
     return "\n".join(parts).rstrip("\n") + "\n"
 
 
-def _chapter(rule: Rule) -> str:
+def _chapter(rule: AnyRule) -> str:
     summary, *_ = (texts := dict(sections(rule))).values()
     texts.pop("")
     lines = [f"### {rule.code} {rule.name}", "", f"**{_severity(rule.severity)}.** {summary}", ""]

@@ -22,7 +22,7 @@ from wheelfix.reports.drawing import (
 )
 from wheelfix.reports.rulebook import anchor, why
 from wheelfix.reports.text import printable
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -55,7 +55,7 @@ def draw(found: SetReport, drawing: Drawing) -> str:
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: Rule, drawing: Drawing) -> dict[str, object]:
+def _rule(rule: AnyRule, drawing: Drawing) -> dict[str, object]:
     text = cleandoc(rule.explanation)
     ours = rule.check.__module__.startswith(f"{NAME}.")
     address = f"{drawing.documentation}#{anchor(rule)}" if drawing.documentation and ours else ""
