@@ -11,7 +11,7 @@ import sys
 import sysconfig
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,7 @@ from build import (
 )
 from wheelfix.archive import open_wheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
+from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
 from wheelfix.repairing import repair
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
@@ -231,6 +232,11 @@ def snapshot(directory: Path) -> dict[str, tuple[int, int, int, bytes]]:
         )
         for path in directory.rglob("*")
     }
+
+
+def serious(findings: Iterable[Finding]) -> list[Finding]:
+    """Return what is not just worth knowing."""
+    return [finding for finding in findings if finding.severity is not Severity.INFO]
 
 
 def names(wheel: Path) -> list[str]:
