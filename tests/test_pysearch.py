@@ -98,7 +98,7 @@ HEAD = "import ctypes, os, pathlib\nhere = pathlib.Path(__file__).parent\n"
         (
             (
                 "def find():\n    if (given := os.environ.get('X_PATH')):\n        return given\n"
-                "    try:\n        return here / 'libx.so'\n    except OSError:\n        return None"
+                "    try:\n        return here / 'libx.so'\n    except OSError:\n        pass"
             ),
             ["X_PATH", None],
         ),
