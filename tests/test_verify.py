@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from build import executable, extension, make_wheel, shared_object
-from wheelfix.environments import interpreter
+from wheelfix.environments import EVERY, interpreter
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.outcome import Status as Outcome
 from wheelfix.repair import repair
@@ -152,7 +152,19 @@ def test_a_library_that_its_package_brings_first_is_fine(tmp_path: Path) -> None
     assert not result.failed
 
 
-@pytest.mark.parametrize("scheme", ["prefix", "user", "target"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "prefix",
+        "user",
+        "target",
+        "target-pip",
+        "conda",
+        "debian-system",
+        "debian-prefix-pip",
+        "lib64",
+    ],
+)
 def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> None:
     library = shared_object(tmp_path / "libdata.so", soname="libdata.so")
     module = extension(
@@ -168,8 +180,39 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
         wheel, schemes=(scheme,), pythons=(interpreter(sys.executable, os.environ).path,)
     )
     found = by_member(result)["demo/ext.so"]
-    expected = Status.MISSING if scheme == "target" else Status.OK
+    expected = Status.MISSING if scheme.startswith("target") else Status.OK
     assert found.status is expected, found
+    if expected is Status.OK:
+        assert set(found.loaded) == {"demo/ext.so", "demo-1.0.data/data/lib/demo/libdata.so"}
+    assert by_member(result, Kind.IMPORT)["demo/ext.so"].status is expected
+
+
+def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
+    script = "#!python\nimport demo.ext, sys; print(sys.argv[1], sys.executable)\n"
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/ext.so": extension(tmp_path / "ext.so", "ext"),
+        "demo-1.0.data/purelib/demo_pure.py": "",
+        "demo-1.0.data/scripts/tool": script,
+        "demo-1.0.data/headers/demo.h": "",
+    }
+    modes = {"demo-1.0.data/scripts/tool": 0o755}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, modes=modes)
+    options = Options(schemes=("all",), pythons=(interpreter(sys.executable, os.environ).path,))
+    results = list(verify(wheel, options, os.environ))
+    assert [each.scheme for each in results] == list(EVERY)
+    for each in results:
+        assert [check.status for check in each.checks] == [Status.OK] * 3, each
+        assert each.checks[2].tail.startswith("--version "), each
+
+
+def test_a_scheme_that_the_tags_rule_out_is_refused(tmp_path: Path) -> None:
+    tag = TAG.replace("linux_", "musllinux_1_2_")
+    wheel = make_wheel(tmp_path, tag=tag, files={"demo.py": ""})
+    with pytest.raises(WheelfixError, match="is not installed by `lib64`"):
+        verified(wheel, schemes=("lib64",))
+    with pytest.raises(WheelfixError, match="`nonsense` cannot be made here"):
+        verified(wheel, schemes=("nonsense",))
 
 
 def test_what_is_run_can_be_chosen(tmp_path: Path) -> None:

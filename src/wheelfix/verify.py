@@ -22,18 +22,22 @@ from typing import Any
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
 from wheelfix.environments import (
+    EVERY,
+    SPREAD,
     Interpreter,
     Place,
     all_pythons,
     find,
     install,
     interpreter,
+    is_there,
     make,
+    make_spread,
 )
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.findings import Finding, Severity
 from wheelfix.installed import read_file
-from wheelfix.layout import interpreters
+from wheelfix.layout import Scheme, interpreters, schemes
 from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
 from wheelfix.testimony import File
@@ -152,7 +156,7 @@ def verify(
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
     for python in _pythons(wheel.name, options.pythons, environ):
-        for scheme in options.schemes:
+        for scheme in _schemes(wheel.name, python, options.schemes):
             with tempfile.TemporaryDirectory(prefix="wheelfix-verify-") as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
@@ -172,6 +176,26 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
         for result in results
         for check in result.checks
         if check.failed
+    )
+
+
+def _allowed(name: WheelName, python: Interpreter) -> dict[str, Scheme]:
+    """Return the schemes that the tags allow for `python`, by name."""
+    return {each.name: each for each in schemes(name) if each.python == python.name}
+
+
+def _schemes(name: WheelName, python: Interpreter, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the schemes to make; `SettingsError` for one that the tags rule out."""
+    allowed = _allowed(name, python)
+    usable = tuple(each for each in EVERY if each in allowed and is_there(each))
+    foreign = next((each for each in wanted if each in SPREAD and each not in allowed), None)
+    if foreign is not None:
+        raise SettingsError(
+            f"`{name}` is not installed by `{foreign}` for {python.name}",
+            hint=f"its tags allow {', '.join(usable)}",
+        )
+    return tuple(
+        dict.fromkeys(s for each in wanted for s in (usable if each == "all" else (each,)))
     )
 
 
@@ -206,10 +230,16 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
     options: Options,
     environ: Mapping[str, str],
 ) -> Verified:
-    place = make(scheme, python, root, environ)
+    known = _allowed(wheel.name, python).get(scheme)
+    if known is not None and scheme in SPREAD:
+        place = make_spread(known, python, root, environ)
+    else:
+        place = make(scheme, python, root, environ)
     install(path, wheel, place, environ, dependencies=options.dependencies)
-    site, files = find(place.root, wheel)
-    environment = {**place.environ, "PYTHONPATH": str(site)} if scheme != "venv" else place.environ
+    site, files = find(place.root, wheel, known)
+    paths = dict.fromkeys((str(site), *place.paths))
+    is_venv = scheme.startswith("venv")
+    environment = {**place.environ, **({} if is_venv else {"PYTHONPATH": ":".join(paths)})}
     work = _Work(
         wheel=wheel,
         files=files,
