@@ -25,6 +25,7 @@ from wheelfix.archive import open_wheel
 from wheelfix.explain import Explanation, Question, World, explain, world_of
 from wheelfix.loader import load
 from wheelfix.machine import describe
+from wheelfix.verify import Options, verify
 
 POLICIES = ("colocate", "search", "move")
 TREES = (*trees.REAL, *trees.SIMULATED)
@@ -136,6 +137,20 @@ def test_wheelfix_mends_cyfes_everywhere(
     assert installed.run([installed.scripts()["cyfeslike-tool"]]).said == "42"
     used = installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())")
     assert ("neither in" if lost else "10100.0") in used.said
+
+
+@pytest.mark.parametrize("tool", ["auditwheel", *POLICIES])
+def test_verify_says_the_same_in_every_scheme(cyfes: Mapping[str, Repaired], tool: str) -> None:
+    options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=30)
+    for result in verify(cyfes[tool].wheel, options, os.environ):
+        failing = {check.member.rpartition("/")[2] for check in result.checks if check.failed}
+        expected = State()
+        if tool == "auditwheel":
+            expected = auditwheel_cyfes(result.scheme)
+        lost = {member.rpartition("/")[2] for member in result.lost}
+        assert failing - {"cyfeslike-tool"} == expected.broken, result
+        dropped = wheelfix_lost(result.scheme, tool, "libcufeslike.so")
+        assert {name for name in lost if "-" not in name} == dropped, result
 
 
 @pytest.mark.parametrize("policy", POLICIES)
