@@ -158,7 +158,9 @@ def make_spread(
     place = make("prefix", python, root, environ)
     libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
     paths = tuple(str(place.root) + each.removeprefix(ENV) for each in libraries)
-    return replace(place, scheme=scheme, paths=paths)
+    beside = str(root / "dependencies")
+    arguments = ("--target", beside)
+    return replace(place, scheme=scheme, paths=(*paths, beside), arguments=arguments)
 
 
 def install(
@@ -171,31 +173,50 @@ def install(
 ) -> None:
     """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone.
 
-    Where the scheme is another system's, the wheel is spread, and its dependencies are not.
+    Where the scheme is another system's, the wheel is spread, and an installer is asked for the
+    dependencies only: what comes along stands where Python looks last.
     """
     if place.scheme is not None:
         spread(path, wheel, place, place.scheme)
-        return
+        if not dependencies:
+            return
     source = path
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
-    network = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
-    given = {**place.environ, **(network if dependencies else {})}
+    given = {**place.environ, **(_configured(environ) if dependencies else {})}
     offline = () if dependencies else ("--no-deps", "--no-index")
     uv = shutil.which("uv") or _beside("uv")
     if uv is None and place.installer == "uv":
         raise ToolError("uv was not found", hint="pip install uv")
     if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
-        command = [uv, "pip", "install", "-q", "--no-config", "--link-mode", "copy"]
+        command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
-        command += ["--no-cache", "--offline"] if not dependencies else []
+        command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
     else:
         command = [*_pip(place.python), "install", "-q", "--no-warn-script-location"]
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     run([*command, *offline, *place.arguments, str(source)], env=given, cwd=place.root)
+
+
+def _configured(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what says where the installers get distributions, by variables and by files."""
+    home = Path(environ.get("HOME", "/nonexistent"))
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = {
+        "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],
+        "PIP_CONFIG_FILE": [config / "pip" / "pip.conf", home / ".pip" / "pip.conf"],
+    }
+    found = {
+        variable: str(path)
+        for variable, paths in files.items()
+        for path in reversed(paths)
+        if path.is_file()
+    }
+    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
+    return {**found, **given}
 
 
 def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
@@ -213,15 +234,15 @@ def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
             if target is None:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            head = b"#!python"  # PEP 427: installers put the interpreter in its place
+            place_of = split(member.name, wheel)
+            is_script = place_of is not None and place_of[0] is Key.SCRIPTS
             with target.open("wb") as file:
-                for piece in archive.inflated(member.name):
-                    own = f"#!{place.python}".encode()
-                    file.write(own + piece.removeprefix(head) if piece.startswith(head) else piece)
-                    head = b"\0"
-            is_script = split(member.name, wheel) or ("", "")
-            executable = member.mode & 0o111 or is_script[0] is Key.SCRIPTS
-            target.chmod(0o755 if executable else 0o644)
+                for number, piece in enumerate(archive.inflated(member.name)):
+                    mend = is_script and not number and piece.startswith(b"#!python")
+                    # PEP 427: installers put the interpreter in its place
+                    head = f"#!{place.python}".encode() if mend else b""
+                    file.write(head + piece[len(b"#!python") if mend else 0 :])
+            target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
     rows = (os.path.relpath(target, site) for target in targets.values())
     targets[record].write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
 

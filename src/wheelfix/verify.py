@@ -49,6 +49,9 @@ _MUSL_MISSING = re.compile(r"Error loading shared library ([^\s:]+): No such fil
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")
 _MUSL_UNDEFINED = re.compile(r"Error relocating \S+: ([^\s:]+): symbol not found")
 _VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
+_FRAME = re.compile(
+    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/probe)\.py\")"
+)
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _LOADER = re.compile(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
@@ -416,12 +419,17 @@ def _check(
     status, message = _status(work, job, answer)
     loaded = work.of_wheel(answer.get("maps", ()))
     check = replace(
-        job, status=status, message=message, loaded=loaded, tail=str(answer.get("tail", ""))
+        job, status=status, message=message, loaded=loaded, tail=_said(str(answer.get("tail", "")))
     )
     load = foretold.get(work.files[job.member].path)
     if job.kind is not Kind.LOAD or load is None:
         return replace(check, explanation=tuple(_explained(check, load, work)))
     return _compared(check, load, work)
+
+
+def _said(tail: str) -> str:
+    """Return what was printed, without the frames of a traceback that are the same each time."""
+    return "".join(line for line in tail.splitlines(keepends=True) if not _FRAME.match(line))
 
 
 def _status(  # noqa: PLR0911 - one for each way to end
@@ -522,8 +530,20 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
             yield f"it was linked against {own.file}, which defined it as {own.name}@{own.version}"
         elif own is not None:
             yield f"it needs {', '.join(elf.needed) or 'no library'}, and none of them defines it"
-    if check.status is Status.CRASHED and check.kind is Kind.LOAD:
-        yield "it crashed in its own constructors, or in those of a library that it loads"
+    if check.status in {Status.CRASHED, Status.HUNG}:
+        yield from _where(check)
+
+
+def _where(check: Check) -> Iterator[str]:
+    """Say which code runs in such an attempt."""
+    match check.kind:
+        case Kind.LOAD:
+            yield "it happened in its own constructors, or in those of a library that it loads"
+        case Kind.IMPORT:
+            hook = f"PyInit_{check.what.rpartition('.')[2]}"
+            yield f"it happened in {hook}, in constructors, or in Python code of its packages"
+        case Kind.RUN:
+            return
 
 
 def _why_missing(request: Request, work: _Work) -> Iterator[str]:
