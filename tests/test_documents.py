@@ -11,9 +11,9 @@ import pytest
 
 from build import make_wheel
 from wheelfix.cli.rule import fix_safety
-from wheelfix.config import check_selectors, settings_from
 from wheelfix.rules import RULES
 from wheelfix.settings import Settings
+from wheelfix.tables import check_selectors, settings_from
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")

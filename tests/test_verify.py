@@ -13,7 +13,7 @@ from wheelfix import cli
 from wheelfix.environments import EVERY, interpreter
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.outcome import Status as Outcome
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.settings import Settings
 from wheelfix.verify import Check, Kind, Options, Status, Verified, verify
 

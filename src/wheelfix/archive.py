@@ -7,7 +7,6 @@ mixed with its successor.
 """
 
 import os
-import re
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -38,8 +37,8 @@ _PIECE = 2**20  # more than the longest local header
 _ELF_MAGIC = b"\x7fELF"
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
-_OPENERS = re.compile(rb"(?i)cdll|pydll|LoadLibrary|dlopen|find_library|load_library")
-"""A Python source without these words opens no library."""
+_OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+"""A Python source without these words, in whatever case, opens no library."""
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
@@ -506,7 +505,7 @@ def _examine(
     found: Elf | str | bytes | None = None
     if first.startswith(_ELF_MAGIC):
         found = _read_elf(archive.keep(member, chain([first], pieces)), member)
-    elif member.endswith(".py") and _OPENERS.search(first):
+    elif member.endswith(".py") and _may_open(first):
         found = first
     more = any(map(len, pieces))
     for _ in pieces:
@@ -514,6 +513,11 @@ def _examine(
     if more and isinstance(found, bytes):
         found = None  # longer than what a person writes
     return hasher.digest() if hasher else b"", found
+
+
+def _may_open(source: bytes) -> bool:
+    lower = source.lower()  # five times as fast as one regular expression
+    return any(word in lower for word in _OPENERS)
 
 
 def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:

@@ -20,19 +20,20 @@ def rule(
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.rules import RULES
+    from wheelfix.plugins import known_rules
 
+    rules = known_rules()
     if name is None or every:
-        typer.echo(_listed(RULES))
+        typer.echo(_listed(rules))
     else:
-        typer.echo(_explained(_named(name, RULES)))
+        typer.echo(_explained(_named(name, rules)))
 
 
 def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
-    from wheelfix.config import suggestion
+    from wheelfix.tables import suggestion
 
     words = [word for each in rules for word in (each.code, each.name)]
     raise SettingsError(

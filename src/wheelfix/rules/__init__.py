@@ -1,5 +1,7 @@
 """The rules, by topic."""
 
+from collections.abc import Iterable
+
 from wheelfix.rules import entries, metadata, names, needed, platform, reach, symbols
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
@@ -27,12 +29,16 @@ REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
 """Rules without fixes that take their time: no round of fixes needs to ask them."""
 
 
-def selected(settings: Settings) -> tuple[Rule, ...]:
-    """Return the rules that `settings` ask for: selected, and not ignored."""
-    wanted = (*settings.select, *settings.extend_select)
+def selected(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+    """Return those of `rules` that `settings` ask for: selected, and not ignored."""
     return tuple(
         rule
-        for rule in RULES
-        if any(rule.matches(selector) for selector in wanted)
-        and not any(rule.matches(selector) for selector in settings.ignore)
+        for rule in chosen(settings, rules)
+        if not any(rule.matches(selector) for selector in settings.ignore)
     )
+
+
+def chosen(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+    """Return those of `rules` that `settings` select, ignored ones among them."""
+    wanted = (*settings.select, *settings.extend_select)
+    return tuple(rule for rule in rules if any(rule.matches(selector) for selector in wanted))

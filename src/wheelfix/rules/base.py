@@ -15,6 +15,9 @@ from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
+EVERY = "ALL"
+"""The selector of all rules, those of other distributions among them."""
+
 
 class Stage(IntEnum):
     """Where in the pipeline the rules stand."""
@@ -118,6 +121,8 @@ class Rule:
     severity: Severity
     stage: Stage
     check: Callable[[Context], Iterator[Hit]]
+    plugin: str | None = None
+    """The distribution that brings the rule; None for wheelfix's own."""
 
     @property
     def explanation(self) -> str:
@@ -130,8 +135,13 @@ class Rule:
         return self.explanation.strip().partition("\n")[0]
 
     def matches(self, selector: str) -> bool:
-        """Whether `selector` (a code, a prefix of one, or a name) names this rule."""
-        return self.code.startswith(selector.upper()) or self.name == selector
+        """Whether `selector` (a code, a prefix of one, a name, or ALL) names this rule."""
+        return names_rule(selector, self.code, self.name)
+
+
+def names_rule(selector: str, code: str, name: str) -> bool:
+    """Whether `selector` (a code, a prefix of one, a name, or ALL) names the rule."""
+    return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
 def rule(
