@@ -308,6 +308,18 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
         assert each.checks[2].tail.startswith("--version "), each
 
 
+def test_the_path_of_the_wheel_may_be_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, bytes | str | Path] = {"demo/ext.so": extension(tmp_path / "ext.so", "ext")}
+    make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    monkeypatch.chdir(tmp_path)
+    for scheme in ("venv", "user"):
+        base = interpreter(sys.executable, os.environ).path
+        result = verified(Path("dist", f"demo-1.0-{TAG}.whl"), schemes=(scheme,), pythons=(base,))
+        assert [check.status for check in result.checks] == [Status.OK, Status.OK]
+
+
 def test_a_scheme_that_the_tags_rule_out_is_refused(tmp_path: Path) -> None:
     tag = TAG.replace("linux_", "musllinux_1_2_")
     wheel = make_wheel(tmp_path, tag=tag, files={"demo.py": ""})

@@ -180,7 +180,7 @@ def install(
         spread(path, wheel, place, place.scheme)
         if not dependencies:
             return
-    source = path
+    source = path.absolute()
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())

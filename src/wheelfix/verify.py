@@ -311,6 +311,8 @@ def _jobs(work: _Work) -> Iterator[Check]:
             module = _module(work, member, elf)
             if module is not None:
                 yield Check(kind=Kind.IMPORT, member=member, what=module)
+    for package, member in _packages(work):
+        yield Check(kind=Kind.IMPORT, member=member, what=package)
     for member in _programs(work):
         yield Check(kind=Kind.RUN, member=member, what=work.files[member].path)
 
@@ -329,6 +331,19 @@ def _module(work: _Work, member: str, elf: Elf) -> str | None:
             hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
             return ".".join(parts) if hooks.intersection(elf.module_hooks) else None
     return None
+
+
+def _packages(work: _Work) -> Iterator[tuple[str, str]]:
+    """Yield the packages with libraries, and no extension module whose import would run them."""
+    modules = {
+        member.partition("/")[0]
+        for member, elf in work.wheel.elfs.items()
+        if member in work.files and _module(work, member, elf) is not None
+    }
+    for top in dict.fromkeys(member.partition("/")[0] for member in work.wheel.elfs):
+        member = f"{top}/__init__.py"
+        if member in work.files and top.isidentifier() and top not in modules:
+            yield top, member
 
 
 def _programs(work: _Work) -> Iterator[str]:
@@ -524,11 +539,13 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
             yield "the model says that this library is found: something else asks for it"
     if check.status is Status.UNDEFINED:
         match = _UNDEFINED.search(check.message) or _MUSL_UNDEFINED.search(check.message)
-        elf = work.wheel.elfs[check.member]
-        own = next((u for u in elf.undefined if match and u.name == match[1]), None)
+        elf = work.wheel.elfs.get(check.member)
+        own = next(
+            (u for u in (elf.undefined if elf else ()) if match and u.name == match[1]), None
+        )
         if own is not None and own.file is not None:
             yield f"it was linked against {own.file}, which defined it as {own.name}@{own.version}"
-        elif own is not None:
+        elif elf is not None and own is not None:
             yield f"it needs {', '.join(elf.needed) or 'no library'}, and none of them defines it"
     if check.status in {Status.CRASHED, Status.HUNG}:
         yield from _where(check)
