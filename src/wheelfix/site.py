@@ -5,6 +5,7 @@ from them: the closure over all names that are asked for and all directories tha
 Nothing is executed.
 """
 
+import csv
 import mmap
 import os
 import re
@@ -86,6 +87,54 @@ def read_searches(folder: Path, package: str) -> tuple[Search, ...]:
         with suppress(OSError):
             found += searches(path.read_bytes(), str(path.relative_to(folder)))
     return tuple(found)
+
+
+def of_distribution(world: World, name: str) -> World:
+    """Return `world` with the objects of one distribution as members, and the rest as others.
+
+    Raises `SettingsError` if no distribution of that name is installed there.
+    """
+    wanted = _normal(name)
+    found = [
+        path
+        for path in sorted(Path(world.where).rglob("*.dist-info"))
+        if _normal(path.name.removesuffix(".dist-info").partition("-")[0]) == wanted
+    ]
+    if not found:
+        raise SettingsError(
+            f"no distribution `{name}` is installed below `{world.where}`",
+            hint="without a name, all of them are shown",
+        )
+    own = {path for folder in found for path in _recorded(folder)}
+    return replace(
+        world,
+        members={path: member for path, member in world.members.items() if path in own},
+        others={path: member for path, member in world.members.items() if path not in own},
+    )
+
+
+def _recorded(dist_info: Path) -> Iterator[str]:
+    """Yield the files that RECORD names, by their canonical paths."""
+    try:
+        text = (dist_info / "RECORD").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return
+    for row in csv.reader(text.splitlines()):
+        if row:
+            yield os.path.realpath(dist_info.parent / row[0])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def sizes_of(world: World) -> dict[str, int]:
+    """Return the sizes of the members in bytes, by name."""
+    found: dict[str, int] = {}
+    for path, member in world.members.items():
+        with suppress(OSError):
+            found[member] = Path(path).stat().st_size
+    return found
 
 
 def planted(directories: Iterable[str]) -> Planted:
