@@ -45,7 +45,7 @@ class Giver(StrEnum):
     """The main program, and what its installation holds."""
     PLATFORM = "platform"
     GIVEN = "given"
-    """A directory of LD_LIBRARY_PATH."""
+    """A directory of LD_LIBRARY_PATH, or of another variable that is given."""
     NOBODY = "nobody"
 
 
@@ -67,7 +67,7 @@ class World:
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     """Path to name, of files that other wheels bring."""
     given: frozenset[str] = frozenset()
-    """Files that were found in the directories of LD_LIBRARY_PATH."""
+    """Files that were found in the directories of variables."""
     pythons: frozenset[str] = frozenset()
     """The main program and its own libraries."""
     name: str = ""

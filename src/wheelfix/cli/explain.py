@@ -20,6 +20,7 @@ from wheelfix.cli.circumstances import (
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
+    from wheelfix.archive import Archive
     from wheelfix.cli.terminal import Terminal
     from wheelfix.explain import Explanation, World
     from wheelfix.pysearch import Search
@@ -121,11 +122,27 @@ def _explain_wheel(
     variables: "Mapping[str, str]",
     asked: _Asked,
 ) -> bool:
+    from wheelfix.archive import open_wheel
+
+    if not path.is_file():
+        raise SettingsError(f"`{path}` is not a file")
+    with open_wheel(path) as archive:
+        return _explain_opened(archive, beside, scheme, target, variables, asked)
+
+
+def _explain_opened(
+    archive: "Archive",
+    beside: Sequence[Path],
+    scheme: str | None,
+    target: str | None,
+    variables: "Mapping[str, str]",
+    asked: _Asked,
+) -> bool:
     from dataclasses import replace
 
     from wheelfix.explain import explain_everywhere, worlds_of
 
-    wheel = read_wheel(path)
+    wheel = archive.wheel
     others = [read_wheel(each) for each in beside]
     before: list[tuple[str, str]] = []
     for each in asked.after:
@@ -147,7 +164,7 @@ def _explain_wheel(
     )
     worlds = worlds_of(wheel, question)
     world = worlds.here
-    searches = _searches(path, asked.subject, world)
+    searches = _searches(archive, asked.subject, world)
     world = replace(world, searches=searches, variables=variables)
     worlds = replace(worlds, here=world)
     first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
@@ -158,9 +175,8 @@ def _explain_wheel(
     return _answer(world, asked, first, one)
 
 
-def _searches(path: Path, subject: str | None, world: "World") -> "tuple[Search, ...]":
+def _searches(archive: "Archive", subject: str | None, world: "World") -> "tuple[Search, ...]":
     """Return what the sources beside the subject search, which alone are read for it."""
-    from wheelfix.archive import open_wheel
     from wheelfix.explain import find_subject
     from wheelfix.pysearch import searches
 
@@ -168,9 +184,8 @@ def _searches(path: Path, subject: str | None, world: "World") -> "tuple[Search,
         return ()
     names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    with open_wheel(path) as archive:
-        sources = [m for m in archive.entries if m.endswith(".py") and m.startswith(packages)]
-        return tuple(one for member in sources for one in searches(archive.read(member), member))
+    sources = [m for m in archive.entries if m.endswith(".py") and m.startswith(packages)]
+    return tuple(one for member in sources for one in searches(archive.read(member), member))
 
 
 def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
