@@ -4,11 +4,11 @@ import copy
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
@@ -23,15 +23,16 @@ TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 REPORTS = ("explain", "tree", "trace", "verify")
 
 
-def validator(name: str) -> Draft202012Validator:
+def schema_of(name: str) -> dict[str, Any]:
     text = files("wheelfix.data").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
-    schema = json.loads(text)
+    schema: dict[str, Any] = json.loads(text)
     Draft202012Validator.check_schema(schema)
-    return Draft202012Validator(schema)
+    return schema
 
 
-def errors(name: str, report: object) -> list[str]:
-    return [f"{each.json_path}: {each.message}" for each in validator(name).iter_errors(report)]
+def errors(name: str, report: Any) -> list[str]:
+    validator: Any = Draft202012Validator(schema_of(name))
+    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(report)]
 
 
 @pytest.fixture(scope="module")
@@ -129,31 +130,32 @@ def test_the_schemas_refuse_what_is_not_in_them(
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_key_is_defined_where_it_is_used(name: str) -> None:
-    schema = validator(name).schema
+    schema = schema_of(name)
     used = {each["$ref"].removeprefix("#/$defs/") for each in _dicts(schema) if "$ref" in each}
     assert used == set(schema["$defs"])
     closed = [each for each in _dicts(schema) if "properties" in each]
     assert all(each["additionalProperties"] is False for each in closed)
 
 
-def _objects(value: object, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _objects(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, dict):
         yield place
-        for key, each in value.items():
-            yield from _objects(each, (*place, key))
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            yield from _objects(each, (*place, number))
+    for key, each in _items(value):
+        yield from _objects(each, (*place, key))
 
 
-def _dicts(value: object) -> Iterator[dict[str, Any]]:
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
-        yield value
-        for each in value.values():
-            yield from _dicts(each)
-    elif isinstance(value, list):
-        for each in value:
-            yield from _dicts(each)
+        yield cast("dict[str, Any]", value)
+    for _, each in _items(value):
+        yield from _dicts(each)
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        yield from cast("dict[str, Any]", value).items()
+    if isinstance(value, list):
+        yield from enumerate(cast("Sequence[Any]", value))
 
 
 def _at(value: Any, place: tuple[Any, ...]) -> Any:
