@@ -165,6 +165,9 @@ def test_the_text_says_which_copy_by_which_rule_and_what_would_change_it(tmp_pat
         assert "smalltvm/__init__.py looks for it in TVM_LIBRARY_PATH (line 10)" in said
         assert f"`libtvm.so` => {planted}/libtvm.so  [PATH {planted}]" in said
         assert f"take {planted} out of PATH, or have TVM_LIBRARY_PATH name the folder" in said
+        why = ("--env", f"PATH={planted}", "--why-not", "smalltvm/lib/libtvm.so")
+        answer = package.run((), "explain", *subject, *why).stdout
+        assert f"looks in PATH {planted} first, and opens `{planted}/libtvm.so`" in answer
         without = package.run((), "explain", *subject).stdout
         assert "`libtvm.so` => smalltvm/lib/libtvm.so  [its own folders]" in without
         assert "if a directory of TVM_LIBRARY_PATH or LD_LIBRARY_PATH or PATH holds" in without

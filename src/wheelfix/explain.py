@@ -695,6 +695,11 @@ def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> Wh
     loads = _loads(world.environment, root, after)
     steps = tuple(_steps(world, loads))
     label = world.label(path)
+    chosen = next((each for each in _choices(world, root) if each.stop), None)
+    if chosen is not None and chosen.stop and path in {chosen.path, root}:
+        reason = f"{chosen.search.source} looks in {chosen.stop.variable} {chosen.directory} first"
+        reason += f", and opens `{world.label(chosen.path)}` by its path"
+        return WhyNot(name=label, loaded=path == chosen.path, reasons=(reason,))
     taken = [step for step in steps if step.request.result == path]
     if taken:
         asker = world.label(taken[0].request.requester)
