@@ -21,6 +21,7 @@ from wheelfix.report import Report, SetReport
 from wheelfix.rules import chosen
 from wheelfix.rules.base import Context
 from wheelfix.settings import Settings
+from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -52,6 +53,7 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             definitions=HandedLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
+            against=tuple(_read(Path(other)) for other in settings.against),
         )
         found = tuple(find(context, chosen(settings, known_rules())))
         counting, suppressed = sift(found, settings, wheel.name.distribution, baseline)
@@ -63,6 +65,11 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             verdict=context.verdict,
             size=archive.size,
         )
+
+
+def _read(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
 
 
 def sift(

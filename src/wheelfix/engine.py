@@ -27,7 +27,7 @@ from wheelfix.findings import (
     Suppressed,
 )
 from wheelfix.pruning import Definitions
-from wheelfix.rules.base import Context, Rule, Stage, names_rule
+from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
@@ -74,7 +74,16 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
         ) from error
 
 
-def finding_of(rule: Rule, hit: Hit, severity: Severity) -> Finding:
+def run_set_rules(context: SetContext, rules: Iterable[SetRule]) -> tuple[Finding, ...]:
+    """Return what `rules` find in the wheels side by side, in the order of the rules."""
+    return tuple(
+        finding_of(rule, hit, rule.severity if hit.severity is None else hit.severity)
+        for rule in rules
+        for hit in rule.check(context)
+    )
+
+
+def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
     """Return what `rule` says by `hit`, as bad as `severity`."""
     return Finding(
         code=rule.code,
