@@ -1,0 +1,227 @@
+"""Every symbol that the loader binds in one process, and where: glibc's scopes and musl's.
+
+`symbols` asks who of one group defines what an object lacks. Here the process is followed from
+its start: what is bound in which order, in the scope that each object has then, with the symbols
+of which there is only one in a process, up to the first that nobody defines.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from wheelfix.elf import Elf, Exports, Libc, Lookup
+from wheelfix.loader import Load
+from wheelfix.symbols import binds
+
+_DF_SYMBOLIC = 2
+
+
+class Bound(NamedTuple):
+    """One symbol of one object, looked up."""
+
+    user: str
+    """The object, as `Load.objects` names it."""
+    symbol: str
+    version: str | None
+    provider: str | None
+    """None if nobody serves it: a weak reference is null then, any other fails."""
+    weak: bool
+
+    @property
+    def fails(self) -> bool:
+        """Whether the load fails for it."""
+        return self.provider is None and not self.weak
+
+
+class MissingVersion(NamedTuple):
+    """A version that an object needs, and does not find: nothing is bound then."""
+
+    user: str
+    file: str
+    """The library that should define it, by the name in the Verneed record."""
+    version: str
+    library: str | None
+    """The file that answers to that name; without one, glibc aborts the process."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """What one load binds, and what makes it fail once all its files are found."""
+
+    lookups: tuple[Bound, ...]
+    """In the loader's order. It stops at the first that fails; the model goes on."""
+    missing: tuple[MissingVersion, ...] = ()
+
+    @property
+    def failure(self) -> Bound | MissingVersion | None:
+        """What the loader's message blames."""
+        if self.missing:
+            return self.missing[0]
+        return next((each for each in self.lookups if each.fails), None)
+
+    @property
+    def bound(self) -> tuple[Bound, ...]:
+        """What is really bound, up to the failure."""
+        if self.missing:
+            return ()
+        end = next((n for n, each in enumerate(self.lookups) if each.fails), None)
+        return tuple(each for each in self.lookups[:end] if each.provider is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symbols:
+    """What the objects of a process say of their symbols, read when it is asked for."""
+
+    exports: Callable[[str], Exports]
+    lookups: Callable[[str], Iterable[Lookup]]
+
+
+class Process:
+    """One process in which everything is bound as it is loaded (`LD_BIND_NOW`).
+
+    `start` comes first, if the program is described; then each `open`, in order. A load that
+    fails leaves nothing behind, as in the loader. Loads of missing files are not to be given.
+    """
+
+    def __init__(
+        self, files: Mapping[str, Elf], symbols: Symbols, libc: Libc = Libc.GLIBC
+    ) -> None:
+        self._files = files
+        self._symbols = symbols
+        self._libc = libc
+        self._global: dict[str, None] = {}
+        self._relocated: set[str] = set()
+        self._names: dict[str, str | None] = {}
+        self._unique: dict[str, str] = {}
+        self._main: str | None = None
+
+    def start(self, load: Load) -> Binding:
+        """Bind the program and what it needs; all of it is global from then on."""
+        self._main = load.objects[0] if load.objects else None
+        self._global = dict.fromkeys(load.objects)
+        return self._bind(load, tuple(self._global))
+
+    def open(self, load: Load, *, promote: bool = False) -> Binding:
+        """Bind what a dlopen brings; with `promote` (RTLD_GLOBAL) all of it serves later loads."""
+        binding = self._bind(load, (*self._global, *load.objects))
+        if promote and binding.failure is None:
+            self._global |= dict.fromkeys(load.objects)
+        return binding
+
+    def _bind(self, load: Load, scope: Sequence[str]) -> Binding:
+        new = [path for path in load.objects if path not in self._relocated]
+        names = dict(self._names)
+        for request in load.requests:
+            names.setdefault(request.name, request.result)
+        glibc = self._libc is Libc.GLIBC
+        unique = dict(self._unique)
+        scopes = _Scopes(dict.fromkeys(scope), self._symbols, self._libc, unique)
+        lookups = (
+            (path, lookup)
+            for path in (_relocation_order(load, new) if glibc else new)
+            for lookup in self._symbols.lookups(path)
+        )
+        binding = Binding(
+            lookups=tuple(
+                Bound(
+                    path,
+                    lookup.name,
+                    lookup.version,
+                    scopes.provider(path, lookup, symbolic=self._is_symbolic(path)),
+                    lookup.weak,
+                )
+                for path, lookup in lookups
+            ),
+            missing=tuple(self._missing_versions(new, names)) if glibc else (),
+        )
+        if binding.failure is None:
+            self._relocated.update(new)
+            self._names = names
+            self._unique = unique
+        return binding
+
+    def _is_symbolic(self, path: str) -> bool:
+        """Whether the object searches itself before everything else (DT_SYMBOLIC)."""
+        elf = self._files.get(path)
+        symbolic = elf is not None and bool(elf.dt_flags & _DF_SYMBOLIC)
+        return symbolic and path != self._main and self._libc is Libc.GLIBC
+
+    def _missing_versions(
+        self, new: Iterable[str], names: Mapping[str, str | None]
+    ) -> Iterator[MissingVersion]:
+        """`_dl_check_map_versions`: a library with versions must have those that are needed."""
+        for path in new:
+            elf = self._files.get(path)
+            for need in elf.verneed if elf else ():
+                library = names.get(need.file)
+                there = self._files.get(library or "")
+                if need.file in names and (there is None or not there.verdef):
+                    continue  # not described here, or without versions: taken as it is
+                for version in need.versions:
+                    if there is None or version not in there.verdef:
+                        yield MissingVersion(path, need.file, version, library)
+
+
+class _Scopes:
+    """Lookups in one load; all of its objects have the same scope, but for what is symbolic."""
+
+    def __init__(
+        self, scope: Iterable[str], symbols: Symbols, libc: Libc, unique: dict[str, str]
+    ) -> None:
+        self._exports = [(path, symbols.exports(path)) for path in scope]
+        self._symbols = symbols
+        self._libc = libc
+        self._unique = unique
+        self._known: dict[tuple[str, str | None, bool], str | None] = {}
+
+    def provider(self, user: str, lookup: Lookup, *, symbolic: bool) -> str | None:
+        """Return the object that serves one lookup of `user`."""
+        found = self._search([(user, self._symbols.exports(user))], lookup) if symbolic else None
+        if found is None:
+            found = self._in_scope(user, lookup)
+        if found is not None and lookup.protected and self._libc is Libc.GLIBC:
+            return user
+        return found
+
+    def _in_scope(self, user: str, lookup: Lookup) -> str | None:
+        if lookup.copy:  # the user's own definition is the copy
+            return self._search([each for each in self._exports if each[0] != user], lookup)
+        key = (lookup.name, lookup.version, lookup.plt)
+        if key not in self._known:
+            self._known[key] = self._search(self._exports, lookup)
+        return self._known[key]
+
+    def _search(self, scope: Iterable[tuple[str, Exports]], lookup: Lookup) -> str | None:
+        for path, exports in scope:
+            definitions = exports.definitions.get(lookup.name)
+            if definitions is None and not lookup.plt:
+                definitions = exports.plt_entries.get(lookup.name)
+            if definitions and binds(definitions, lookup.version, self._libc):
+                unique = self._libc is Libc.GLIBC and definitions[0].unique
+                return self._unique.setdefault(lookup.name, path) if unique else path
+        return None
+
+
+def _relocation_order(load: Load, new: Sequence[str]) -> Iterator[str]:
+    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`)."""
+    edges: dict[str, list[str]] = {path: [] for path in new}
+    for request in load.requests:
+        if request.requester in edges and request.result in edges:
+            edges[request.requester].append(request.result)
+    root = load.objects[0]
+    visited = {root}
+    for start in reversed(new):
+        stack = [(start, iter(edges[start]))] if start not in visited else []
+        visited.add(start)
+        while stack:
+            path, rest = stack[-1]
+            for needed in rest:
+                if needed not in visited:
+                    visited.add(needed)
+                    stack.append((needed, iter(edges[needed])))
+                    break
+            else:
+                stack.pop()
+                yield path
+    if root in edges:
+        yield root
