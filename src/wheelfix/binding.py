@@ -26,11 +26,17 @@ class Bound(NamedTuple):
     provider: str | None
     """None if nobody serves it: a weak reference is null then, any other fails."""
     weak: bool
+    aborts: bool = False
+    """The provider is the library that should have the version, and has no versions at all:
+    glibc before 2.42 ends the process (`check_match` in elf/dl-lookup.c)."""
+
+    copied: bool = False
+    """The program has a copy of the provider's data (R_*_COPY)."""
 
     @property
     def fails(self) -> bool:
         """Whether the load fails for it."""
-        return self.provider is None and not self.weak
+        return self.aborts or (self.provider is None and not self.weak)
 
 
 class MissingVersion(NamedTuple):
@@ -101,14 +107,20 @@ class Process:
         self._global = dict.fromkeys(load.objects)
         return self._bind(load, tuple(self._global))
 
-    def open(self, load: Load, *, promote: bool = False) -> Binding:
-        """Bind what a dlopen brings; with `promote` (RTLD_GLOBAL) all of it serves later loads."""
-        binding = self._bind(load, (*self._global, *load.objects))
+    def open(self, load: Load, *, promote: bool = False, deep: bool = False) -> Binding:
+        """Bind what a dlopen brings.
+
+        With `promote` (RTLD_GLOBAL) all of it serves later loads, with `deep` (RTLD_DEEPBIND,
+        glibc only) it is searched before what is global.
+        """
+        scopes = (self._global, load.objects)
+        first, second = reversed(scopes) if deep and self._libc is Libc.GLIBC else scopes
+        binding = self._bind(load, (*first, *second), deep=deep)
         if promote and binding.failure is None:
             self._global |= dict.fromkeys(load.objects)
         return binding
 
-    def _bind(self, load: Load, scope: Sequence[str]) -> Binding:
+    def _bind(self, load: Load, scope: Sequence[str], *, deep: bool = False) -> Binding:
         new = [path for path in load.objects if path not in self._relocated]
         names = dict(self._names)
         for request in load.requests:
@@ -116,21 +128,11 @@ class Process:
         glibc = self._libc is Libc.GLIBC
         unique = dict(self._unique)
         scopes = _Scopes(dict.fromkeys(scope), self._symbols, self._libc, unique)
-        lookups = (
-            (path, lookup)
-            for path in (_relocation_order(load, new) if glibc else new)
-            for lookup in self._symbols.lookups(path)
-        )
         binding = Binding(
             lookups=tuple(
-                Bound(
-                    path,
-                    lookup.name,
-                    lookup.version,
-                    scopes.provider(path, lookup, symbolic=self._is_symbolic(path)),
-                    lookup.weak,
-                )
-                for path, lookup in lookups
+                self._lookup(path, lookup, scopes, names, deep=deep)
+                for path in self._relocation_order(load, new)
+                for lookup in self._ordered(self._symbols.lookups(path))
             ),
             missing=tuple(self._missing_versions(new, names)) if glibc else (),
         )
@@ -139,6 +141,38 @@ class Process:
             self._names = names
             self._unique = unique
         return binding
+
+    def _relocation_order(self, load: Load, new: Sequence[str]) -> Iterable[str]:
+        if self._libc is Libc.GLIBC:
+            return _dependencies_first(load, new)
+        return (*(path for path in new if path != self._main), *({self._main} & set(new)))
+
+    def _ordered(self, lookups: Iterable[Lookup]) -> Iterable[Lookup]:
+        if self._libc is Libc.GLIBC:
+            return lookups
+        return sorted(lookups, key=lambda each: each.late)
+
+    def _lookup(
+        self,
+        path: str,
+        lookup: Lookup,
+        scopes: "_Scopes",
+        names: Mapping[str, str | None],
+        *,
+        deep: bool,
+    ) -> Bound:
+        symbolic = not deep and self._is_symbolic(path)
+        provider = scopes.provider(path, lookup, symbolic=symbolic)
+        aborts = (
+            provider is not None
+            and self._libc is Libc.GLIBC
+            and lookup.file is not None
+            and names.get(lookup.file) == provider
+            and scopes.is_unversioned(provider, lookup)
+        )
+        return Bound(
+            path, lookup.name, lookup.version, provider, lookup.weak, aborts, lookup.copy
+        )
 
     def _is_symbolic(self, path: str) -> bool:
         """Whether the object searches itself before everything else (DT_SYMBOLIC)."""
@@ -183,6 +217,11 @@ class _Scopes:
             return user
         return found
 
+    def is_unversioned(self, provider: str, lookup: Lookup) -> bool:
+        """Whether the provider's symbol has no version index, for there is no DT_VERSYM."""
+        definitions = self._symbols.exports(provider).definitions.get(lookup.name, ())
+        return any(each.version_index is None for each in definitions)
+
     def _in_scope(self, user: str, lookup: Lookup) -> str | None:
         if lookup.copy:  # the user's own definition is the copy
             return self._search([each for each in self._exports if each[0] != user], lookup)
@@ -202,7 +241,7 @@ class _Scopes:
         return None
 
 
-def _relocation_order(load: Load, new: Sequence[str]) -> Iterator[str]:
+def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
     """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`)."""
     edges: dict[str, list[str]] = {path: [] for path in new}
     for request in load.requests:

@@ -198,6 +198,10 @@ class Lookup(NamedTuple):
     """R_*_COPY: the program itself is left out of the search."""
     protected: bool = False
     """STV_PROTECTED: the object binds its own definition, whoever comes first."""
+    file: str | None = None
+    """The library that should have the version, by its Verneed record."""
+    late: bool = True
+    """Not in DT_JMPREL, to which musl comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

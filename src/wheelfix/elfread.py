@@ -324,18 +324,21 @@ def _lookups(dynamic: Dynamic) -> Iterator[Lookup]:
     symbols = list(dynamic.symbols(0, count)) if named else []
     indices = (dynamic.version_indices(count) if named else None) or ()
     versions = _versions(dynamic)
+    files = {index: file for file, some in dynamic.version_needs() for index, _ in some}
     for info, jumps in named:
         number, kind = info >> shift, info & mask
-        text, bind, other, *_ = symbols[number]
+        text, bind, other, section, *_ = symbols[number]
         if bind >> 4 == _STB_LOCAL or other & 3 in _INNER:
             continue
         yield Lookup(
             name=dynamic.string(text, "a symbol's name"),
             version=versions.get(indices[number] & 0x7FFF) if indices else None,
-            weak=bind >> 4 == _STB_WEAK,
+            weak=bind >> 4 == _STB_WEAK and section == 0,
             plt=kind in _PLT[machine] if machine in _PLT else jumps,
             copy=kind == _COPY.get(machine, -1),
             protected=other & 3 == _STV_PROTECTED,
+            file=files.get(indices[number] & 0x7FFF) if indices else None,
+            late=not jumps,
         )
 
 
