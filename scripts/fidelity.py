@@ -4,23 +4,30 @@
     python scripts/fidelity.py x.whl y.whl             # these
     python scripts/fidelity.py --bindings --cache DIR  # and every symbol
     python scripts/fidelity.py --python PATH --cache DIR
+    python scripts/fidelity.py --random 3000 [--libc glibc|musl] [--first SEED]
 
 Each wheel is installed into a virtual environment. Then every ELF object is opened in a process
 of its own under LD_DEBUG, programs are only loaded and not run, and the model is asked the same.
 Compared are the files that were opened, in order; the candidates that were there, in order; and
-whether it fails, with the name that the loader's message blames. With `--bindings` everything is
+whether it fails, with the name that the loader's message blames. What an object's constructors
+open is their own affair, and left out. With `--bindings` everything is
 bound at once, and compared is also, for every symbol with its version, the file that it was bound
-to, and the symbols that are blamed. Exit code 1 if anything differs.
+to, and the symbols that are blamed.
+
+Random installations are made by `installations.py`, which says what is compared.
+Exit code 1 if anything differs.
 """
 
 import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -29,7 +36,7 @@ from pathlib import Path
 
 from wheelfix.archive import open_wheel
 from wheelfix.binding import Binding, Process, Symbols
-from wheelfix.elf import Exports, Lookup
+from wheelfix.elf import Exports, Libc, Lookup
 from wheelfix.elfread import read_exports, read_lookups
 from wheelfix.environments import Interpreter, find, install, interpreter, make
 from wheelfix.errors import WheelfixError
@@ -89,6 +96,8 @@ class Compared:
 def main() -> int:
     """Compare, print a table and the differences, and return the exit code."""
     options = parse_arguments()
+    if options.random:
+        return random_installations(Libc(options.libc), options.first, options.random)
     wheels = list(options.wheels)
     if options.cache is not None:
         wheels += sorted((options.cache / "published").glob("*/*.whl"))
@@ -126,6 +135,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, help="folder of scripts/corpus.py")
     parser.add_argument("--python", default=sys.executable, help="default: %(default)s")
     parser.add_argument("--bindings", action="store_true", help="compare every symbol as well")
+    parser.add_argument("--random", type=int, metavar="N", help="compare N random installations")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
+    parser.add_argument("--libc", choices=list(Libc), default=Libc.GLIBC, help="of the random ones")
     parser.add_argument("--json", type=Path, help="also write everything that was found here")
     return parser.parse_args()
 
@@ -156,6 +168,35 @@ def explained(each: Compared) -> str:
     ):
         lines += [f"    bound: {who} {edge}" for edge in sorted(some, key=str)[:MAX_SHOWN]]
     return "\n".join(lines)
+
+
+def random_installations(libc: Libc, first: int, number: int) -> int:
+    """Compare random installations, and print the figures; return the exit code."""
+    import installations  # noqa: PLC0415 - the other half, beside this script
+
+    began = time.monotonic()
+    counts = Counter[str]()
+    with tempfile.TemporaryDirectory(prefix="wheelfix-fidelity-") as folder:
+        programs = installations.programs(libc, Path(folder))
+        if isinstance(programs, str):
+            print(programs, file=sys.stderr)
+            return 2
+        for seed in range(first, first + number):
+            root = Path(folder, "case")
+            root.mkdir()
+            case = installations.random_case(seed, root, libc, programs)
+            happened, foretold = installations.observe(case), installations.predict(case)
+            wrong = installations.compare(case, happened, foretold)
+            for line in wrong:
+                print(f"seed {seed}: {line}", flush=True)
+            counts["differences"] += bool(wrong)
+            for one in foretold:
+                counts[installations.outcome(one)] += 1
+                counts["symbols bound"] += len(one.binding.bound) if one.binding else 0
+            shutil.rmtree(root)
+    said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+    print(f"{libc}: {number} installations: {said}, {time.monotonic() - began:.0f} s")
+    return int(counts["differences"] > 0)
 
 
 # --- Both ways ------------------------------------------------------------------------------------
@@ -220,7 +261,7 @@ def watched(
     )
     output, _ = process.communicate()
     file = log / f"log.{process.pid}"
-    text = file.read_bytes()
+    text = until_constructors(file.read_bytes(), path, is_program=is_program)
     parser = Log(process.pid)
     parser.feed(text)
     file.unlink()
@@ -238,11 +279,19 @@ def watched(
     ), output.strip().splitlines()[-1] if output.strip() else ""
 
 
+def until_constructors(log: bytes, path: str, *, is_program: bool) -> bytes:
+    """Cut the log where the object's own code begins to run, which may open what it likes."""
+    start = 0
+    if not is_program:
+        start = log.find(b"\tfile=%b [0];  dynamically loaded" % os.fsencode(path))
+    end = log.find(b"\tcalling init: ", max(start, 0))
+    return log[: log.rfind(b"\n", 0, end) + 1] if end >= 0 else log
+
+
 def said_bound(log: str, path: str, *, is_program: bool) -> Iterator[Edge]:
-    """Yield what the loader says that it binds, until the first constructor runs."""
+    """Yield what the loader says that it binds."""
     start = 0 if is_program else log.find(f"\tfile={path} [0];  dynamically loaded")
-    end = log.find("\tcalling init: ", start)
-    for user, provider, symbol, version in BINDING.findall(log, max(start, 0), end if end > 0 else len(log)):
+    for user, provider, symbol, version in BINDING.findall(log, max(start, 0)):
         if user != "linux-vdso.so.1":
             yield identity(user), symbol, version or None, identity(provider)
 

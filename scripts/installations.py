@@ -374,7 +374,7 @@ PROGRAMS = [
     (replace(PROGRAM, runpath="$ORIGIN/../d0:$ORIGIN/../d2"), "int s3; int s4(void) {return 1;}"),
     (
         replace(PROGRAM, rpath="$ORIGIN/../d1", needed=("libwa.so",)),
-        "extern int s1; extern int s2(void); int *p = &s1; void *q = s2;",
+        "extern int s1, s2(void); int p(void) { return s1; } void *q(void) { return s2; }",
     ),
     (
         replace(PROGRAM, runpath="$ORIGIN/../d2:$ORIGIN/../d1", needed=("libwb.so", "libwa.so")),
@@ -397,11 +397,12 @@ def build_programs(folder: Path, compiler: str) -> list[tuple[Path, Elf]]:
         path = [] if elf.search_path is None else [f"-Wl,-rpath,{elf.search_path}"]
         target, text = folder / f"probe{number}", folder / "probe.c"
         text.write_text(PROBE.replace("SYMBOLS", source))
-        kind = ["-fno-pic", "-no-pie"] if "extern int s2" in source else ["-fPIE", "-pie"]
+        kind = ["-fno-pic", "-no-pie"] if "s2(void)" in source else ["-fPIE", "-pie"]
         libraries = [str(folder / name) for name in elf.needed]
         command = [compiler, *kind, "-w", "-o", str(target), str(text), "-rdynamic"]
         command += [f"-Wl,--no-as-needed,{tags}", *path, *libraries, "-ldl"]
-        subprocess.run([*command, "-Wl,--allow-shlib-undefined"], check=True)
+        command += ["-Wl,--allow-shlib-undefined,-z,dynamic-undefined-weak"]
+        subprocess.run(command, check=True)
         built.append((target, read_elf(target.read_bytes(), target.name)))
     return built
 
@@ -458,8 +459,11 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     if dice.random() < 0.4:
         links[f"{root}/linked"] = dice.choice(["d1", f"{root}/d2", "d1/../d0"])
     places = [f"{root}/{folder}/{name}" for folder in DIRECTORIES for name in NAMES]
-    for path in dice.sample(places, dice.randint(8, 32)):
-        kind = dice.random()
+    program, main = dice.choice(programs)
+    first = [f"{root}/{each}" for each in _wanted(main)]
+    chosen = dice.sample(places, dice.randint(8, 32))
+    for path in dict.fromkeys([*first, *chosen]):
+        kind = dice.random() * (0.9 if path in first else 1)
         if kind < 0.82 or not files:
             files[path] = random_library(dice, path, str(root))
             codes[path] = random_code(dice, path, files[path].needed)
@@ -474,7 +478,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
             broken[path] = Outcome.NOT_ELF
         else:
             directories.add(path)
-    program, files[f"{root}/bin/probe"] = dice.choice(programs)
+    files[f"{root}/bin/probe"] = main
     search = random_entries(dice, str(root)) if dice.random() < 0.4 else []
     here = _machine()
     environment = Environment(
@@ -492,9 +496,17 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
         platform=here.platform,
         subdirectories=here.subdirectories if libc is Libc.GLIBC else (),
     )
-    steps = [random_step(dice, str(root), list(files)) for _ in range(5)]
+    steps: list[Step] = []
+    for _ in range(6):
+        steps.append(random_step(dice, str(root), list(files), steps))
     write(environment, codes, program)
     return Case(root=root, environment=environment, steps=tuple(steps))
+
+
+def _wanted(program: Elf) -> list[str]:
+    """Return where the program's libraries must be, so that it starts more often than not."""
+    folders = [each.rpartition("/")[2] for each in (program.search_path or "").split(":")]
+    return [f"{folders[-1]}/{name}" for name in program.needed if name in NAMES]
 
 
 def write(environment: Environment, codes: dict[str, Code], program: Path) -> None:
@@ -634,20 +646,18 @@ def random_misfit(dice: random.Random) -> Elf:
     )
 
 
-def random_step(dice: random.Random, root: str, files: Sequence[str]) -> Step:
-    """Throw the dice for one dlopen."""
+def random_step(
+    dice: random.Random, root: str, files: Sequence[str], before: Sequence[Step]
+) -> Step:
+    """Throw the dice for one dlopen, by the program or by a library opened before."""
     name, folder = dice.choice(NAMES), dice.choice([*DIRECTORIES, "linked"])
-    spelled = dice.choice(
-        [name, f"{root}/{folder}/{name}", f"{root}/bin/../{folder}/{name}", f"../{folder}/{name}"]
-    )
-    callers = [each for each in files if not each.endswith("/probe")]
-    if dice.random() < 0.5:
-        spelled = dice.choice(callers)
-    return Step(
-        name=spelled,
-        mode=dice.choice("nnnnggd"),
-        caller=dice.choice(callers) if dice.random() < 0.25 else "",
-    )
+    libraries = [each for each in files if not each.endswith("/probe")]
+    callers = [each.name for each in before if each.name in libraries]
+    if callers and dice.random() < 0.3:
+        return Step(name=name, mode=dice.choice("nng"), caller=dice.choice(callers))
+    spelled = [name, f"{root}/{folder}/{name}", f"{root}/bin/../{folder}/{name}"]
+    spelled += [f"../{folder}/{name}", *([dice.choice(libraries)] * 4)]
+    return Step(name=dice.choice(spelled), mode=dice.choice("nnnnggd"))
 
 
 # --- What happens ---------------------------------------------------------------------------------
@@ -903,6 +913,18 @@ def _edges(case: Case, foretold: Sequence[Foretold]) -> Iterator[Edge]:
         if one.binding is not None
         for each in one.binding.bound
     )
+
+
+def outcome(one: Foretold) -> str:
+    """Return what came of one step, in a few words."""
+    if one.binding is None:
+        return "fail for a file"
+    if one.aborts:
+        return "abort"
+    if not one.fails:
+        return "load"
+    version = isinstance(one.binding.failure, MissingVersion)
+    return "fail for a version" if version else "fail for a symbol"
 
 
 def _failure(one: Foretold) -> object:

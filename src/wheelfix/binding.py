@@ -214,31 +214,46 @@ class _Scopes:
         if found is None:
             found = self._in_scope(user, lookup)
         if found is not None and lookup.protected and self._libc is Libc.GLIBC:
-            return user
+            return self._protected(user, found, lookup)
         return found
 
-    def is_unversioned(self, provider: str, lookup: Lookup) -> bool:
-        """Whether the provider's symbol has no version index, for there is no DT_VERSYM."""
-        definitions = self._symbols.exports(provider).definitions.get(lookup.name, ())
-        return any(each.version_index is None for each in definitions)
+    def _protected(self, user: str, found: str, lookup: Lookup) -> str:
+        """Return the object itself, unless only a PLT entry came first.
+
+        Before 2.36, x86's GOT would refer to a program's copy of protected data as well.
+        """
+        if lookup.plt:
+            return user
+        first = self._search(self._exports, lookup._replace(plt=True))
+        return found if first in {None, user} else user
 
     def _in_scope(self, user: str, lookup: Lookup) -> str | None:
         if lookup.copy:  # the user's own definition is the copy
-            return self._search([each for each in self._exports if each[0] != user], lookup)
+            others = [each for each in self._exports if each[0] != user]
+            return self._search(others, lookup, user)
         key = (lookup.name, lookup.version, lookup.plt)
         if key not in self._known:
             self._known[key] = self._search(self._exports, lookup)
         return self._known[key]
 
-    def _search(self, scope: Iterable[tuple[str, Exports]], lookup: Lookup) -> str | None:
+    def _search(
+        self, scope: Iterable[tuple[str, Exports]], lookup: Lookup, user: str = ""
+    ) -> str | None:
         for path, exports in scope:
             definitions = exports.definitions.get(lookup.name)
             if definitions is None and not lookup.plt:
                 definitions = exports.plt_entries.get(lookup.name)
             if definitions and binds(definitions, lookup.version, self._libc):
                 unique = self._libc is Libc.GLIBC and definitions[0].unique
-                return self._unique.setdefault(lookup.name, path) if unique else path
+                return self._only(path, lookup, user) if unique else path
         return None
+
+    def _only(self, path: str, lookup: Lookup, user: str) -> str:
+        """Return the one definition of a process; a copy is that of the program (its user)."""
+        if lookup.copy:
+            self._unique.setdefault(lookup.name, user)
+            return path
+        return self._unique.setdefault(lookup.name, path)
 
 
 def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:

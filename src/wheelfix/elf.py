@@ -197,7 +197,7 @@ class Lookup(NamedTuple):
     copy: bool
     """R_*_COPY: the program itself is left out of the search."""
     protected: bool = False
-    """STV_PROTECTED: the object binds its own definition, whoever comes first."""
+    """STV_PROTECTED: the object binds its own definition, unless only a PLT entry comes first."""
     file: str | None = None
     """The library that should have the version, by its Verneed record."""
     late: bool = True
