@@ -1,6 +1,7 @@
 """Hold the model of the loader to the real one, on published wheels.
 
     python scripts/fidelity.py --cache DIR             # the wheels that corpus.py has fetched
+    python scripts/fidelity.py --cache DIR --fetch     # all wheels of corpus.toml
     python scripts/fidelity.py x.whl y.whl             # these
     python scripts/fidelity.py --bindings --cache DIR  # and every symbol
     python scripts/fidelity.py --python PATH --cache DIR
@@ -99,6 +100,8 @@ def main() -> int:
     if options.random:
         return random_installations(Libc(options.libc), options.first, options.random)
     wheels = list(options.wheels)
+    if options.fetch:
+        fetch(options.cache)
     if options.cache is not None:
         wheels += sorted((options.cache / "published").glob("*/*.whl"))
     found: list[Compared] = []
@@ -122,7 +125,9 @@ def main() -> int:
         print(f"skipped: {line}")
     print(tally(found, len(wheels) - len(skipped), time.monotonic() - began))
     if options.json:
-        options.json.write_text(json.dumps([asdict(each) for each in found], indent=1, default=sorted))
+        options.json.write_text(
+            json.dumps([asdict(each) for each in found], indent=1, default=sorted)
+        )
     return int(not found or any(each.differs for each in found))
 
 
@@ -134,12 +139,26 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("wheels", nargs="*", type=Path)
     parser.add_argument("--cache", type=Path, help="folder of scripts/corpus.py")
     parser.add_argument("--python", default=sys.executable, help="default: %(default)s")
+    parser.add_argument("--fetch", action="store_true", help="fetch what corpus.toml names first")
     parser.add_argument("--bindings", action="store_true", help="compare every symbol as well")
     parser.add_argument("--random", type=int, metavar="N", help="compare N random installations")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
     parser.add_argument("--libc", choices=list(Libc), default=Libc.GLIBC, help="of the random ones")
     parser.add_argument("--json", type=Path, help="also write everything that was found here")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.fetch and options.cache is None:
+        parser.error("--fetch needs --cache")
+    return options
+
+
+def fetch(cache: Path) -> None:
+    """Download what corpus.toml names as published and as loaded, each once."""
+    import corpus  # noqa: PLC0415 - the script that knows how, beside this one
+
+    wanted = corpus.read_corpus()
+    tools = corpus.tools_python(cache, wanted.installer)
+    for requirement in (*(each.requirement for each in wanted.published), *wanted.loaded):
+        corpus.fetch(requirement, tools, cache)
 
 
 def tally(found: Sequence[Compared], wheels: int, seconds: float) -> str:
@@ -161,7 +180,10 @@ def explained(each: Compared) -> str:
         if real != model:
             lines += [f"    {name}: real  {real}", f"    {name}: model {model}"]
     if each.real.unbound != each.model.unbound:
-        lines += [f"    unbound: real  {each.real.unbound}", f"    unbound: model {each.model.unbound}"]
+        lines += [
+            f"    unbound: real  {each.real.unbound}",
+            f"    unbound: model {each.model.unbound}",
+        ]
     for who, some in (
         ("real ", each.real.bound - each.model.bound),
         ("model", each.model.bound - each.real.bound),

@@ -215,7 +215,7 @@ class _Writer:
         raw = b"\0\0"
         for each in self.symbols:
             if each.defined:
-                index = nodes[each.version] if each.version in nodes else 1
+                index = nodes.get(each.version or "", 1)
             else:
                 index = needs[each.file][each.version] if each.file and each.version else 1
             raw += struct.pack("<H", index | (0x8000 if each.hidden else 0))
@@ -388,9 +388,7 @@ def build_programs(folder: Path, compiler: str) -> list[tuple[Path, Elf]]:
     """Compile the programs that open libraries."""
     for name, defined in (("libwa.so", "int s1; int s2(void) { return 0; }"), ("libwb.so", "")):
         command = ["gcc", "-shared", "-fPIC", "-nostdlib", "-xc", "-", "-o", str(folder / name)]
-        subprocess.run(
-            [*command, f"-Wl,-soname,{name}"], input=defined, text=True, check=True
-        )
+        subprocess.run([*command, f"-Wl,-soname,{name}"], input=defined, text=True, check=True)
     built: list[tuple[Path, Elf]] = []
     for number, (elf, source) in enumerate(PROGRAMS):
         tags = "--enable-new-dtags" if elf.runpath is not None else "--disable-new-dtags"
@@ -553,7 +551,7 @@ def random_code(dice: random.Random, path: str, needed: Sequence[str]) -> Code:
     nodes = dice.choice([(), (), (), ("V1", "V2"), ("V1", "V2"), ("V1", "V2", "V3")])
     names = dice.sample(SYMBOLS, len(SYMBOLS))
     split = dice.randint(0, 5)
-    defined = set(names[:split]) | ({"s1", "s2"} if "libwa" in path else set())
+    defined = {*names[:split], *(("s1", "s2") if "libwa" in path else ())}
     symbols: list[Symbol] = []
     for name in sorted(defined):
         symbols += random_definitions(dice, name, nodes)
@@ -565,7 +563,9 @@ def random_code(dice: random.Random, path: str, needed: Sequence[str]) -> Code:
                 name=name,
                 defined=False,
                 bind=dice.choice([1, 2, 2, 2, 2, 2]),
-                version=dice.choice(["V1", "V1", "V1", "V2", "V2", "V2", "V2", "V3"]) if labelled else None,
+                version=dice.choice(["V1", "V1", "V1", "V2", "V2", "V2", "V2", "V3"])
+                if labelled
+                else None,
                 file=dice.choice(bare) if labelled else None,
                 relocations=random_relocations(dice),
             )
@@ -786,35 +786,41 @@ def predict(case: Case) -> list[Foretold]:
     if started.missing:
         return [Foretold(load=started)]
     found = [Foretold(load=started, binding=process.start(started))]
-    if found[0].fails:
-        return found
-    current: list[Step] = []
-    bindings: dict[int, Binding] = {}
-    loaded = {*started.objects}
+    return found if found[0].fails else [*found, *_Run(case, process, started).steps()]
 
-    def roots() -> Iterator[str | Opening]:
-        for step in case.steps:
-            current[:] = [step]
+
+class _Run:
+    """The steps of one process, as the model takes them."""
+
+    def __init__(self, case: Case, process: Process, started: Load) -> None:
+        self._case = case
+        self._process = process
+        self._step = Step(name="")
+        self._bindings: dict[int, Binding] = {}
+        self._loaded = {identity(case, each) for each in started.objects}
+
+    def steps(self) -> Iterator[Foretold]:
+        loads = load_all(self._roots(), self._case.environment, accepts=self._accepts)
+        for one in loads:
+            yield (foretold := Foretold(load=one, binding=self._bindings.get(id(one))))
+            if foretold.aborts:
+                return
+
+    def _roots(self) -> Iterator[str | Opening]:
+        for step in self._case.steps:
+            self._step = step
             if not step.caller:
                 yield step.name
-            elif environment.hard_links.get(step.caller, step.caller) in {
-                environment.hard_links.get(each, each) for each in loaded
-            }:
+            elif identity(self._case, step.caller) in self._loaded:
                 yield Opening(name=step.name, caller=step.caller)
 
-    def accepts(one: Load) -> bool:
-        mode = current[0].mode
-        binding = process.open(one, promote=mode == "g", deep=mode == "d")
-        bindings[id(one)] = binding
+    def _accepts(self, one: Load) -> bool:
+        mode = self._step.mode
+        binding = self._process.open(one, promote=mode == "g", deep=mode == "d")
+        self._bindings[id(one)] = binding
         if binding.failure is None:
-            loaded.update(one.objects)
+            self._loaded.update(identity(self._case, each) for each in one.objects)
         return binding.failure is None
-
-    for one in load_all(roots(), environment, accepts=accepts):
-        found.append(Foretold(load=one, binding=bindings.get(id(one))))
-        if found[-1].aborts:
-            break
-    return found
 
 
 def _symbols() -> Symbols:
@@ -879,18 +885,15 @@ def _beside(some: list[Edge], others: list[Edge]) -> object:
     ]
 
 
-def _steps(
-    case: Case, happened: Sequence[Happened], foretold: Sequence[Foretold]
-) -> Iterator[str]:
+def _steps(case: Case, happened: Sequence[Happened], foretold: Sequence[Foretold]) -> Iterator[str]:
     if len(happened) != len(foretold):
         yield f"{len(happened)} steps, {len(foretold)} foretold: {happened[-1].error}"
     maps: list[str] = []
     places: set[tuple[str, str, str]] = set()
     for did, one in zip(happened, foretold, strict=False):
         root = one.load.root
-        if bool(did.error) != one.fails:
-            yield f"{root}: {did.error!r}, foretold {_failure(one)}"
-        elif did.error and not blamed(did.error, one, case.environment.libc):
+        libc = case.environment.libc
+        if bool(did.error) != one.fails or (did.error and not blamed(did.error, one, libc)):
             yield f"{root}: {did.error!r}, foretold {_failure(one)}"
         if not one.fails and one.binding is not None:
             maps += opened(one.load)

@@ -135,9 +135,7 @@ def test_without_deep_binding_the_global_one_interposes(agreed: Agreed) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("libc", "provider"), [(Libc.GLIBC, "libwa.so"), (Libc.MUSL, "libwb.so")]
-)
+@pytest.mark.parametrize(("libc", "provider"), [(Libc.GLIBC, "libwa.so"), (Libc.MUSL, "libwb.so")])
 def test_a_unique_symbol_is_one_for_all_groups_of_glibc(
     agreed: Agreed, libc: Libc, provider: str
 ) -> None:
@@ -147,9 +145,7 @@ def test_a_unique_symbol_is_one_for_all_groups_of_glibc(
     assert providers(last)["libwb.so", "s7"] == provider
 
 
-@pytest.mark.parametrize(
-    ("libc", "provider"), [(Libc.GLIBC, "libwb.so"), (Libc.MUSL, "libwa.so")]
-)
+@pytest.mark.parametrize(("libc", "provider"), [(Libc.GLIBC, "libwb.so"), (Libc.MUSL, "libwa.so")])
 @pytest.mark.parametrize("how", ["symbolic", "protected"])
 def test_an_object_of_glibc_may_come_first_for_itself(
     agreed: Agreed, libc: Libc, provider: str, how: str
@@ -258,6 +254,19 @@ def test_a_library_that_has_lost_its_versions_ends_the_process(agreed: Agreed) -
     }
     *_, failed = agreed(libraries, Step(name="libwa.so"))
     assert failed.aborts
+
+
+def test_a_library_without_versions_may_serve_by_a_unique_symbol(agreed: Agreed) -> None:
+    # Another library is found first; that it hands over to this one is not held against it.
+    libraries = {
+        "d0/libwa.so": library("libwa.so", defines("s1", bind=10, relocations=(GOT,))),
+        "d0/libwc.so": library("libwc.so", defines("s1", bind=10, version="V1"), nodes=("V1",)),
+        "d0/libwb.so": library(
+            "libwb.so", refers("s1", version="V1", file="libwa.so"), needed=("libwa.so",)
+        ),
+    }
+    steps = [Step(name="libwa.so"), Step(name="libwc.so", mode="g"), Step(name="libwb.so")]
+    assert providers(agreed(libraries, *steps)[-1])["libwb.so", "s1"] == "libwa.so"
 
 
 def test_what_fails_for_a_symbol_is_unloaded(agreed: Agreed) -> None:

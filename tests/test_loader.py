@@ -167,6 +167,20 @@ def test_a_hwcaps_directory_comes_first_in_every_directory() -> None:
     assert load("/env/m.so", fast).objects[1].endswith("x86-64-v3/libz.so.1")
 
 
+def test_a_loop_of_links_ends_a_list_only_in_the_directory_itself() -> None:
+    files = {
+        "/env/m.so": library("libz.so.1", rpath="$ORIGIN/a:$ORIGIN/b"),
+        "/env/a/libz.so.1": library(),
+        "/env/b/libz.so.1": library(),
+    }
+    loop = "/env/a/glibc-hwcaps/x86-64-v2/libz.so.1"
+    environment = described(files, subdirectories=hwcaps(2), links={loop: loop})
+    assert load("/env/m.so", environment).objects[1] == "/env/a/libz.so.1"
+    del files["/env/a/libz.so.1"]
+    environment = described(files, links={"/env/a/libz.so.1": "libz.so.1"})
+    assert load("/env/m.so", environment).missing
+
+
 def test_each_root_gets_a_process_of_its_own() -> None:
     files = {
         "/a/m.so": library("libz.so", rpath="$ORIGIN"),

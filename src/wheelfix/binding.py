@@ -89,9 +89,7 @@ class Process:
     fails leaves nothing behind, as in the loader. Loads of missing files are not to be given.
     """
 
-    def __init__(
-        self, files: Mapping[str, Elf], symbols: Symbols, libc: Libc = Libc.GLIBC
-    ) -> None:
+    def __init__(self, files: Mapping[str, Elf], symbols: Symbols, libc: Libc = Libc.GLIBC) -> None:
         self._files = files
         self._symbols = symbols
         self._libc = libc
@@ -145,7 +143,7 @@ class Process:
     def _relocation_order(self, load: Load, new: Sequence[str]) -> Iterable[str]:
         if self._libc is Libc.GLIBC:
             return _dependencies_first(load, new)
-        return (*(path for path in new if path != self._main), *({self._main} & set(new)))
+        return sorted(new, key=lambda path: path == self._main)  # copies come last
 
     def _ordered(self, lookups: Iterable[Lookup]) -> Iterable[Lookup]:
         if self._libc is Libc.GLIBC:
@@ -162,17 +160,16 @@ class Process:
         deep: bool,
     ) -> Bound:
         symbolic = not deep and self._is_symbolic(path)
-        provider = scopes.provider(path, lookup, symbolic=symbolic)
+        definer = scopes.definer(path, lookup, symbolic=symbolic)
+        provider = None if definer is None else scopes.provider(path, lookup, definer)
         aborts = (
-            provider is not None
+            definer is not None
             and self._libc is Libc.GLIBC
             and lookup.file is not None
-            and names.get(lookup.file) == provider
-            and scopes.is_unversioned(provider, lookup)
+            and names.get(lookup.file) == definer
+            and scopes.is_unversioned(definer, lookup)
         )
-        return Bound(
-            path, lookup.name, lookup.version, provider, lookup.weak, aborts, lookup.copy
-        )
+        return Bound(path, lookup.name, lookup.version, provider, lookup.weak, aborts, lookup.copy)
 
     def _is_symbolic(self, path: str) -> bool:
         """Whether the object searches itself before everything else (DT_SYMBOLIC)."""
@@ -208,52 +205,55 @@ class _Scopes:
         self._unique = unique
         self._known: dict[tuple[str, str | None, bool], str | None] = {}
 
-    def provider(self, user: str, lookup: Lookup, *, symbolic: bool) -> str | None:
-        """Return the object that serves one lookup of `user`."""
+    def definer(self, user: str, lookup: Lookup, *, symbolic: bool) -> str | None:
+        """Return the first object in scope that defines what `user` looks up."""
         found = self._search([(user, self._symbols.exports(user))], lookup) if symbolic else None
-        if found is None:
-            found = self._in_scope(user, lookup)
-        if found is not None and lookup.protected and self._libc is Libc.GLIBC:
-            return self._protected(user, found, lookup)
-        return found
+        return found or self._in_scope(user, lookup)
 
-    def _protected(self, user: str, found: str, lookup: Lookup) -> str:
-        """Return the object itself, unless only a PLT entry came first.
+    def provider(self, user: str, lookup: Lookup, definer: str) -> str:
+        """Return the object that serves `user`: the definer, where nothing says otherwise."""
+        if self._libc is Libc.MUSL:
+            return definer
+        found = self._only(user, lookup, definer)
+        if not lookup.protected:
+            return found
+        # The object itself, unless only a PLT entry came first. Before 2.36, x86's GOT would
+        # refer to a program's copy of protected data as well.
+        first = None if lookup.plt else self._search(self._exports, lookup._replace(plt=True))
+        return found if first and self._only(user, lookup, first) == user else user
 
-        Before 2.36, x86's GOT would refer to a program's copy of protected data as well.
-        """
-        if lookup.plt:
-            return user
-        first = self._search(self._exports, lookup._replace(plt=True))
-        return found if first in {None, user} else user
+    def is_unversioned(self, provider: str, lookup: Lookup) -> bool:
+        """Whether the provider's symbol has no version index, for there is no DT_VERSYM."""
+        definitions = self._symbols.exports(provider).definitions.get(lookup.name, ())
+        return any(each.version_index is None for each in definitions)
 
     def _in_scope(self, user: str, lookup: Lookup) -> str | None:
         if lookup.copy:  # the user's own definition is the copy
-            others = [each for each in self._exports if each[0] != user]
-            return self._search(others, lookup, user)
+            return self._search((each for each in self._exports if each[0] != user), lookup)
         key = (lookup.name, lookup.version, lookup.plt)
         if key not in self._known:
             self._known[key] = self._search(self._exports, lookup)
         return self._known[key]
 
-    def _search(
-        self, scope: Iterable[tuple[str, Exports]], lookup: Lookup, user: str = ""
-    ) -> str | None:
+    def _search(self, scope: Iterable[tuple[str, Exports]], lookup: Lookup) -> str | None:
         for path, exports in scope:
             definitions = exports.definitions.get(lookup.name)
             if definitions is None and not lookup.plt:
                 definitions = exports.plt_entries.get(lookup.name)
             if definitions and binds(definitions, lookup.version, self._libc):
-                unique = self._libc is Libc.GLIBC and definitions[0].unique
-                return self._only(path, lookup, user) if unique else path
+                return path
         return None
 
-    def _only(self, path: str, lookup: Lookup, user: str) -> str:
-        """Return the one definition of a process; a copy is that of the program (its user)."""
-        if lookup.copy:
-            self._unique.setdefault(lookup.name, user)
-            return path
-        return self._unique.setdefault(lookup.name, path)
+    def _only(self, user: str, lookup: Lookup, definer: str) -> str:
+        """Return the one definition of the process, if there can be only one (`do_lookup_unique`).
+
+        Of what a program copies, its copy is the one.
+        """
+        definitions = self._symbols.exports(definer).definitions.get(lookup.name)
+        if not definitions or not definitions[0].unique:
+            return definer
+        only = self._unique.setdefault(lookup.name, user if lookup.copy else definer)
+        return definer if lookup.copy else only
 
 
 def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
