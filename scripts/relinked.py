@@ -26,7 +26,7 @@ from wheelfix.elf import Elf
 from wheelfix.elfedit import edit_in_place
 from wheelfix.elfread import read_elf
 from wheelfix.outcome import Outcome
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.settings import PruneNeeded, Settings
 
 PROJECTS = (

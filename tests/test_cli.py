@@ -17,7 +17,8 @@ from wheelfix import cli
 from wheelfix.errors import BadWheelError
 from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
-from wheelfix.rules import RULES
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.base import AnyRule
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 
 Progress = Callable[[str], None]
@@ -26,7 +27,7 @@ LEFT = Finding(code="WF101", name="unreachable-library", severity=Severity.ERROR
 
 
 class Repairs:
-    """A `wheelfix.repair` that does nothing: file names choose the outcome."""
+    """A `wheelfix.repairing` that does nothing: file names choose the outcome."""
 
     def __init__(self) -> None:
         self.settings: list[Settings] = []
@@ -64,9 +65,9 @@ class Repairs:
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repairs:
     """Repairs that are recorded, in an empty directory and environment."""
     repairs = Repairs()
-    module = ModuleType("wheelfix.repair")
+    module = ModuleType("wheelfix.repairing")
     module.__dict__["repair"] = repairs.repair
-    monkeypatch.setitem(sys.modules, "wheelfix.repair", module)
+    monkeypatch.setitem(sys.modules, "wheelfix.repairing", module)
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("WHEELFIX_", "AUDITWHEEL_")) or name in {"NO_COLOR", "FORCE_COLOR"}:
@@ -381,11 +382,12 @@ def test_every_setting_is_documented_and_has_an_option() -> None:
     from inspect import signature
 
     from wheelfix.cli import options
+    from wheelfix.cli.check import check
     from wheelfix.cli.repair import repair
 
     names = {field.name for field in fields(Settings)}
     assert names <= set(options.DOCS)
-    assert names <= set(signature(repair).parameters)
+    assert names <= {*signature(repair).parameters, *signature(check).parameters}
 
 
 # --- rule -----------------------------------------------------------------------------------------
@@ -403,8 +405,9 @@ def test_rule_prints_the_docstring(name: str, capsys: pytest.CaptureFixture[str]
 def test_rule_lists_all_rules(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [rule.code for rule in RULES]
-    for line, rule in zip(lines, RULES, strict=True):
+    every: list[AnyRule] = [*RULES, *SET_RULES]
+    assert sorted(line.split()[0] for line in lines) == sorted(rule.code for rule in every)
+    for line, rule in zip(lines, sorted(every, key=lambda rule: rule.code), strict=True):
         assert rule.name in line
         assert line.endswith(rule.summary)
 
@@ -475,7 +478,7 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object, **__: object) -> Outcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wheelfix.repair"], "repair", interrupted)
+    monkeypatch.setattr(sys.modules["wheelfix.repairing"], "repair", interrupted)
     assert cli.run(["repair", *wheels("a")]) == 130
     assert cli.run(["repair", "-j2", *wheels("a", "b")]) == 130
     assert fake.settings == []
@@ -483,7 +486,7 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
 
 HEAVY = (
     *("auditwheel", "elftools", "rich", "pydantic", "packaging", "zipfile", "hashlib", "email"),
-    *("concurrent.futures", "tomllib", "wheelfix.repair", "wheelfix.archive", "wheelfix.config"),
+    *("concurrent.futures", "tomllib", "wheelfix.repairing", "wheelfix.archive", "wheelfix.config"),
 )
 
 

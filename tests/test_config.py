@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from wheelfix.config import check_selectors, configured, find, settings_from
+from wheelfix.config import Layer, configured, find
 from wheelfix.errors import SettingsError
 from wheelfix.rules import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.tables import check_selectors, settings_from
 
 EVERYTHING: dict[str, Any] = {
     "wheel-dir": "out",
@@ -27,6 +28,10 @@ EVERYTHING: dict[str, Any] = {
     "select": ["WF1"],
     "extend-select": ["WF501"],
     "ignore": {"dead-entry": "the package makes the folder"},
+    "per-file-ignores": {"pkg/tests/*": ["WF311"]},
+    "severity": {"WF113": "error"},
+    "fail-on": "warning",
+    "baseline": "wheelfix-baseline.json",
     "unsafe-fixes": True,
     "data-libraries": "search",
     "search-path-tag": "runpath",
@@ -38,6 +43,10 @@ EVERYTHING: dict[str, Any] = {
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],
     "library-path": ["cuda"],
+    "max-size": "50MB",
+    "max-file-size": "20 MiB",
+    "max-growth": 20,
+    "against": ["old.whl"],
     "verify": True,
     "verdict": False,
     "jobs": 4,
@@ -92,6 +101,14 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
             {"data-libraries": "collocate"},
             "file: `data-libraries` is `collocate`; it must be one of `colocate`, `search`, `move`",
             "did you mean `colocate`?",
+        ),
+        ({"severity": {"WF1": "bad"}}, "it must be `info`, `warning`, `error`", None),
+        ({"severity": ["WF1"]}, "file: `severity`: `WF1` has no `=` between two words", None),
+        ({"per-file-ignores": {"a": "WF1", "": "WF2"}}, "it must be a string that is not", None),
+        (
+            {"fail-on": "eror"},
+            "it must be one of `error`, `warning`, `info`, `never`",
+            "did you mean `error`?",
         ),
         ({"search-path-tag": 1}, "it must be one of `auto`, `rpath`, `runpath`", None),
     ],
@@ -149,22 +166,22 @@ def test_pyproject_and_wheelfix_toml_say_the_same(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
     own = put(tmp_path / "other.toml", "jobs = 3\n")
     for explicit in (project, own):
-        assert configured(tmp_path, explicit, RULES) == Settings(jobs=3)
-    assert configured(tmp_path, None, RULES) == Settings(jobs=3)
+        assert configured(tmp_path, explicit).settings == Settings(jobs=3)
+    assert configured(tmp_path, None).settings == Settings(jobs=3)
 
 
 def test_a_project_without_the_table_has_the_defaults(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[project]\nname = 'x'\n")
-    assert configured(tmp_path, None, RULES) == Settings()
+    assert configured(tmp_path, None).settings == Settings()
     with pytest.raises(SettingsError, match="has no table"):
-        configured(tmp_path, project, RULES)
+        configured(tmp_path, project)
 
 
 def test_wheel_dir_counts_from_the_file(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "wheel-dir = 'out'\n")
     (tmp_path / "sub").mkdir()
-    assert configured(tmp_path, None, RULES).wheel_dir == Path("out")
-    assert configured(tmp_path / "sub", None, RULES).wheel_dir == tmp_path / "out"
+    assert configured(tmp_path, None).settings.wheel_dir == Path("out")
+    assert configured(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
 
 
 @pytest.mark.parametrize(
@@ -184,11 +201,80 @@ def test_files_that_cannot_be_used_are_named(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"wheelfix\.toml") as caught:
-        configured(tmp_path, path, RULES)
+        configured(tmp_path, path).check(RULES)
     assert message in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nwheelfix = 1\n"])
 def test_the_table_must_be_a_table(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match="must be a table"):
-        configured(tmp_path, put(tmp_path / "pyproject.toml", text), RULES)
+        configured(tmp_path, put(tmp_path / "pyproject.toml", text))
+
+
+# --- Layers ---------------------------------------------------------------------------------------
+
+
+OVERRIDES = """
+ignore = ["WF113"]
+plat = "manylinux_2_28_x86_64"
+[[overrides]]
+select = "*musllinux* *cp312*"
+plat = "auto"
+ignore = {WF116 = "musl finds it"}
+"""
+
+
+def test_an_override_holds_for_the_wheels_that_it_selects(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", OVERRIDES)
+    configuration = configured(tmp_path, None).check(RULES)
+    glibc = configuration.settings_for("a-1-cp311-cp311-manylinux_2_28_x86_64.whl")
+    assert (glibc.plat, dict(glibc.ignore)) == ("manylinux_2_28_x86_64", {"WF113": ""})
+    musl = configuration.settings_for("a-1-cp311-cp311-musllinux_1_2_x86_64.whl")
+    assert (musl.plat, set(musl.ignore)) == ("auto", {"WF113", "WF116"})
+    assert configuration.settings_for("a-1-cp312-cp312-linux_x86_64.whl") == musl
+    assert configuration.settings.plat == "manylinux_2_28_x86_64", "no wheel, no override"
+
+
+def test_a_flag_wins_over_an_override(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", OVERRIDES)
+    flag = Layer(source="the command line", table={"plat": "linux_x86_64"})
+    configuration = configured(tmp_path, None).over([flag])
+    name = "a-1-cp311-cp311-musllinux_1_2_x86_64.whl"
+    assert configuration.settings_for(name).plat == "linux_x86_64"
+    file = str(tmp_path / "wheelfix.toml")
+    assert configuration.origins(name)["plat"] == (file, f"{file}: override 1", "the command line")
+    assert configuration.origins(None)["plat"] == (file, "the command line")
+    assert configuration.origins(name)["jobs"] == ("default",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("overrides = 1", "`overrides` must be a list of tables"),
+        ("overrides = [1]", "override 1 must be a table"),
+        ("[[overrides]]\nplat = 'auto'", "override 1 has no `select` that names wheels"),
+        ("[[overrides]]\nselect = ['a', 1]", "override 1 has no `select` that names wheels"),
+        ("[[overrides]]\nselect = 'a'\njobs = 2", "`jobs` concerns all wheels of a run"),
+        ("[[overrides]]\nselect = 'a'\nnothing = 2", "override 1: there is no setting `nothing`"),
+        ("[[overrides]]\nselect = 'a'\nignore = ['WF999']", "override 1: no rule has the code"),
+    ],
+)
+def test_overrides_that_cannot_be_used_are_named(tmp_path: Path, text: str, message: str) -> None:
+    put(tmp_path / "wheelfix.toml", text)
+    with pytest.raises(SettingsError) as caught:
+        configured(tmp_path, None).check(RULES)
+    assert message in caught.value.message
+
+
+def test_the_baseline_counts_from_the_file_too(tmp_path: Path) -> None:
+    put(tmp_path / "wheelfix.toml", "baseline = 'known.json'\n")
+    (tmp_path / "sub").mkdir()
+    assert configured(tmp_path / "sub", None).settings.baseline == str(tmp_path / "known.json")
+
+
+def test_texts_say_the_same_as_tables() -> None:
+    said = settings_from(
+        {"per-file-ignores": ["pkg/*.so:WF1,WF2"], "severity": ["WF113=error"]}, Settings(), "-"
+    )
+    assert said.per_file_ignores == {"pkg/*.so": ("WF1", "WF2")}
+    assert said.severity == {"WF113": "error"}

@@ -11,12 +11,14 @@ import pytest
 
 from build import make_wheel
 from wheelfix.cli.rule import fix_safety
-from wheelfix.config import check_selectors, settings_from
-from wheelfix.rules import RULES
-from wheelfix.settings import Settings
+from wheelfix.config import configured
+from wheelfix.described import toml
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.base import AnyRule
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -24,9 +26,9 @@ def snippets(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+@pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
 def test_the_readme_lists_every_rule(code: str) -> None:
-    rule = next(rule for rule in RULES if rule.code == code)
+    rule = next(rule for rule in EVERY_RULE if rule.code == code)
     row = (
         f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {fix_safety(rule)} |"
     )
@@ -34,15 +36,20 @@ def test_the_readme_lists_every_rule(code: str) -> None:
 
 
 def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
-    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in RULES}
+    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in EVERY_RULE}
 
 
-def test_the_readme_configures_wheelfix() -> None:
+def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
     tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
-    [table] = [tool["wheelfix"] for tool in tables if "wheelfix" in tool]
-    settings = settings_from(table, Settings(), "README.md")
-    check_selectors(settings, RULES, "README.md")
-    assert settings.exclude == ("libcuda.so.*",)
+    excluded: list[str] = []
+    for number, tool in enumerate(tool for tool in tables if "wheelfix" in tool):
+        file = tmp_path / str(number) / "wheelfix.toml"
+        file.parent.mkdir()
+        file.write_text(
+            "\n".join(f"{key} = {toml(value)}" for key, value in tool["wheelfix"].items()), "utf-8"
+        )
+        excluded += configured(file.parent, file).check(RULES).settings.exclude
+    assert excluded == ["libcuda.so.*"]
 
 
 def test_the_readme_configures_cibuildwheel() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from build import executable, extension, make_wheel, shared_object
 from values import elf, findings, wheel
-from wheelfix import repair as repairing
+from wheelfix import repairing
 from wheelfix.archive import open_wheel
 from wheelfix.edits import RenameNeeded
 from wheelfix.elf import Machine, Undefined

@@ -18,7 +18,7 @@ from wheelfix.engine import run_rules
 from wheelfix.findings import Finding, Severity
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.outcome import Outcome, Status
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.rules import needed as rules
 from wheelfix.rules.base import Context
 from wheelfix.settings import PruneNeeded, Settings

@@ -14,7 +14,7 @@ import pytest
 
 from build import executable, make_wheel, shared_object
 from wheelfix.outcome import Status
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.rules import RULES
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
@@ -24,7 +24,9 @@ PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PROGRAMS = {"__main__.py", "probe.py"}
 """What runs as a process of its own: the command line, and what `verify` runs elsewhere."""
-BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in PROGRAMS]
+SHELLS = {"api.py", *PROGRAMS}
+"""What speaks to the process, for a terminal or for a Python program."""
+BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in SHELLS]
 HEADINGS = ["What it does", "Why is this bad?", "Example", "Common causes", "Fix safety"]
 
 
@@ -160,10 +162,18 @@ def documented_fields() -> dict[str, str]:
 
 
 def test_every_setting_has_a_docstring_and_a_flag_that_shows_it() -> None:
-    argv = [sys.executable, "-m", "wheelfix", "repair", "--help"]
     env = {**os.environ, "COLUMNS": "400", "NO_COLOR": "1"}
-    shown = subprocess.run(argv, env=env, capture_output=True, text=True, check=True).stdout
-    shown = " ".join(shown.split())
+    helps = [
+        subprocess.run(
+            [sys.executable, "-m", "wheelfix", command, "--help"],
+            env=env,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for command in ("repair", "check")
+    ]
+    shown = " ".join("".join(helps).split())
     documented = documented_fields()
     for field in fields(Settings):
         assert documented[field.name].endswith(".")

@@ -30,7 +30,7 @@ from build import (
 from wheelfix.archive import open_wheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.outcome import Outcome, Status
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 from wheelfix.tools import patchelf as patchelf_module
 from wheelfix.tools.patchelf import Patchelf, find_patchelf

@@ -16,7 +16,7 @@ import build
 from values import elf as make_elf
 from values import wheel as make_wheel
 from wheelfix.outcome import Status
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.sbom import Library, Package, write_sbom
 from wheelfix.settings import Settings
 

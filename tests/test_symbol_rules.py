@@ -14,15 +14,15 @@ import pytest
 from build import extension, make_wheel, shared_object
 from wheelfix import cpython
 from wheelfix.archive import open_wheel
-from wheelfix.config import settings_from
 from wheelfix.engine import run_rules
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Finding, Severity
-from wheelfix.hostlibs import HostLibraries
+from wheelfix.hostlibs import HandedLibraries, HostLibraries
 from wheelfix.mangling import readable
 from wheelfix.rules import symbols
 from wheelfix.rules.base import Context
 from wheelfix.settings import Requirement, Settings
+from wheelfix.tables import settings_from
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor
@@ -30,11 +30,20 @@ TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
 LAZY = ["-Wl,--unresolved-symbols=ignore-all"]
 
 
+LIBRARIES: type[HostLibraries] = HostLibraries
+
+
+@pytest.fixture(params=[HostLibraries, HandedLibraries], autouse=True)
+def around(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test hold with this machine's libraries, and without any."""
+    monkeypatch.setattr(sys.modules[__name__], "LIBRARIES", request.param)
+
+
 def found(path: Path, **settings: Any) -> list[Finding]:
     """What the rules of symbols say of a wheel."""
     asked = Settings(**settings)
     with open_wheel(path) as archive:
-        definitions = HostLibraries(archive=archive, settings=asked, environ={})
+        definitions = LIBRARIES(archive=archive, settings=asked, environ={})
         context = Context(wheel=archive.wheel, settings=asked, definitions=definitions)
         return list(run_rules(context, symbols.RULES))
 

@@ -11,7 +11,7 @@ from build import executable, extension, make_wheel, shared_object
 from wheelfix.environments import interpreter
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.outcome import Status as Outcome
-from wheelfix.repair import repair
+from wheelfix.repairing import repair
 from wheelfix.settings import Settings
 from wheelfix.verify import Check, Kind, Options, Status, Verified, verify
 

@@ -1,3 +1,70 @@
-"""Repair Linux wheels so that they work once installed."""
+"""Repair Linux wheels so that they work once installed, and say what is wrong with others.
+
+What `__all__` names is public, and changes only with a word in the changelog; all else may change
+with any release. Each name is imported when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from wheelfix.api import check as check
+    from wheelfix.api import check_all as check_all
+    from wheelfix.api import repair as repair
+    from wheelfix.errors import WheelfixError as WheelfixError
+    from wheelfix.findings import Finding as Finding
+    from wheelfix.findings import Fix as Fix
+    from wheelfix.findings import Hit as Hit
+    from wheelfix.findings import Safety as Safety
+    from wheelfix.findings import Severity as Severity
+    from wheelfix.outcome import Outcome as Outcome
+    from wheelfix.outcome import Status as Status
+    from wheelfix.report import Report as Report
+    from wheelfix.report import SetReport as SetReport
+    from wheelfix.rules.base import Context as Context
+    from wheelfix.rules.base import Rule as Rule
+    from wheelfix.rules.base import rule as rule
+    from wheelfix.settings import Settings as Settings
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "api": ("check", "check_all", "repair"),
+    "errors": ("WheelfixError",),
+    "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
+    "outcome": ("Outcome", "Status"),
+    "report": ("Report", "SetReport"),
+    "rules.base": ("Context", "Rule", "rule"),
+    "settings": ("Settings",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rules are made of
+    "check",
+    "check_all",
+    "repair",
+    "Settings",
+    "Report",
+    "SetReport",
+    "Outcome",
+    "Status",
+    "Finding",
+    "Severity",
+    "WheelfixError",
+    "rule",
+    "Rule",
+    "Context",
+    "Hit",
+    "Fix",
+    "Safety",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name from its module when it is asked for (PEP 562)."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - see above
+
+    found: object = getattr(import_module(f"wheelfix.{_HOME[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,202 +1,143 @@
-"""Read `[tool.wheelfix]` into `Settings`.
+"""Where settings come from: a file, its overrides for some wheels, the environment, flags.
 
-The keys are the fields of `Settings` in kebab-case. Every layer (file, environment, flags) is a
-table of these keys, so that a value is judged in one place wherever it comes from.
+Each is a layer, a table of keys; the layers above win. What holds depends on the wheel, because
+an override names the wheels that it is for.
 """
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
-from difflib import get_close_matches
-from enum import StrEnum
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import cast
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.base import Rule
-from wheelfix.settings import Requirement, Settings
+from wheelfix.settings import Settings
+from wheelfix.tables import FIELDS, RUN_WIDE, check_selectors, settings_from
 
-ADDING = frozenset({"extend-select", "ignore"})
-"""The keys whose values add to those of the layer below; all others replace them."""
-
-_FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
-_LEAST = {"zip-level": -1, "jobs": 1}
-_MOST = {"zip-level": 9}
+DEFAULT = "default"
+"""The origin of what nobody has set."""
 
 
-def settings_from(table: Mapping[str, object], base: Settings, source: str) -> Settings:
-    """Return `base` changed by `table`; `source` says in messages where the table is from.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One table of settings."""
 
-    Raises `SettingsError` for a key or a value that does not exist.
-    """
-    kinds = get_type_hints(Settings)
-    changes: dict[str, Any] = {}
-    for key, given in table.items():
-        if key not in _FIELDS:
-            raise SettingsError(
-                f"{source}: there is no setting `{key}`", hint=suggestion(key, _FIELDS)
+    source: str
+    """For people: a file, `--plat`, `WHEELFIX_PLAT`."""
+    table: Mapping[str, object]
+    wheels: tuple[str, ...] | None = None
+    """The file names that an override is for, as globs; None for all."""
+
+    def is_for(self, wheel: str | None) -> bool:
+        """Whether the layer holds for the wheel of this file name."""
+        if self.wheels is None:
+            return True
+        return wheel is not None and any(fnmatchcase(wheel, glob) for glob in self.wheels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """All layers of a run, the lowest first."""
+
+    layers: tuple[Layer, ...] = ()
+
+    def over(self, layers: Iterable[Layer]) -> "Configuration":
+        """Return the configuration with more layers on top."""
+        return Configuration(layers=(*self.layers, *layers))
+
+    @cached_property
+    def settings(self) -> Settings:
+        """What holds for the run as a whole."""
+        return self.settings_for(None)
+
+    def settings_for(self, wheel: str | None) -> Settings:
+        """Return what holds for the wheel of this file name. Raises `SettingsError`."""
+        settings = Settings()
+        for layer in self.layers:
+            if layer.is_for(wheel):
+                settings = settings_from(layer.table, settings, layer.source)
+        return settings
+
+    def origins(self, wheel: str | None) -> dict[str, tuple[str, ...]]:
+        """Return for each field of `Settings` the layers that say something of it."""
+        found: dict[str, tuple[str, ...]] = dict.fromkeys(FIELDS.values(), ())
+        for layer in self.layers:
+            for key in layer.table if layer.is_for(wheel) else ():
+                found[FIELDS[key]] = (*found[FIELDS[key]], layer.source)
+        return {name: sources or (DEFAULT,) for name, sources in found.items()}
+
+    def check(self, rules: Iterable[Rule]) -> "Configuration":
+        """Judge every layer by itself, also those that are for other wheels.
+
+        Raises `SettingsError` for a key, a value or a selector that does not exist.
+        """
+        known = tuple(rules)
+        for layer in self.layers:
+            check_selectors(
+                settings_from(layer.table, Settings(), layer.source), known, layer.source
             )
-        name = _FIELDS[key]
-        value = _value(kinds[name], key, given, f"{source}: `{key}`")
-        changes[name] = _added(getattr(base, name), value) if key in ADDING else value
-    return replace(base, **changes)
-
-
-def check_selectors(settings: Settings, rules: Iterable[Rule], source: str) -> None:
-    """Raise `SettingsError` for a selector of `settings` that no rule answers to."""
-    known = tuple(rules)
-    for selector in (*settings.select, *settings.extend_select, *settings.ignore):
-        if not any(rule.matches(selector) for rule in known):
-            words = [word for rule in known for word in (rule.code, rule.name)]
-            raise SettingsError(
-                f"{source}: no rule has the code, prefix or name `{selector}`",
-                hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
-            )
-
-
-def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint with what may have been meant by `word`, if anything comes near."""
-    spelled = {name.lower(): name for name in known}
-    near = get_close_matches(word.lower().replace("_", "-"), spelled, n=3)
-    return (
-        "did you mean " + " or ".join(f"`{spelled[name]}`" for name in near) + "?" if near else None
-    )
-
-
-# --- Values ---------------------------------------------------------------------------------------
-
-
-def _value(  # noqa: PLR0911 - one return for each kind
-    kind: object, key: str, given: object, where: str
-) -> object:
-    if kind is bool:
-        if not isinstance(given, bool):
-            raise SettingsError(f"{where} is {_shown(given)}; it must be true or false")
-        return given
-    if kind is int:
-        return _number(key, given, where)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return _choice(kind, given, where)
-    if kind == tuple[str, ...]:
-        return _strings(given, where)
-    if kind == tuple[Requirement, ...]:
-        return _requirements(given, where)
-    if kind == Mapping[str, str]:
-        return _reasons(given, where)
-    text = _text(given, where)
-    return Path(text) if kind is Path else text
-
-
-def _number(key: str, given: object, where: str) -> int:
-    least, most = _LEAST[key], _MOST.get(key)
-    number = given if isinstance(given, int) and not isinstance(given, bool) else None
-    if number is not None and number >= least and (most is None or number <= most):
-        return number
-    bounds = f"{least} to {most}" if most is not None else f"{least} or more"
-    raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
-
-
-def _choice(kind: type[StrEnum], given: object, where: str) -> StrEnum:
-    choices = [choice.value for choice in kind]
-    if not isinstance(given, str) or given not in choices:
-        listed = ", ".join(f"`{choice}`" for choice in choices)
-        hint = suggestion(given, choices) if isinstance(given, str) else None
-        raise SettingsError(f"{where} is {_shown(given)}; it must be one of {listed}", hint=hint)
-    return kind(given)
-
-
-def _text(given: object, where: str) -> str:
-    if not isinstance(given, str) or not given.strip() or "\0" in given:
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a string that is not empty")
-    return given
-
-
-def _strings(given: object, where: str) -> tuple[str, ...]:
-    if not isinstance(given, list | tuple):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of strings")
-    items = cast("list[object]", given)
-    return tuple(_text(item, f"{where}, item {n}") for n, item in enumerate(items, start=1))
-
-
-def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
-    """Return what `[[tool.wheelfix.require]]` demands, or texts such as `libx.so=x_*,y_*`."""
-    if not isinstance(given, list | tuple):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
-    return tuple(
-        _requirement(table, f"{where}, item {n}")
-        for n, table in enumerate(cast("list[object]", given), start=1)
-    )
-
-
-def _requirement(given: object, where: str) -> Requirement:
-    if isinstance(given, str):
-        library, _, symbols = given.partition("=")
-        given = {"library": library, "symbols": [each for each in symbols.split(",") if each]}
-    if not isinstance(given, Mapping):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
-    table = cast("Mapping[str, object]", given)
-    for key in table:
-        if key not in {"library", "symbols"}:
-            hint = suggestion(key, ("library", "symbols"))
-            raise SettingsError(f"{where}: there is no key `{key}`", hint=hint)
-    if "library" not in table:
-        raise SettingsError(f"{where} has no `library`", hint='such as library = "libx.so*"')
-    return Requirement(
-        library=_text(table["library"], f"{where}, `library`"),
-        symbols=_strings(table.get("symbols", ()), f"{where}, `symbols`"),
-    )
-
-
-def _reasons(given: object, where: str) -> dict[str, str]:
-    """Return selector -> reason, from a table of them or from a list without reasons."""
-    if not isinstance(given, Mapping):
-        return dict.fromkeys(_strings(given, where), "")
-    reasons: dict[str, str] = {}
-    for selector, reason in cast("Mapping[str, object]", given).items():
-        if not isinstance(reason, str):
-            raise SettingsError(
-                f"{where}: the reason for `{selector}` is {_shown(reason)}; it must be a string"
-            )
-        reasons[_text(selector, where)] = reason
-    return reasons
-
-
-def _added(below: object, value: object) -> object:
-    if isinstance(below, tuple):
-        return (*cast("tuple[str, ...]", below), *cast("tuple[str, ...]", value))
-    return {**cast("Mapping[str, str]", below), **cast("Mapping[str, str]", value)}
-
-
-def _shown(given: object) -> str:
-    if isinstance(given, bool):
-        return f"`{str(given).lower()}`"
-    if isinstance(given, Mapping):
-        return "a table"
-    return f"`{given}`" if isinstance(given, int | float | str) else "a list"
+        return self
 
 
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def configured(start: Path, explicit: Path | None, rules: Iterable[Rule]) -> Settings:
-    """Return the settings of the file `explicit`, or else of the one found from `start` upwards.
+def configured(start: Path, explicit: Path | None) -> Configuration:
+    """Return the layers of the file `explicit`, or else of the one found from `start` upwards.
 
-    `wheel-dir` counts from the file's directory. Raises `SettingsError`.
+    `wheel-dir` and `baseline` count from the file's directory. Raises `SettingsError`.
     """
     path = explicit or find(start)
     if path is None:
-        return Settings()
+        return Configuration()
     table = read_table(path)
     if table is None:
         if explicit is None:
-            return Settings()
+            return Configuration()
         raise SettingsError(f"`{path}` has no table [tool.wheelfix]")
-    settings = settings_from(table, Settings(), str(path))
-    check_selectors(settings, rules, str(path))
-    elsewhere = path.parent.resolve() != start.resolve()
-    if "wheel-dir" in table and elsewhere:
-        return replace(settings, wheel_dir=path.parent / settings.wheel_dir)
-    return settings
+    elsewhere = path.parent if path.parent.resolve() != start.resolve() else None
+    own = {key: value for key, value in table.items() if key != "overrides"}
+    layers = [Layer(source=str(path), table=_placed(own, elsewhere))]
+    layers += [
+        Layer(source=each.source, table=_placed(each.table, elsewhere), wheels=each.wheels)
+        for each in _overrides(table.get("overrides", ()), str(path))
+    ]
+    return Configuration(layers=tuple(layers))
+
+
+def _placed(table: Mapping[str, object], directory: Path | None) -> Mapping[str, object]:
+    """Let relative paths count from `directory`."""
+    if directory is None:
+        return table
+    relative = {key: table[key] for key in ("wheel-dir", "baseline") if key in table}
+    return {**table, **{k: str(directory / v) for k, v in relative.items() if isinstance(v, str)}}
+
+
+def _overrides(given: object, source: str) -> Iterable[Layer]:
+    """Yield `[[tool.wheelfix.overrides]]`: tables with a `select` for wheels, as cibuildwheel's."""
+    if not isinstance(given, list | tuple):
+        raise SettingsError(f"{source}: `overrides` must be a list of tables")
+    for number, override in enumerate(cast("list[object]", given), start=1):
+        where = f"{source}: override {number}"
+        if not isinstance(override, Mapping):
+            raise SettingsError(f"{where} must be a table")
+        table = dict(cast("Mapping[str, object]", override))
+        globs = table.pop("select", None)
+        wheels = globs.split() if isinstance(globs, str) else globs
+        texts = cast("list[object]", wheels) if isinstance(wheels, list) else []
+        if not texts or not all(isinstance(each, str) and each for each in texts):
+            raise SettingsError(
+                f"{where} has no `select` that names wheels",
+                hint='such as select = "*musllinux*"; rules are chosen by extend-select and ignore',
+            )
+        for key in RUN_WIDE & table.keys():
+            raise SettingsError(
+                f"{where}: `{key}` concerns all wheels of a run", hint="set it above the overrides"
+            )
+        yield Layer(source=where, table=table, wheels=tuple(cast("list[str]", texts)))
 
 
 def find(start: Path) -> Path | None:

@@ -1,7 +1,8 @@
 """Bytes to `Elf`: what one object says of itself.
 
 Written with `struct` alone: pyelftools costs more to import than a whole check takes, and a
-hundred times the time for each object. With DT_GNU_HASH the defined symbols are never touched.
+hundred times the time for each object. With DT_GNU_HASH the defined symbols are looked at as one
+string of bytes, never one by one.
 """
 
 from __future__ import annotations
@@ -18,13 +19,25 @@ from wheelfix.elf import (
     Undefined,
     VersionNeed,
 )
-from wheelfix.elfimage import NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
+from wheelfix.elfimage import (
+    MAX_SYMBOLS,
+    NT_GNU_PROPERTY_TYPE_0,
+    Dt,
+    Dynamic,
+    Image,
+    Pt,
+    Section,
+    Sht,
+)
+from wheelfix.errors import BadElfError
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Iterator
 
 _STB_LOCAL, _STB_WEAK, _STB_GNU_UNIQUE = 0, 2, 10
+_UNIQUE = bytes(range(0xA0, 0xB0))  # STB_GNU_UNIQUE, 10, with any type
+_INFO = {32: 12, 64: 4}  # where st_info stands in Elf32_Sym and Elf64_Sym
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
@@ -34,6 +47,8 @@ _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _STV_PROTECTED = 3
 _INNER = {1, 2}  # STV_INTERNAL, STV_HIDDEN: bound without looking
 _STT_TLS, _SHN_ABS = 6, 0xFFF1
+_SHF_ALLOC = 2
+_DEBUG = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
 _COPY: dict[int, int] = {
     Machine.I386: 5,
     Machine.PPC64: 19,
@@ -85,6 +100,8 @@ def _read(image: Image) -> Elf:
             interpreter=interpreter,
             dynamic=False,
             gnu_properties=_gnu_properties(image) if loadable else b"",
+            symtab_size=_symtab_size(image) if loadable else 0,
+            debug_size=_debug_size(image) if loadable else 0,
         )
     needs = list(dynamic.version_needs())
     program = interpreter is not None or image.type == ElfType.EXEC
@@ -120,7 +137,34 @@ def _read(image: Image) -> Elf:
         and Dt.VERNEED not in dynamic.tags
         and Dt.VERDEF not in dynamic.tags,
         symtab=any(section.type == Sht.SYMTAB for section in image.sections),
+        relr=Dt.RELR in dynamic.tags,
+        hashed=bool(dynamic.tags.keys() & {Dt.HASH, Dt.GNU_HASH}) or Dt.SYMTAB not in dynamic.tags,
+        unique_symbols=_unique_symbols(dynamic),
+        symtab_size=_symtab_size(image),
+        debug_size=_debug_size(image),
     )
+
+
+def _symtab_size(image: Image) -> int:
+    """Sum up .symtab and the strings that it links to (gABI chapter 4, "sh_link")."""
+    tables = [section for section in image.sections if section.type == Sht.SYMTAB]
+    strings = {table.link for table in tables if 0 < table.link < len(image.sections)}
+    return sum(_inside(image, s) for s in (*tables, *(image.sections[n] for n in strings)))
+
+
+def _debug_size(image: Image) -> int:
+    return sum(
+        _inside(image, section)
+        for section in image.sections
+        if section.type == Sht.PROGBITS
+        and not section.flags & _SHF_ALLOC
+        and image.section_name(section).startswith(_DEBUG)
+    )
+
+
+def _inside(image: Image, section: Section) -> int:
+    """Return the section's size, 0 if that cannot be true."""
+    return section.size if section.offset + section.size <= len(image.view) else 0
 
 
 def _interpreter(image: Image) -> str | None:
@@ -176,6 +220,20 @@ def _undefined_bound(dynamic: Dynamic, *, program: bool) -> int:
     if table is not None and not program and not table.is_empty:
         return table.symoffset
     return dynamic.symbol_count()
+
+
+def _unique_symbols(dynamic: Dynamic) -> int:
+    """Count the STB_GNU_UNIQUE symbols; 0 where the table cannot be read, as nothing needs them."""
+    image, sym = dynamic.image, dynamic.image.layout.sym
+    try:
+        start, stop = _first_defined(dynamic), dynamic.symbol_count()
+        if not start < stop <= MAX_SYMBOLS:
+            return 0
+        at, size = dynamic.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
+        info = image.loaded(at, size, "the symbol table")[_INFO[image.layout.bits] :: sym.size]
+    except BadElfError:
+        return 0
+    return len(info) - len(info.translate(None, _UNIQUE))
 
 
 # --- definitions ---------------------------------------------------------------------------------

@@ -1,10 +1,11 @@
 """Run the rules, turn their fixes into a plan, and predict the wheel that the plan makes.
 
-Everything here decides on values alone; `repair` acts.
+Everything here decides on values alone; `repairing` acts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 from wheelfix.edits import (
     AddMember,
@@ -14,10 +15,19 @@ from wheelfix.edits import (
     Retag,
     SetRootIsPurelib,
 )
-from wheelfix.errors import PlanConflictError
-from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
+from wheelfix.findings import (
+    Because,
+    Finding,
+    Fix,
+    Hit,
+    PlannedEdit,
+    Safety,
+    Severity,
+    Suppressed,
+)
 from wheelfix.pruning import Definitions
-from wheelfix.rules.base import Context, Rule, Stage
+from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
@@ -26,23 +36,101 @@ MAX_ROUNDS = 20
 
 
 def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
-    """Return what `rules` find, in the order of the rules."""
+    """Return what `rules` find and the settings let count, in the order of the rules."""
+    settings = context.settings
     return tuple(
-        Finding(
-            code=rule.code,
-            name=rule.name,
-            severity=rule.severity if hit.severity is None else hit.severity,
-            message=hit.message,
-            member=hit.member,
-            entry=hit.entry,
-            notes=hit.notes,
-            hint=hit.hint,
-            fix=hit.fix,
-            wheel=hit.wheel,
-        )
+        finding
+        for finding in find(context, rules)
+        if not settings.per_file_ignores or per_file_ignore(finding, settings) is None
+    )
+
+
+def find(context: Context, rules: Iterable[Rule]) -> Iterator[Finding]:
+    """Yield all that `rules` find, as bad as the settings say it is.
+
+    Raises `RuleError` where a rule of somebody else's crashes.
+    """
+    for rule in rules:
+        severity = _severity_of(rule, context.settings)
+        for hit in _hits(rule, context):
+            bad = rule.severity if hit.severity is None else hit.severity
+            yield finding_of(rule, hit, bad if severity is None else severity)
+
+
+def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
+    if rule.plugin is None:
+        yield from rule.check(context)
+        return
+    try:
+        yield from rule.check(context)
+    except WheelfixError:
+        raise
+    except Exception as error:
+        raise RuleError(
+            f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` crashed on "
+            f"`{context.wheel.name}`: {type(error).__name__}: {error}",
+            hint=f"report it to the authors of `{rule.plugin}`; "
+            f"--ignore {rule.code} goes on without",
+        ) from error
+
+
+def run_set_rules(context: SetContext, rules: Iterable[SetRule]) -> tuple[Finding, ...]:
+    """Return what `rules` find in the wheels side by side, in the order of the rules."""
+    return tuple(
+        finding_of(rule, hit, rule.severity if hit.severity is None else hit.severity)
         for rule in rules
         for hit in rule.check(context)
     )
+
+
+def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
+    """Return what `rule` says by `hit`, as bad as `severity`."""
+    return Finding(
+        code=rule.code,
+        name=rule.name,
+        severity=severity,
+        message=hit.message,
+        member=hit.member,
+        entry=hit.entry,
+        notes=hit.notes,
+        hint=hit.hint,
+        fix=hit.fix,
+        wheel=hit.wheel,
+    )
+
+
+def _severity_of(rule: Rule, settings: Settings) -> Severity | None:
+    """Return what the settings say of `rule`; the longest selector knows best."""
+    fitting = [each for each in settings.severity if rule.matches(each)]
+    if not fitting:
+        return None
+    return Severity[settings.severity[max(fitting, key=len)].upper()]
+
+
+# --- What does not count --------------------------------------------------------------------------
+
+
+def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
+    """Return what in `per-file-ignores` keeps `finding` from counting."""
+    for glob, selectors in settings.per_file_ignores.items():
+        if finding.member is None or not fnmatchcase(finding.member, glob):
+            continue
+        for selector in selectors:
+            if names_rule(selector, finding.code, finding.name):
+                return Suppressed(
+                    finding=finding, because=Because.PER_FILE, selector=selector, glob=glob
+                )
+    return None
+
+
+def ignored(finding: Finding, settings: Settings) -> Suppressed | None:
+    """Return what in `ignore` or `per-file-ignores` keeps `finding` from counting."""
+    for selector, reason in settings.ignore.items():
+        if names_rule(selector, finding.code, finding.name):
+            return Suppressed(
+                finding=finding, because=Because.IGNORE, selector=selector, reason=reason
+            )
+    return per_file_ignore(finding, settings)
 
 
 Break = tuple[str, str | None, str | None]

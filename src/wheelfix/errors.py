@@ -41,6 +41,10 @@ class SettingsError(WheelfixError):
     """An option or a configuration key that wheelfix does not know or cannot use."""
 
 
+class RuleError(WheelfixError):
+    """A rule that another distribution brings cannot be loaded, or crashed."""
+
+
 class ToolError(WheelfixError):
     """patchelf, auditwheel or strip is missing, too old, failed, or hung."""
 

@@ -92,3 +92,28 @@ class PlannedEdit:
     """The file that changes; WHEEL for the wheel's own tags."""
     old: str
     new: str
+
+
+class Because(StrEnum):
+    """What keeps a finding from counting."""
+
+    IGNORE = "ignore"
+    """The rule is ignored."""
+    PER_FILE = "per-file-ignores"
+    """The rule is ignored for this member."""
+    BASELINE = "baseline"
+    """The finding was there when the project took wheelfix up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressed:
+    """A finding that does not count, and why."""
+
+    finding: Finding
+    because: Because
+    selector: str = ""
+    """What names the rule in the settings: a code, a prefix of one, or a name."""
+    glob: str = ""
+    """For `PER_FILE`, the key that the member matches."""
+    reason: str = ""
+    """The project's own words, where it gave any."""

@@ -220,6 +220,18 @@ class HostLibraries:
         return Library(path=path, elf=elf, read=read)
 
 
+@dataclass(frozen=True, kw_only=True)
+class HandedLibraries(HostLibraries):
+    """The same with nothing of this machine but what `--library-path` hands over.
+
+    What is found then does not depend on where it is looked for.
+    """
+
+    def _directories(self, user: Elf, own: tuple[str, ...]) -> Iterator[str]:
+        del user, own
+        return iter(())
+
+
 def _kind(elf: Elf) -> tuple[int, bool, int]:
     return elf.bits, elf.little_endian, elf.machine
 

@@ -2,34 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
-from wheelfix.findings import Finding, Severity
+from wheelfix.findings import Finding, Severity, Suppressed
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
-
-
-class Because(StrEnum):
-    """What keeps a finding from counting."""
-
-    IGNORE = "ignore"
-    """The rule is ignored."""
-    PER_FILE = "per-file-ignores"
-    """The rule is ignored for this member."""
-    BASELINE = "baseline"
-    """The finding was there when the project took wheelfix up."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suppressed:
-    """A finding that does not count, and why."""
-
-    finding: Finding
-    because: Because
-    reason: str = ""
-    """The project's own words, where it gave any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,15 @@ from enum import StrEnum
 from pathlib import Path
 
 
+class Size(int):
+    """A number of bytes, written as such or as `50 MB`, `48MiB`; 0 is no limit."""
+
+    __slots__ = ()
+
+
+NO_LIMIT = Size(0)
+
+
 class DataLibraries(StrEnum):
     """How a file finds a library that no single relative path reaches from where it lands."""
 
@@ -53,6 +62,16 @@ class PruneNeeded(StrEnum):
     """Also those with constructors, names opened at run time and the like."""
 
 
+class FailOn(StrEnum):
+    """The mildest finding that makes a check fail."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+    NEVER = "never"
+    """Findings are reported, and the exit code is 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
     """A library that the wheel must have, and symbols that it must define."""
@@ -92,12 +111,18 @@ class Settings:
     """Let pure Python wheels through; always so, the option exists for auditwheel's users."""
 
     # --- which rules, and how far they may go ----------------------------------------------------
-    select: tuple[str, ...] = ("WF",)
-    """Rules to run, by code, prefix or name."""
+    select: tuple[str, ...] = ("ALL",)
+    """Rules to run, by code, prefix or name; ALL are those of plug-ins too."""
     extend_select: tuple[str, ...] = ()
     """Rules to run besides those."""
     ignore: Mapping[str, str] = field(default_factory=dict[str, str])
     """Rules not to run, by code, prefix or name; in the file, a table may give each its reason."""
+    per_file_ignores: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict[str, tuple[str, ...]]
+    )
+    """Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable."""
+    severity: Mapping[str, str] = field(default_factory=dict[str, str])
+    """How bad a rule's findings are: WF113=error, or warning, or info; repeatable."""
     unsafe_fixes: bool = False
     """Also apply fixes that may change which file is loaded."""
 
@@ -122,6 +147,18 @@ class Settings:
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
+    fail_on: FailOn = FailOn.ERROR
+    """The mildest finding that makes a check fail: error, warning, info or never."""
+    baseline: str | None = None
+    """File with findings that were there before and do not count; --write-baseline makes it."""
+    max_size: Size = NO_LIMIT
+    """The most that a wheel may weigh, such as 50MB or 48MiB."""
+    max_file_size: Size = NO_LIMIT
+    """The most that a file in a wheel may weigh, inflated, such as 20MB."""
+    max_growth: int = 10
+    """How many percent a wheel may outgrow the one that it is held against."""
+    against: tuple[str, ...] = ()
+    """Wheel of an earlier release to compare sizes with; repeatable."""
     verify: bool = False
     """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True

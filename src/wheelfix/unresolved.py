@@ -13,7 +13,7 @@ from wheelfix import cpython
 from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Libc, Undefined
 from wheelfix.loader import Load
-from wheelfix.platforms import may_come_from_platform
+from wheelfix.platforms import defined_by, may_come_from_platform
 from wheelfix.pruning import Definitions, World
 from wheelfix.symbols import bindings, binds
 from wheelfix.wheel import Wheel
@@ -21,6 +21,8 @@ from wheelfix.wheel import Wheel
 _PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """What every CPython for glibc is linked with: in the global scope of each of its processes."""
 _TOOLCHAIN = (*_PROGRAM, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux*", "ld64*")
+
+_LIBC = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 
 Reference = tuple[str, str | None]
 """A symbol, and the version asked for."""
@@ -80,18 +82,20 @@ class _Search:
 
     def _in_group(self, root: str, member: str, references: Iterable[Reference]) -> Unresolved:
         load = self.world.loads[root]
-        names = {name for name, _ in references}
-        left = [r for r in self._unbound(load, member, names) if r in references]
+        asked = frozenset(references)
+        names = {name for name, _ in asked}
+        left = [r for r in self._unbound(load, member, names) if r in asked]
         elf = self._wheel.elfs[member]
         left = [r for r in left if not self._by_interpreter(elf, r)]
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
         if not self._program(elf):
-            absent.setdefault("libc")
+            absent.setdefault(_LIBC[self.world.environment.libc])
+        listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
             member=member,
             root=root,
-            references=tuple(left),
-            absent=tuple(absent),
+            references=tuple(r for r in left if not any(r[0] in each for each in listed.values())),
+            absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
 

@@ -16,8 +16,10 @@ from wheelfix import __version__
 from wheelfix.cli import options
 from wheelfix.cli.check import check
 from wheelfix.cli.explain import explain
+from wheelfix.cli.init import init
 from wheelfix.cli.repair import repair
 from wheelfix.cli.rule import rule
+from wheelfix.cli.settings import settings
 from wheelfix.cli.trace import trace
 from wheelfix.cli.tree import tree
 from wheelfix.cli.verify import verify
@@ -42,6 +44,8 @@ app.command(no_args_is_help=True)(check)
 app.command(no_args_is_help=True)(explain)
 app.command(no_args_is_help=True)(tree)
 app.command()(rule)
+app.command()(init)
+app.command()(settings)
 app.command(no_args_is_help=True, context_settings={"allow_interspersed_args": False})(trace)
 app.command(no_args_is_help=True)(verify)
 

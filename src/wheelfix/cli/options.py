@@ -5,7 +5,7 @@ An option that was not given is None, so that the file's value holds.
 
 import ast
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -15,6 +15,7 @@ import typer
 from wheelfix import settings as settings_module
 from wheelfix.settings import (
     DataLibraries,
+    FailOn,
     PruneNeeded,
     SacrificialEntry,
     SearchPathTag,
@@ -22,6 +23,7 @@ from wheelfix.settings import (
 )
 
 if TYPE_CHECKING:
+    from wheelfix.config import Configuration, Layer
     from wheelfix.rules.base import Rule
 
 
@@ -103,6 +105,15 @@ ExtendSelect = Annotated[
     list[str] | None, _option("extend_select", "--extend-select", metavar="RULES")
 ]
 Ignore = Annotated[list[str] | None, _option("ignore", "--ignore", metavar="RULES")]
+PerFileIgnores = Annotated[
+    list[str] | None,
+    _option("per_file_ignores", "--per-file-ignores", metavar="GLOB:RULES"),
+]
+SeverityOf = Annotated[
+    list[str] | None, _option("severity", "--severity", metavar="RULES=SEVERITY")
+]
+FailOnChoice = Annotated[FailOn | None, _option("fail_on", "--fail-on")]
+BaselineFile = Annotated[str | None, _option("baseline", "--baseline", metavar="FILE")]
 UnsafeFixes = Annotated[bool | None, _option("unsafe_fixes", "--unsafe-fixes/--no-unsafe-fixes")]
 DataLibrariesChoice = Annotated[DataLibraries | None, _option("data_libraries", "--data-libraries")]
 SearchPathTagChoice = Annotated[
@@ -120,6 +131,10 @@ PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--pru
 KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
 DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]
 LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
+MaxSize = Annotated[str | None, _option("max_size", "--max-size", metavar="SIZE")]
+MaxFileSize = Annotated[str | None, _option("max_file_size", "--max-file-size", metavar="SIZE")]
+MaxGrowth = Annotated[int | None, _option("max_growth", "--max-growth", metavar="PERCENT", least=0)]
+Against = Annotated[list[str] | None, _option("against", "--against", metavar="WHEEL")]
 Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
@@ -155,28 +170,47 @@ Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but erro
 _SELECTORS = ("select", "extend_select", "ignore")
 
 
-def settings_of(
-    given: Mapping[str, object], config: Path | None, rules: "tuple[Rule, ...]"
-) -> Settings:
-    """Lay what was `given` as flag or environment variable over the configuration file.
+def configuration_of(
+    context: typer.Context,
+    given: Mapping[str, object],
+    config: Path | None,
+    rules: "tuple[Rule, ...]",
+) -> "Configuration":
+    """Lay what was `given` as environment variable or flag over the configuration file.
 
     `given` may hold other names too: a command passes its `locals()`. Raises `SettingsError`.
     """
-    from wheelfix.config import check_selectors, configured, settings_from
+    from wheelfix.config import configured
 
-    base = configured(Path.cwd(), config, rules)
-    source = "the command line or environment"
-    table: dict[str, object] = {}
+    return configured(Path.cwd(), config).over(layers(context, given)).check(rules)
+
+
+def layers(context: typer.Context, given: Mapping[str, object]) -> "list[Layer]":
+    """Return what was `given` as environment variable, and over it what as flag."""
+    from wheelfix.config import Layer
+
+    environment: dict[str, object] = {}
+    flags: dict[str, object] = {}
     for field in fields(Settings):
         value = given.get(field.name)
-        if value is None or value == []:
+        if value is None or value in ([], ()):
             continue
-        if isinstance(value, Path):
-            value = os.fspath(value)
-        if field.name in _SELECTORS and isinstance(value, list):
-            texts = cast("list[str]", value)
-            value = [part.strip() for text in texts for part in text.split(",")]
-        table[field.name.replace("_", "-")] = value
-    settings = settings_from(table, base, source)
-    check_selectors(settings, rules, source)
-    return settings
+        source = context.get_parameter_source(field.name)
+        by_environment = source is not None and source.name == "ENVIRONMENT"
+        table = environment if by_environment else flags
+        table[field.name.replace("_", "-")] = _table_value(field.name, value)
+    return [
+        Layer(source=source, table=table)
+        for source, table in (("the environment", environment), ("the command line", flags))
+        if table
+    ]
+
+
+def _table_value(name: str, value: object) -> object:
+    """Return `value` as it would stand in the file."""
+    if isinstance(value, Path):
+        return os.fspath(value)
+    if name in _SELECTORS and isinstance(value, list | tuple):
+        texts = cast("Sequence[str]", value)
+        return [part.strip() for text in texts for part in text.split(",")]
+    return value

@@ -14,6 +14,7 @@ from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 
 if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
+    from wheelfix.config import Configuration
     from wheelfix.outcome import Outcome
     from wheelfix.settings import Settings
 
@@ -48,6 +49,8 @@ def repair(
     select: options.Select = None,
     extend_select: options.ExtendSelect = None,
     ignore: options.Ignore = None,
+    per_file_ignores: options.PerFileIgnores = None,
+    severity: options.SeverityOf = None,
     unsafe_fixes: options.UnsafeFixes = None,
     data_libraries: options.DataLibrariesChoice = None,
     search_path_tag: options.SearchPathTagChoice = None,
@@ -72,16 +75,16 @@ def repair(
     """
     given = locals()
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.rules import RULES
+    from wheelfix.plugins import known_rules
 
     _refuse_patcher(patcher)
     _refuse_wheels(wheels)
-    settings = options.settings_of(given, config, RULES)
+    configuration = options.configuration_of(context, given, config, known_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
     show = partial(_show, terminal=terminal, as_plan=dry_run, as_diff=diff)
-    outcomes = _repaired(wheels, settings, terminal, publish=not (dry_run or diff))
+    outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
     raise typer.Exit(_shown(outcomes, show))
 
 
@@ -89,19 +92,21 @@ def repair(
 
 
 def _repaired(
-    wheels: Sequence[Path], settings: "Settings", terminal: "Terminal", *, publish: bool
+    wheels: Sequence[Path], configuration: "Configuration", terminal: "Terminal", *, publish: bool
 ) -> "Iterator[Outcome]":
-    """Yield what becomes of each wheel, in their order; `settings.jobs` of them side by side."""
+    """Yield what becomes of each wheel, in their order; `jobs` of them side by side."""
+    jobs = configuration.settings.jobs
 
     def work(wheel: Path) -> "Outcome":
+        settings = configuration.settings_for(wheel.name)
         return _attempt(wheel, settings, terminal.progress(wheel), publish=publish)
 
-    if settings.jobs == 1 or len(wheels) == 1:
+    if jobs == 1 or len(wheels) == 1:
         yield from map(work, wheels)
         return
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(min(settings.jobs, len(wheels))) as pool:
+    with ThreadPoolExecutor(min(jobs, len(wheels))) as pool:
         try:
             yield from pool.map(work, wheels)
         except (KeyboardInterrupt, SystemExit):
@@ -115,7 +120,7 @@ def _attempt(
     """Repair one wheel; a bug that shows on it must not stop the others."""
     from wheelfix.cli.terminal import internal_error
     from wheelfix.outcome import Outcome, Status
-    from wheelfix.repair import repair as repair_wheel
+    from wheelfix.repairing import repair as repair_wheel
 
     try:
         return repair_wheel(wheel, settings, os.environ, progress=progress, publish=publish)

@@ -9,7 +9,7 @@ import typer
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.rules.base import Rule
+    from wheelfix.rules.base import AnyRule
 
 
 def rule(
@@ -20,19 +20,21 @@ def rule(
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.rules import RULES
+    from wheelfix.plugins import known_rules
+    from wheelfix.rules import SET_RULES
 
+    rules: tuple[AnyRule, ...] = (*known_rules(), *SET_RULES)
     if name is None or every:
-        typer.echo(_listed(RULES))
+        typer.echo(_listed(rules))
     else:
-        typer.echo(_explained(_named(name, RULES)))
+        typer.echo(_explained(_named(name, rules)))
 
 
-def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
+def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
-    from wheelfix.config import suggestion
+    from wheelfix.tables import suggestion
 
     words = [word for each in rules for word in (each.code, each.name)]
     raise SettingsError(
@@ -41,7 +43,7 @@ def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
     )
 
 
-def _listed(rules: "Sequence[Rule]") -> str:
+def _listed(rules: "Sequence[AnyRule]") -> str:
     width = max((len(each.name) for each in rules), default=0)
     return "\n".join(
         f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
@@ -50,14 +52,14 @@ def _listed(rules: "Sequence[Rule]") -> str:
     )
 
 
-def fix_safety(rule: "Rule") -> str:
+def fix_safety(rule: "AnyRule") -> str:
     """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
     words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
     word = words[0].strip(":.,").lower() if words else ""
     return word if word in {"safe", "unsafe"} else ""
 
 
-def _explained(rule: "Rule") -> str:
+def _explained(rule: "AnyRule") -> str:
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation

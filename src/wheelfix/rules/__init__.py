@@ -1,7 +1,22 @@
 """The rules, by topic."""
 
-from wheelfix.rules import entries, metadata, names, needed, platform, reach, symbols
-from wheelfix.rules.base import Rule
+from collections.abc import Iterable
+
+from wheelfix.rules import (
+    contents,
+    entries,
+    hardening,
+    loadability,
+    metadata,
+    names,
+    needed,
+    platform,
+    reach,
+    size,
+    symbols,
+    wheelset,
+)
+from wheelfix.rules.base import Rule, SetRule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
@@ -13,26 +28,42 @@ RULES: tuple[Rule, ...] = tuple(
             *symbols.RULES,
             *names.RULES,
             *metadata.RULES,
+            *loadability.RULES,
+            *hardening.RULES,
+            *contents.RULES,
+            *size.RULES,
             *platform.RULES,
         ),
         key=lambda rule: rule.code,
     )
 )
-"""All rules, by code."""
+"""All rules about one wheel, by code."""
+
+SET_RULES: tuple[SetRule, ...] = wheelset.SET_RULES
+"""All rules about the wheels of a release side by side, by code."""
 
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
-REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
-"""Rules without fixes that take their time: no round of fixes needs to ask them."""
+REPORTING_RULES: tuple[Rule, ...] = (
+    *symbols.RULES,
+    *loadability.RULES,
+    *hardening.RULES,
+    *size.RULES,
+)
+"""Rules without fixes: no round of fixes needs to ask them."""
 
 
-def selected(settings: Settings) -> tuple[Rule, ...]:
-    """Return the rules that `settings` ask for: selected, and not ignored."""
-    wanted = (*settings.select, *settings.extend_select)
+def selected(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+    """Return those of `rules` that `settings` ask for: selected, and not ignored."""
     return tuple(
         rule
-        for rule in RULES
-        if any(rule.matches(selector) for selector in wanted)
-        and not any(rule.matches(selector) for selector in settings.ignore)
+        for rule in chosen(settings, rules)
+        if not any(rule.matches(selector) for selector in settings.ignore)
     )
+
+
+def chosen(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+    """Return those of `rules` that `settings` select, ignored ones among them."""
+    wanted = (*settings.select, *settings.extend_select)
+    return tuple(rule for rule in rules if any(rule.matches(selector) for selector in wanted))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from wheelfix.elf import Libc
 from wheelfix.findings import Hit, Severity
@@ -13,7 +14,10 @@ from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
 from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, normalized
+
+EVERY = "ALL"
+"""The selector of all rules, those of other distributions among them."""
 
 
 class Stage(IntEnum):
@@ -40,6 +44,8 @@ class Context:
     """What the objects and the libraries around them define; without it, NEEDED is not judged."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
+    against: tuple[Wheel, ...] = ()
+    """Wheels of an earlier release, to compare sizes with."""
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -109,15 +115,34 @@ def environment(wheel: Wheel, layout: Layout) -> Environment:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule; its explanation is the docstring of its check."""
+@dataclass(frozen=True)
+class SetContext:
+    """Everything a rule about several wheels may look at."""
 
+    wheels: tuple[Wheel, ...]
+    settings: Settings
+
+    @cached_property
+    def releases(self) -> tuple[tuple[Wheel, ...], ...]:
+        """The wheels by distribution and version; a wheel that stands alone is left out."""
+        found: dict[tuple[str, str], list[Wheel]] = {}
+        for wheel in self.wheels:
+            name = wheel.name
+            found.setdefault((normalized(name.distribution), name.version), []).append(wheel)
+        return tuple(tuple(wheels) for wheels in found.values() if len(wheels) > 1)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnyRule(Generic[Subject]):
     code: str
     name: str
     severity: Severity
-    stage: Stage
-    check: Callable[[Context], Iterator[Hit]]
+    check: Callable[[Subject], Iterator[Hit]]
+    plugin: str | None = None
+    """The distribution that brings the rule; None for wheelfix's own."""
 
     @property
     def explanation(self) -> str:
@@ -130,8 +155,28 @@ class Rule:
         return self.explanation.strip().partition("\n")[0]
 
     def matches(self, selector: str) -> bool:
-        """Whether `selector` (a code, a prefix of one, or a name) names this rule."""
-        return self.code.startswith(selector.upper()) or self.name == selector
+        """Whether `selector` (a code, a prefix of one, a name, or ALL) names this rule."""
+        return names_rule(selector, self.code, self.name)
+
+
+def names_rule(selector: str, code: str, name: str) -> bool:
+    """Whether `selector` (a code, a prefix of one, a name, or ALL) names the rule."""
+    return selector == EVERY or code.startswith(selector.upper()) or name == selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(_AnyRule[Context]):
+    """One rule; its explanation is the docstring of its check."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRule(_AnyRule[SetContext]):
+    """One rule about the wheels of a release, side by side. Its hits name the wheel."""
+
+
+AnyRule = Rule | SetRule
 
 
 def rule(
@@ -141,5 +186,16 @@ def rule(
 
     def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
         return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
+
+    return decorate
+
+
+def set_rule(
+    code: str, name: str, severity: Severity
+) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
+    """Make a rule about several wheels of the decorated check."""
+
+    def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
+        return SetRule(code=code, name=name, severity=severity, check=check)
 
     return decorate

@@ -9,6 +9,7 @@ from wheelfix.elf import Elf
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import interpreters
 from wheelfix.mangling import readable
+from wheelfix.platforms import defined_by
 from wheelfix.rules.base import Context, rule
 from wheelfix.rules.names import extension_modules, unhashed
 from wheelfix.unresolved import Reference, Unresolved
@@ -105,7 +106,8 @@ def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
     """Return the library of the platform that `user` should have been linked with."""
     for library in _PROMISED:
         host = context.definitions.host(library, user) if context.definitions else None
-        if host is not None and name in host.exports.definitions:
+        known = host.exports.definitions if host is not None else defined_by(library)
+        if known is not None and name in known:
             return library
     return None
 

@@ -29,6 +29,7 @@ from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
+from wheelfix.plugins import known_rules
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
@@ -72,7 +73,7 @@ def repair(
                 environ=environ,
                 workdir=Path(folder),
                 progress=progress,
-                rules=selected(settings),
+                rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return run.publish() if publish else run.rehearse()

@@ -1,0 +1,133 @@
+"""What is wrong with wheels as they stand: read, run the rules, and sort out what counts.
+
+Nothing but the wheels is looked at, and what `--library-path` hands over: the same wheel gets the
+same report on every machine.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wheelfix.archive import open_wheel
+from wheelfix.baseline import Baseline
+from wheelfix.engine import find, ignored
+from wheelfix.errors import OutputError, SettingsError, WheelfixError
+from wheelfix.findings import Because, Finding, Suppressed
+from wheelfix.hostlibs import HandedLibraries
+from wheelfix.plugins import known_rules
+from wheelfix.report import Report, SetReport
+from wheelfix.rules import chosen
+from wheelfix.rules.base import Context
+from wheelfix.settings import Settings
+from wheelfix.wheel import Wheel
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
+NOTHING = Baseline()
+
+
+def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Report:
+    """Return what is wrong with the wheel at `path`; what cannot be read is in `Report.error`."""
+    try:
+        return _judged(path, settings, baseline)
+    except WheelfixError as error:
+        return Report(source=path, error=error)
+    except OSError as error:
+        cause = OutputError(
+            f"`{path}`: {error.strerror or error}", hint="check that the file can be read"
+        )
+        return Report(source=path, error=cause)
+
+
+def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
+    if not path.is_file():
+        raise SettingsError(f"`{path}` is not a file")
+    with open_wheel(path) as archive:
+        wheel = archive.wheel
+        context = Context(
+            wheel=wheel,
+            settings=settings,
+            definitions=HandedLibraries(
+                archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
+            ),
+            against=tuple(_read(Path(other)) for other in settings.against),
+        )
+        found = tuple(find(context, chosen(settings, known_rules())))
+        counting, suppressed = sift(found, settings, wheel.name.distribution, baseline)
+        return Report(
+            source=path,
+            findings=counting,
+            suppressed=suppressed,
+            wheel=wheel,
+            verdict=context.verdict,
+            size=archive.size,
+        )
+
+
+def _read(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def sift(
+    findings: Iterable[Finding], settings: Settings, distribution: str, baseline: Baseline
+) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+    """Return what counts, worst first, and what does not."""
+    counting: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    for finding in findings:
+        by = ignored(finding, settings)
+        if by is None and baseline.covers(distribution, finding):
+            by = Suppressed(finding=finding, because=Because.BASELINE)
+        if by is None:
+            counting.append(finding)
+        else:
+            suppressed.append(by)
+    return worst_first(counting), tuple(suppressed)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return `findings` sorted by severity; those alike keep their order."""
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
+
+
+# --- Several wheels -------------------------------------------------------------------------------
+
+
+def check_each(
+    paths: Sequence[Path],
+    settings_for: Callable[[str], Settings],
+    baseline: Baseline = NOTHING,
+    executor: "Executor | None" = None,
+) -> Iterator[Report]:
+    """Yield the report of each wheel, in their order; `executor` may work on them side by side."""
+    settings = [settings_for(path.name) for path in paths]
+    work = partial(check, baseline=baseline)
+    yield from (executor.map if executor else map)(work, paths, settings)
+
+
+def check_set(reports: Sequence[Report]) -> SetReport:
+    """Return the reports side by side, with what shows only there."""
+    return SetReport(reports=tuple(reports))
+
+
+def without(checked: SetReport, baseline: Baseline) -> SetReport:
+    """Return a report in which nothing counts that `baseline` covers."""
+    return replace(
+        checked,
+        reports=tuple(_without(report, baseline) for report in checked.reports),
+        findings=tuple(f for f in checked.findings if not baseline.covers("", f)),
+    )
+
+
+def _without(report: Report, baseline: Baseline) -> Report:
+    if report.wheel is None:
+        return report
+    distribution = report.wheel.name.distribution
+    counting = tuple(f for f in report.findings if not baseline.covers(distribution, f))
+    covered = (f for f in report.findings if baseline.covers(distribution, f))
+    added = tuple(Suppressed(finding=each, because=Because.BASELINE) for each in covered)
+    return replace(report, findings=counting, suppressed=(*report.suppressed, *added))
