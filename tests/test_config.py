@@ -47,6 +47,7 @@ EVERYTHING: dict[str, Any] = {
     "max-file-size": "20 MiB",
     "max-growth": 20,
     "against": ["old.whl"],
+    "target": ["debian:11", "page:64k"],
     "verify": True,
     "verdict": False,
     "jobs": 4,

@@ -13,7 +13,7 @@ from values import elf, findings, wheel
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
 from wheelfix.elfread import read_elf
-from wheelfix.engine import run_rules, run_set_rules
+from wheelfix.engine import find_in_set, run_rules
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Finding, Severity
 from wheelfix.rules import size, wheelset
@@ -157,7 +157,7 @@ def nothing(times: int) -> list[dict[str, Elf]]:
 
 
 def stands_out(rule: SetRule, wheels: Sequence[Wheel]) -> tuple[Finding, ...]:
-    return run_set_rules(SetContext(wheels=tuple(wheels), settings=Settings()), [rule])
+    return tuple(find_in_set(SetContext(wheels=tuple(wheels), settings=Settings()), [rule]))
 
 
 def module(python: int) -> str:

@@ -9,7 +9,7 @@ from textwrap import wrap
 from typing import Any, cast, get_type_hints
 
 from wheelfix.findings import Severity
-from wheelfix.settings import Requirement, Settings
+from wheelfix.settings import Requirement, Settings, Size
 from wheelfix.tables import LEAST, MOST, RUN_WIDE
 
 _EXAMPLES: Mapping[str, str] = {
@@ -122,12 +122,21 @@ def schema(docs: Mapping[str, str]) -> dict[str, Any]:
 
 
 _TEXT: Mapping[str, Any] = {"type": "string", "pattern": r"\S"}
+_SIZE: Mapping[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGkmg]([Ii]?[Bb])?|[Bb])?\s*$",
+}
+_SCALARS: Mapping[object, Mapping[str, Any]] = {
+    bool: {"type": "boolean"},
+    Size: {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]},
+    **dict.fromkeys((str, Path, str | None), _TEXT),
+}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 
 
 def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one return for each kind
-    if kind is bool:
-        return {"type": "boolean"}
+    if kind in _SCALARS:
+        return _SCALARS[kind]
     if kind is int:
         most = {"maximum": MOST[key]} if key in MOST else {}
         return {"type": "integer", "minimum": LEAST[key], **most}
@@ -145,8 +154,6 @@ def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one r
         return {"anyOf": [_TEXTS, reasons]}
     if kind == Mapping[str, tuple[str, ...]]:
         return {"type": "object", "additionalProperties": {"anyOf": [_TEXT, _TEXTS]}}
-    if kind in {str, Path, str | None}:
-        return _TEXT
     raise TypeError(f"`{key}` is of a kind without a schema: {kind}")
 
 

@@ -74,13 +74,13 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
         ) from error
 
 
-def run_set_rules(context: SetContext, rules: Iterable[SetRule]) -> tuple[Finding, ...]:
-    """Return what `rules` find in the wheels side by side, in the order of the rules."""
-    return tuple(
-        finding_of(rule, hit, rule.severity if hit.severity is None else hit.severity)
-        for rule in rules
-        for hit in rule.check(context)
-    )
+def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Finding]:
+    """Yield what `rules` find in the wheels side by side, in the order of the rules."""
+    for rule in rules:
+        severity = _severity_of(rule, context.settings)
+        for hit in rule.check(context):
+            bad = rule.severity if hit.severity is None else hit.severity
+            yield finding_of(rule, hit, bad if severity is None else severity)
 
 
 def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
@@ -99,7 +99,7 @@ def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
     )
 
 
-def _severity_of(rule: Rule, settings: Settings) -> Severity | None:
+def _severity_of(rule: AnyRule, settings: Settings) -> Severity | None:
     """Return what the settings say of `rule`; the longest selector knows best."""
     fitting = [each for each in settings.severity if rule.matches(each)]
     if not fitting:

@@ -147,6 +147,8 @@ class Settings:
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
+    target: tuple[str, ...] = ()
+    """Machines to load on, such as debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable."""
     fail_on: FailOn = FailOn.ERROR
     """The mildest finding that makes a check fail: error, warning, info or never."""
     baseline: str | None = None

@@ -14,7 +14,7 @@ from typing import Any, cast, get_type_hints
 
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Severity
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 from wheelfix.settings import Requirement, Settings, Size
 
 ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity"})
@@ -47,7 +47,7 @@ def settings_from(table: Mapping[str, object], base: Settings, source: str) -> S
     return replace(base, **changes)
 
 
-def check_selectors(settings: Settings, rules: Iterable[Rule], source: str) -> None:
+def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that no rule answers to."""
     known = tuple(rules)
     per_file = (each for listed in settings.per_file_ignores.values() for each in listed)

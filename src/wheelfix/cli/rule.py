@@ -1,6 +1,7 @@
 """`wheelfix rule`."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,22 +13,36 @@ if TYPE_CHECKING:
     from wheelfix.rules.base import AnyRule
 
 
+class Format(StrEnum):
+    """How rules are printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+
+
 def rule(
     name: Annotated[
         str | None,
         typer.Argument(metavar="[CODE|NAME]", help="A rule.", show_default=False),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+    output_format: Annotated[
+        Format, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
+    ] = Format.TEXT,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.plugins import known_rules
-    from wheelfix.rules import SET_RULES
+    from wheelfix.plugins import all_rules
 
-    rules: tuple[AnyRule, ...] = (*known_rules(), *SET_RULES)
-    if name is None or every:
+    rules = all_rules()
+    chosen = rules if name is None or every else (_named(name, rules),)
+    if output_format is Format.MARKDOWN:
+        from wheelfix.reports.rulebook import rulebook
+
+        typer.echo(rulebook(chosen), nl=False)
+    elif name is None or every:
         typer.echo(_listed(rules))
     else:
-        typer.echo(_explained(_named(name, rules)))
+        typer.echo(_explained(chosen[0]))
 
 
 def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":

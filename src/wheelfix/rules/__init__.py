@@ -1,11 +1,13 @@
 """The rules, by topic."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from wheelfix.rules import (
     contents,
     entries,
     hardening,
+    ignores,
     loadability,
     metadata,
     names,
@@ -14,6 +16,7 @@ from wheelfix.rules import (
     reach,
     size,
     symbols,
+    targets,
     wheelset,
 )
 from wheelfix.rules.base import Rule, SetRule
@@ -33,13 +36,14 @@ RULES: tuple[Rule, ...] = tuple(
             *contents.RULES,
             *size.RULES,
             *platform.RULES,
+            *targets.RULES,
         ),
         key=lambda rule: rule.code,
     )
 )
 """All rules about one wheel, by code."""
 
-SET_RULES: tuple[SetRule, ...] = wheelset.SET_RULES
+SET_RULES: tuple[SetRule, ...] = (*wheelset.SET_RULES, *ignores.SET_RULES)
 """All rules about the wheels of a release side by side, by code."""
 
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
@@ -50,6 +54,7 @@ REPORTING_RULES: tuple[Rule, ...] = (
     *loadability.RULES,
     *hardening.RULES,
     *size.RULES,
+    *targets.RULES,
 )
 """Rules without fixes: no round of fixes needs to ask them."""
 
@@ -63,7 +68,10 @@ def selected(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, .
     )
 
 
-def chosen(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+SomeRule = TypeVar("SomeRule", Rule, SetRule)
+
+
+def chosen(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRule, ...]:
     """Return those of `rules` that `settings` select, ignored ones among them."""
     wanted = (*settings.select, *settings.extend_select)
     return tuple(rule for rule in rules if any(rule.matches(selector) for selector in wanted))
