@@ -14,8 +14,9 @@ import pytest
 
 from build import executable, make_wheel, shared_object
 from wheelfix.outcome import Status
+from wheelfix.plugins import all_rules
 from wheelfix.repairing import repair
-from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules import RULES
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
@@ -147,7 +148,7 @@ def test_every_rule_is_tested() -> None:
     words = set(re.findall(r"[\w-]+", "".join(texts)))
     untested = [
         rule.code
-        for rule in (*RULES, *SET_RULES)
+        for rule in all_rules()
         if words.isdisjoint({rule.code, rule.name, rule.name.replace("-", "_")})
     ]
     assert untested == []
