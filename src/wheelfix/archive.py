@@ -17,9 +17,18 @@ from typing import Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
-from wheelfix.metadata import WheelMetadata, read_metadata
+from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
-from wheelfix.wheel import Member, Opening, RecordProblem, RecordRow, Wheel, WheelName
+from wheelfix.wheel import (
+    Member,
+    Metadata,
+    Opening,
+    RecordProblem,
+    RecordRow,
+    Wheel,
+    WheelName,
+    normalized,
+)
 from wheelfix.zipformat import (
     DEFLATED,
     TAIL,
@@ -35,6 +44,7 @@ STREAMED = 32 * 2**20
 """Bytes; members above are never held in memory as a whole."""
 _PIECE = 2**20  # more than the longest local header
 _ELF_MAGIC = b"\x7fELF"
+_LONGEST_SHEBANG = 4096
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
 _OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
@@ -376,12 +386,7 @@ def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
 
 def _same_name(one: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
-    return _normal(one) == _normal(other)
-
-
-def _normal(name: str) -> str:
-    parts = name.lower().replace("_", "-").replace(".", "-").split("-")
-    return "-".join(part for part in parts if part)
+    return normalized(one) == normalized(other)
 
 
 def _same_version(one: str, other: str) -> bool:
@@ -442,7 +447,41 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         elfs=elfs,
         broken_elfs=broken,
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
+        metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
+        size=archive.size,
+        texts=dict(_texts(archive, dist_info)),
+        shebangs=dict(_shebangs(archive, dist_info)),
     )
+
+
+def _read_metadata(archive: Archive, member: str) -> Metadata:
+    if member not in archive.entries:
+        return Metadata(problem="the wheel has no METADATA")
+    try:
+        return read_core_metadata(archive.read(member).decode("utf-8"))
+    except UnicodeDecodeError as error:
+        return Metadata(problem=f"METADATA is not UTF-8: {error}")
+
+
+def _texts(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
+    """Read the small files of dist-info that tools write for tools: JSON, entry points."""
+    for member, entry in archive.entries.items():
+        if (
+            member.startswith(f"{dist_info}/")
+            and member.endswith((".json", ".txt"))
+            and entry.size <= _PIECE
+            and not member.startswith(f"{dist_info}/licenses/")
+        ):
+            yield member, archive.read(member).decode("utf-8", "replace")
+
+
+def _shebangs(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
+    scripts = dist_info.removesuffix(".dist-info") + ".data/scripts/"
+    for member in archive.entries:
+        if member.startswith(scripts):
+            line = next(archive.inflated(member), b"")[:_LONGEST_SHEBANG].partition(b"\n")[0]
+            if line.startswith(b"#!"):
+                yield member, line.decode("utf-8", "replace").rstrip("\r")
 
 
 def _openings(

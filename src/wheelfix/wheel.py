@@ -64,6 +64,25 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """The header of METADATA (PyPA, "Core metadata specifications"); empty where it is missing."""
+
+    metadata_version: str = ""
+    name: str = ""
+    version: str = ""
+    requires_python: str | None = None
+    requires_dist: tuple[str, ...] = ()
+    """As written, one requirement each (PEP 508)."""
+    provides_extra: tuple[str, ...] = ()
+    license_files: tuple[str, ...] = ()
+    """Paths relative to `*.dist-info/licenses` (PEP 639)."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """All fields in file order, unfolded, names in lower case; a description in the body is none."""
+    problem: str | None = None
+    """Why it cannot be read, if it cannot."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRow:
     """One row of RECORD (PEP 376, PEP 427)."""
 
@@ -79,6 +98,11 @@ class RecordProblem:
 
     member: str
     message: str
+
+
+def normalized(name: str) -> str:
+    """Spell a distribution's name in the one way that all its spellings share (PEP 503)."""
+    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
 class Where(StrEnum):
@@ -136,11 +160,23 @@ class Wheel:
         default_factory=dict[str, tuple[Opening, ...]]
     )
     """What the Python sources open by name, by member; sources that open nothing are left out."""
+    metadata: Metadata = field(default_factory=Metadata)
+    size: int = 0
+    """Bytes of the zip; 0 for a wheel that is yet to be written."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The JSON and text files of the dist-info folder, licences left out, by member."""
+    shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
 
     @property
     def is_pure(self) -> bool:
         """Whether no member is an ELF object, readable or not."""
         return not self.elfs and not self.broken_elfs
+
+    @property
+    def zip_size(self) -> int:
+        """Bytes of the zip, or of its members where it is yet to be written."""
+        return self.size or sum(member.compressed_size for member in self.members)
 
     @property
     def data_dir(self) -> str:
