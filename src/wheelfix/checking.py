@@ -17,6 +17,7 @@ from wheelfix.errors import OutputError, SettingsError, WheelfixError
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
+from wheelfix.provided import with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import chosen
 from wheelfix.rules.base import Context
@@ -44,6 +45,7 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
 def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
+    settings = with_providers(settings, Path.cwd())
     with open_wheel(path) as archive:
         wheel = archive.wheel
         context = Context(

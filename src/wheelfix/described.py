@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any, cast, get_type_hints
 
 from wheelfix.findings import Severity
+from wheelfix.providers import SCHEMES, Provider
 from wheelfix.settings import Requirement, Settings
 from wheelfix.tables import LEAST, MOST, RUN_WIDE
 
@@ -125,7 +126,7 @@ _TEXT: Mapping[str, Any] = {"type": "string", "pattern": r"\S"}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 
 
-def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one return for each kind
+def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: C901, PLR0911 - one return for each kind
     if kind is bool:
         return {"type": "boolean"}
     if kind is int:
@@ -137,6 +138,8 @@ def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one r
         return _TEXTS
     if kind == tuple[Requirement, ...]:
         return {"type": "array", "items": {"anyOf": [_TEXT, _REQUIREMENT]}}
+    if kind == tuple[Provider, ...]:
+        return {"type": "array", "items": {"anyOf": [_TEXT, _PROVIDER]}}
     if key == "severity":
         labels = [severity.label for severity in Severity]
         return {"type": "object", "additionalProperties": {"enum": labels}}
@@ -155,4 +158,16 @@ _REQUIREMENT: Mapping[str, Any] = {
     "additionalProperties": False,
     "required": ["library"],
     "properties": {"library": _TEXT, "symbols": _TEXTS},
+}
+_PROVIDER: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["requirement"],
+    "dependentRequired": {"libraries": ["directory"], "directory": ["libraries"]},
+    "properties": {
+        "requirement": _TEXT,
+        "libraries": _TEXTS,
+        "directory": _TEXT,
+        "scheme": {"enum": list(SCHEMES)},
+    },
 }

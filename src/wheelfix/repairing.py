@@ -30,10 +30,13 @@ from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
 from wheelfix.plugins import known_rules
+from wheelfix.provided import with_providers
+from wheelfix.providers import never_bundled, never_globs, provider_of
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
+from wheelfix.rules.providers import bundled_driver
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
@@ -62,6 +65,7 @@ def repair(
     """
     try:
         progress("reading")
+        settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
             tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
@@ -236,7 +240,7 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        decided = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.environ)
         graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
         wheel, steps = planned_in_turn(
@@ -255,8 +259,27 @@ class _Run:
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
-            messages=graft.messages,
+            messages=(*graft.messages, *_left_out(wheel, graft.excluded, self.settings)),
         )
+
+    @property
+    def _graft_settings(self) -> Settings:
+        """The settings with all that is not to be grafted among the patterns of `exclude`."""
+        provided = (glob for each in self.settings.provider for glob in each.libraries)
+        never = () if self._grafts_all else never_globs()
+        patterns = dict.fromkeys((*self.settings.exclude, *provided, *never))
+        return replace(self.settings, exclude=tuple(patterns))
+
+    def _comes_from_elsewhere(self, name: str) -> bool:
+        """Whether another wheel or the user's machine gives the library `name`."""
+        if provider_of(name, self.settings.provider) is not None:
+            return True
+        return not self._grafts_all and never_bundled(name) is not None
+
+    @property
+    def _grafts_all(self) -> bool:
+        """Whether even what belongs to the machine's drivers may be grafted."""
+        return any(map(bundled_driver.matches, self.settings.ignore))
 
     def _is_repaired(self, wheel: Wheel) -> bool:
         if any(platform.startswith("linux_") for platform in wheel.name.platforms):
@@ -375,7 +398,9 @@ class _Run:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded))
+        needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+        others = (name for name in needed if self._comes_from_elsewhere(name))
+        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded, *others))
         verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
         self.verdicts.append((wheel, verdict))
         return verdict
@@ -402,6 +427,20 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     return tuple(
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     )
+
+
+def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> Iterator[str]:
+    """Say of each library that was left out for what it is who is to give it."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    for name in needed:
+        provider = provider_of(name, settings.provider)
+        reason = never_bundled(name)
+        if name not in excluded or any(fnmatchcase(name, each) for each in settings.exclude):
+            continue
+        if provider is not None:
+            yield f"`{name}` is not grafted: {provider.label} has it"
+        elif reason is not None:
+            yield f"`{name}` is not grafted: {reason}"
 
 
 def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from wheelfix.providers import Provider
+
 
 class DataLibraries(StrEnum):
     """How a file finds a library that no single relative path reaches from where it lands."""
@@ -136,6 +138,9 @@ class Settings:
     """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
+    provider: tuple[Provider, ...] = ()
+    """Another wheel, distribution or directory that has libraries: they are not grafted, and
+    found where it is installed; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     fail_on: FailOn = FailOn.ERROR

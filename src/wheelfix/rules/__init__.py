@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wheelfix.rules import entries, metadata, names, needed, platform, reach, symbols
+from wheelfix.rules import entries, metadata, names, needed, platform, providers, reach, symbols
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
@@ -16,6 +16,7 @@ RULES: tuple[Rule, ...] = tuple(
             *names.RULES,
             *metadata.RULES,
             *platform.RULES,
+            *providers.RULES,
         ),
         key=lambda rule: rule.code,
     )

@@ -1,0 +1,115 @@
+"""Libraries that live in another wheel: which distribution has them, and in which folder.
+
+Nothing is looked at here; `provided` reads wheels, installed distributions and directories.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from wheelfix.wheel import normalized
+
+SCHEMES = ("platlib", "purelib", "data")
+"""The paths of an install scheme in which a provider may have its folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A distribution that is installed beside the wheel, and one folder of libraries in it."""
+
+    requirement: str = ""
+    """What METADATA must ask for (PEP 508); empty for a mere directory."""
+    libraries: tuple[str, ...] = ()
+    """Globs of the SONAMEs; none as long as they are yet to be looked up."""
+    directory: str | None = None
+    """Relative to site-packages, or to what `scheme` names; None where no entry can lead there."""
+    scheme: str = "platlib"
+    """`platlib`, `purelib`, or `data` for what lands in `<prefix>`."""
+    source: str = ""
+    """What was given or looked at: a wheel, a distribution, a directory."""
+    at_hand: str = ""
+    """The wheel or the directory to look into; empty where the libraries are known by name only."""
+    version: str = ""
+    """The version at hand."""
+
+    @property
+    def name(self) -> str:
+        """The distribution's name in its normal form (PEP 503); empty for a mere directory."""
+        return name_of(self.requirement)
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages."""
+        return self.requirement or self.source
+
+    def has(self, library: str) -> bool:
+        """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
+        return any(fnmatchcase(library, glob) for glob in self.libraries)
+
+
+def name_of(requirement: str) -> str:
+    """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
+    match = _NAME.match(requirement.strip())
+    return normalized(match[0]) if match else ""
+
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
+    """Return the first of `providers` that has `library`."""
+    return next((provider for provider in providers if provider.has(library)), None)
+
+
+# --- Shipped knowledge ----------------------------------------------------------------------------
+
+
+@cache
+def presets() -> Mapping[str, tuple[Provider, ...]]:
+    """Return the well-known providers, by name (`data/providers.toml`)."""
+    found: dict[str, list[Provider]] = {}
+    for table in _read("providers.toml")["provider"]:
+        provider = Provider(
+            requirement=table["name"],
+            libraries=tuple(table["libraries"]),
+            directory=table["directory"],
+            scheme=table["scheme"],
+            source=f"as of {table['source']}",
+        )
+        found.setdefault(provider.name, []).append(provider)
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def never_bundled(library: str) -> str | None:
+    """Return why a wheel must not bring `library`, None where it may.
+
+    The list is `data/never-bundled.toml`; the name may be as auditwheel grafts it.
+    """
+    name = _HASH.sub(r"\1", library)
+    for entry in _read(_NEVER)["never"]:
+        if any(fnmatchcase(name, glob) for glob in entry["libraries"]):
+            return str(entry["reason"])
+    return None
+
+
+def never_globs() -> tuple[str, ...]:
+    """Return the patterns of all libraries that a wheel must not bring."""
+    return tuple(glob for entry in _read(_NEVER)["never"] for glob in entry["libraries"])
+
+
+_HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
+"""What auditwheel puts into the names of what it grafts."""
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most runs have no providers
+
+    return tomllib.loads((files("wheelfix") / "data" / name).read_text(encoding="utf-8"))
+
+
+_NEVER: Final = "never-bundled.toml"
