@@ -74,7 +74,6 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
     """
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
-    name = WheelName.parse(path.name)
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.namelist()
@@ -83,6 +82,7 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
         raise SettingsError(
             f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from error
+    name = WheelName.parse(path.name)
     root = (
         "purelib" if any(b"root-is-purelib: true" in each.lower() for each in texts) else "platlib"
     )

@@ -29,6 +29,7 @@ from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
+from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
 from wheelfix.provided import with_providers
 from wheelfix.providers import never_bundled, never_globs, provider_of
@@ -439,7 +440,7 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
             continue
         if provider is not None:
             yield f"`{name}` is not grafted: {provider.label} has it"
-        elif reason is not None:
+        elif reason is not None and not may_come_from_platform(name):
             yield f"`{name}` is not grafted: {reason}"
 
 

@@ -454,6 +454,52 @@ def _lacking(
     )
 
 
+@rule("WF826", "provider-unused", Severity.INFO)
+def provider_unused(context: Context) -> Iterator[Hit]:
+    """A provider is named of which the wheel takes nothing.
+
+    ## What it does
+    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where a pattern
+    would match with an asterisk for the version.
+
+    ## Why is this bad?
+    A pattern that lacks its asterisk lets the library in: it is grafted after all, hundreds of
+    megabytes for CUDA's.
+
+    ## Example
+    `libraries = ["libcublas.so"]`, and the object needs `libcublas.so.12`.
+
+    ## Common causes
+    - No asterisk for the version. **Solution**: `libcublas.so.*`.
+    - The library is opened by name, and not linked with. **Solution**: nothing to do.
+
+    ## Fix safety
+    Not fixed.
+    """
+    providers = context.settings.provider
+    needed = dict.fromkeys(n for elf in context.wheel.elfs.values() for n in elf.needed)
+    used = {(use.provider.name, use.provider.source) for use in _uses(context)}
+    labels = {(each.name, "" if each.name else each.source) for each in providers}
+    for name, source in sorted(labels):
+        if any(name == u[0] and (name or source == u[1]) for u in used):
+            continue
+        own = [each for each in providers if each.name == name and (name or each.source == source)]
+        near = [
+            (glob, library)
+            for each in own
+            for glob in each.libraries
+            for library in needed
+            if library.startswith(f"{glob}.")
+        ]
+        yield Hit(
+            message=f"nothing is taken from the provider `{own[0].label}`",
+            entry=own[0].label,
+            notes=tuple(f"`{glob}` does not match `{library}`" for glob, library in near),
+            hint=f"did you mean `{near[0][0]}*`?" if near else None,
+            severity=Severity.WARNING if near else None,
+        )
+
+
 # --- What no wheel may bring ----------------------------------------------------------------------
 
 
@@ -499,5 +545,6 @@ RULES = (
     provider_loosely_required,
     provider_lacks_library,
     provider_lacks_symbol,
+    provider_unused,
     bundled_driver,
 )
