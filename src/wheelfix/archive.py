@@ -10,6 +10,7 @@ import os
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -418,6 +419,7 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
     hashes: dict[str, str] = {}
     elfs: dict[str, Elf] = {}
     broken: dict[str, str] = {}
+    impostors: dict[str, str] = {}
     sources: dict[str, bytes] = {}
     for member in archive.entries:
         algorithm = algorithms.get(member)
@@ -428,6 +430,8 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
             elfs[member] = found
         elif isinstance(found, bytes):
             sources[member] = found
+        elif isinstance(found, _Impostor):
+            impostors[member] = found.likeness
         elif found:
             broken[member] = found
     members = tuple(
@@ -446,6 +450,7 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         record_problems=problems,
         elfs=elfs,
         broken_elfs=broken,
+        impostors=impostors,
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
@@ -529,10 +534,11 @@ def _read_record(
 
 def _examine(
     archive: Archive, member: str, algorithm: str | None
-) -> tuple[bytes, Elf | str | bytes | None]:
+) -> tuple[bytes, "Elf | str | bytes | _Impostor | None"]:
     """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none.
 
-    A Python source that may open libraries comes back as its bytes.
+    A Python source that may open libraries comes back as its bytes, and a file that is named like a
+    shared object and is none as an `_Impostor`.
     """
     import hashlib  # noqa: PLC0415 (start-up of light commands)
 
@@ -541,17 +547,30 @@ def _examine(
     if hasher:
         pieces = _passing(pieces, hasher.update)
     first = next(pieces, b"")
-    found: Elf | str | bytes | None = None
+    found: Elf | str | bytes | _Impostor | None = None
     if first.startswith(_ELF_MAGIC):
         found = _read_elf(archive.keep(member, chain([first], pieces)), member)
     elif member.endswith(".py") and _may_open(first):
         found = first
+    elif ".so" in member:
+        found = _impostor(member, first)
     more = any(map(len, pieces))
     for _ in pieces:
         pass
     if more and isinstance(found, bytes):
         found = None  # longer than what a person writes
     return hasher.digest() if hasher else b"", found
+
+
+@dataclass(frozen=True, slots=True)
+class _Impostor:
+    likeness: str
+
+
+def _impostor(member: str, first: bytes) -> _Impostor | None:
+    from wheelfix.likeness import is_library_name, likeness  # noqa: PLC0415 (few wheels have any)
+
+    return _Impostor(likeness(first)) if is_library_name(member) else None
 
 
 def _may_open(source: bytes) -> bool:

@@ -128,6 +128,12 @@ class Elf:
     """Whether there is a DT_VERSYM, and neither DT_VERNEED nor DT_VERDEF to give it a meaning."""
     symtab: bool = False
     """Whether there is a .symtab, which only linkers and debuggers read: `strip -s` removes it."""
+    relr: bool = False
+    """Whether it has packed relative relocations (DT_RELR)."""
+    hashed: bool = True
+    """Whether its symbols can be looked up: DT_HASH or DT_GNU_HASH, or no symbols at all."""
+    unique_symbols: int = 0
+    """Number of its STB_GNU_UNIQUE symbols, of which a process has one for each name."""
 
     @property
     def has_constructors(self) -> bool:

@@ -1,7 +1,8 @@
 """Bytes to `Elf`: what one object says of itself.
 
 Written with `struct` alone: pyelftools costs more to import than a whole check takes, and a
-hundred times the time for each object. With DT_GNU_HASH the defined symbols are never touched.
+hundred times the time for each object. With DT_GNU_HASH the defined symbols are looked at as one
+string of bytes, never one by one.
 """
 
 from __future__ import annotations
@@ -9,13 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wheelfix.elf import Definition, Elf, ElfType, Exports, Machine, Undefined, VersionNeed
-from wheelfix.elfimage import NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
+from wheelfix.elfimage import MAX_SYMBOLS, NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
+from wheelfix.errors import BadElfError
 
 if TYPE_CHECKING:
     import mmap
     from collections.abc import Iterator
 
 _STB_LOCAL, _STB_WEAK = 0, 2
+_UNIQUE = bytes(range(0xA0, 0xB0))  # STB_GNU_UNIQUE, 10, with any type
+_INFO = {32: 12, 64: 4}  # where st_info stands in Elf32_Sym and Elf64_Sym
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
@@ -103,6 +107,9 @@ def _read(image: Image) -> Elf:
         and Dt.VERNEED not in dynamic.tags
         and Dt.VERDEF not in dynamic.tags,
         symtab=any(section.type == Sht.SYMTAB for section in image.sections),
+        relr=Dt.RELR in dynamic.tags,
+        hashed=bool(dynamic.tags.keys() & {Dt.HASH, Dt.GNU_HASH}) or Dt.SYMTAB not in dynamic.tags,
+        unique_symbols=_unique_symbols(dynamic),
     )
 
 
@@ -159,6 +166,20 @@ def _undefined_bound(dynamic: Dynamic, *, program: bool) -> int:
     if table is not None and not program and not table.is_empty:
         return table.symoffset
     return dynamic.symbol_count()
+
+
+def _unique_symbols(dynamic: Dynamic) -> int:
+    """Count the STB_GNU_UNIQUE symbols; 0 where the table cannot be read, as nothing needs them."""
+    image, sym = dynamic.image, dynamic.image.layout.sym
+    try:
+        start, stop = _first_defined(dynamic), dynamic.symbol_count()
+        if not start < stop <= MAX_SYMBOLS:
+            return 0
+        at, size = dynamic.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
+        info = image.loaded(at, size, "the symbol table")[_INFO[image.layout.bits] :: sym.size]
+    except BadElfError:
+        return 0
+    return len(info) - len(info.translate(None, _UNIQUE))
 
 
 # --- definitions ---------------------------------------------------------------------------------

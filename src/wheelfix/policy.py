@@ -95,6 +95,15 @@ def strictest(platforms: Iterable[str]) -> str | None:
     return min(known, key=lambda pair: (pair[0], not _TAG.fullmatch(pair[1])))[1] if known else None
 
 
+def oldest_promised(kind: str, platforms: Iterable[str]) -> tuple[int, int] | None:
+    """Return the oldest C library that the tags of a kind let the wheel be installed on.
+
+    `kind` is `manylinux` (glibc, PEP 600) or `musllinux` (musl, PEP 656); None without such a tag.
+    """
+    found = [parsed[1] for tag in platforms if (parsed := _parse(tag)) and parsed[0] == kind]
+    return min(found, default=None)
+
+
 def _parse(tag: str) -> tuple[str, tuple[int, int], str] | None:
     """`manylinux_2_17_x86_64` -> kind, version, architecture; None for other kinds of tag."""
     if match := _TAG.fullmatch(tag):

@@ -156,6 +156,8 @@ class Wheel:
     """By member name, in the order of `members`."""
     broken_elfs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
+    impostors: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members named like a shared object without ELF's magic number, and what they look like."""
     openings: Mapping[str, tuple[Opening, ...]] = field(
         default_factory=dict[str, tuple[Opening, ...]]
     )

@@ -2,7 +2,18 @@
 
 from collections.abc import Iterable
 
-from wheelfix.rules import entries, metadata, names, needed, platform, providers, reach, symbols
+from wheelfix.rules import (
+    entries,
+    hardening,
+    loadability,
+    metadata,
+    names,
+    needed,
+    platform,
+    providers,
+    reach,
+    symbols,
+)
 from wheelfix.rules.base import Rule
 from wheelfix.settings import Settings
 
@@ -15,6 +26,8 @@ RULES: tuple[Rule, ...] = tuple(
             *symbols.RULES,
             *names.RULES,
             *metadata.RULES,
+            *loadability.RULES,
+            *hardening.RULES,
             *platform.RULES,
             *providers.RULES,
         ),
@@ -26,8 +39,8 @@ RULES: tuple[Rule, ...] = tuple(
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
-REPORTING_RULES: tuple[Rule, ...] = symbols.RULES
-"""Rules without fixes that take their time: no round of fixes needs to ask them."""
+REPORTING_RULES: tuple[Rule, ...] = (*symbols.RULES, *loadability.RULES, *hardening.RULES)
+"""Rules without fixes: no round of fixes needs to ask them."""
 
 
 def selected(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
