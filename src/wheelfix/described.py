@@ -46,7 +46,8 @@ def toml(value: object) -> str:
         inside = ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in items)
         return f"{{ {inside} }}" if inside else "{}"
     if is_dataclass(value) and not isinstance(value, type):
-        return toml(asdict(value))
+        said = asdict(value).items()
+        return toml({key: each for key, each in said if each not in {None, "", ()}})
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(toml(each) for each in cast('Sequence[object]', value))}]"
     return json.dumps(str(value), ensure_ascii=False)
@@ -159,15 +160,17 @@ _REQUIREMENT: Mapping[str, Any] = {
     "required": ["library"],
     "properties": {"library": _TEXT, "symbols": _TEXTS},
 }
+_FOLDER = r"^(?!/)(?!(.*/)?\.{1,2}(/|$))(?!.*//.)(?=.*\S)"
+"""Relative, and without `.` and `..`."""
 _PROVIDER: Mapping[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "required": ["requirement"],
     "dependentRequired": {"libraries": ["directory"], "directory": ["libraries"]},
     "properties": {
-        "requirement": _TEXT,
+        "requirement": {"type": "string", "pattern": r"^\s*[A-Za-z0-9]"},
         "libraries": _TEXTS,
-        "directory": _TEXT,
+        "directory": {"type": "string", "pattern": _FOLDER},
         "scheme": {"enum": list(SCHEMES)},
     },
 }
