@@ -210,6 +210,7 @@ def test_other_libraries_may_be_bundled() -> None:
         "libcudart.so.12",
         "libcublas.so.12",
         "libGLU.so.1",
+        "libdrm.so.2",
         "libX11alike.so",
         "libxcb.so.1",
     ):

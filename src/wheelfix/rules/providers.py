@@ -509,8 +509,8 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Reports libraries inside the wheel that are on the list of those that only the user's machine
-    can have right: the NVIDIA driver's, OpenGL's dispatchers and drivers, GBM, DRM, libX11,
-    Vulkan's loader. `repair` never grafts them.
+    can have right: the NVIDIA driver's, OpenGL's dispatchers and drivers, GBM, libX11.
+    `repair` never grafts them.
 
     ## Why is this bad?
     The copy does not fit the kernel module, or finds no driver, or keeps a second set of state
