@@ -173,7 +173,7 @@ def test_a_provider_of_an_extra_stays_optional() -> None:
     ],
 )
 def test_metadata_must_not_allow_more_than_the_provider(
-    required: str, known: str, version: str, loose: bool
+    required: str, known: str, version: str, *, loose: bool
 ) -> None:
     provider = Provider(requirement=known, libraries=("libp.so",), directory="p", version=version)
     subject = wheel({USER: elf("libp.so")}, metadata=asked(required))
@@ -528,6 +528,42 @@ def test_a_wheel_that_does_not_ask_for_its_provider_is_not_published(
     (found,) = (each for each in outcome.remaining if each.severity is Severity.ERROR)
     assert found.code == "WF821"
     assert "`Requires-Dist: pro>=2.0`" in (found.hint or "")
+
+
+def test_a_repair_that_verifies_installs_the_providers_wheel_beside(
+    tmp_path: Path, pro: Path
+) -> None:
+    path, provider = user_wheel(tmp_path, pro), provider_wheel(tmp_path, "", library=pro)
+    outcome = repaired(path, tmp_path / "out", str(provider), verify=True)
+    assert outcome.status is Status.REPAIRED, outcome.remaining
+    told = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+    chosen = Settings(wheel_dir=tmp_path / "no", provider=(told,), verify=True)
+    alone = repair(path, chosen, ENVIRON)
+    assert alone.status is Status.REJECTED
+    assert any("libpro.so.3: cannot open" in each.message for each in alone.remaining)
+
+
+def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Path) -> None:
+    cublas = shared_object(
+        tmp_path / "sdk" / "libcublas.so.12",
+        "const char large[11 << 20] = {1}; int pro(void) { return large[0]; }",
+        soname="libcublas.so.12",
+    )
+    module = extension(
+        tmp_path / f"_core{SUFFIX}",
+        "_core",
+        needed=[cublas],
+        calls=["pro"],
+        runpath=str(cublas.parent),
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    path = make_wheel(tmp_path / "found", tag=TAG, files=files)
+    (said,) = (e for e in repaired(path, tmp_path / "out").messages if "--provider" in e)
+    assert "`libcublas.so.12` is grafted, 12 MB: `--provider nvidia-cublas-cu12`" in said
+    cublas.unlink()
+    lost = repaired(path, tmp_path / "lost")
+    assert lost.error is not None
+    assert "use --provider nvidia-cublas-cu12" in (lost.error.hint or "")
 
 
 def test_the_driver_is_left_to_the_machine_unless_the_rule_is_ignored(tmp_path: Path) -> None:

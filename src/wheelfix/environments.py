@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -131,21 +131,26 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
     return Place(root=env, python=executable, environ=clean, arguments=arguments)
 
 
-def install(
+def install(  # noqa: PLR0913 - one for each thing that is chosen
     path: Path,
     wheel: Wheel,
     place: Place,
     environ: Mapping[str, str],
     *,
     dependencies: bool = False,
+    beside: Iterable[Path] = (),
 ) -> None:
-    """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone."""
+    """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone.
+
+    `beside` are other wheels that are installed by the same command.
+    """
     source = path
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
     network = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
     given = {**place.environ, **(network if dependencies else {})}
+    others = [str(each.absolute()) for each in beside]
     offline = () if dependencies else ("--no-deps", "--no-index")
     uv = shutil.which("uv") or _beside("uv")
     if uv is not None and "--user" not in place.arguments:
@@ -157,7 +162,7 @@ def install(
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    run([*command, *offline, *place.arguments, str(source)], env=given, cwd=place.root)
+    run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
 
 
 def _beside(name: str) -> str | None:

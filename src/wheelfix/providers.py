@@ -84,6 +84,12 @@ def presets() -> Mapping[str, tuple[Provider, ...]]:
     return {name: tuple(each) for name, each in found.items()}
 
 
+def known_for(library: str) -> str:
+    """Return the options by which well-known wheels would give `library`; empty for none."""
+    known = (name for name, found in presets().items() if any(each.has(library) for each in found))
+    return " or ".join(f"--provider {name}" for name in known)
+
+
 def never_bundled(library: str) -> str | None:
     """Return why a wheel must not bring `library`, None where it may.
 

@@ -32,7 +32,7 @@ from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
 from wheelfix.provided import with_providers
-from wheelfix.providers import never_bundled, never_globs, provider_of
+from wheelfix.providers import known_for, never_bundled, never_globs, provider_of
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
@@ -260,7 +260,11 @@ class _Run:
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
-            messages=(*graft.messages, *_left_out(wheel, graft.excluded, self.settings)),
+            messages=(
+                *graft.messages,
+                *_left_out(wheel, graft.excluded, self.settings),
+                *_could_be_left_out(graft.libraries),
+            ),
         )
 
     @property
@@ -367,8 +371,15 @@ class _Run:
         from wheelfix.verify import Options, verify, verify_findings  # noqa: PLC0415
 
         self.progress("verifying")
-        results = verify(pending.path, Options(), self.environ, name=wheel.name)
+        options = Options(beside=self._providing_wheels)
+        results = verify(pending.path, options, self.environ, name=wheel.name)
         return verify_findings(tuple(results))
+
+    @property
+    def _providing_wheels(self) -> tuple[Path, ...]:
+        """The wheels of the providers that are at hand as wheels."""
+        given = (each.at_hand for each in self.settings.provider)
+        return tuple(dict.fromkeys(Path(each) for each in given if each.endswith(".whl")))
 
     # --- Judging
 
@@ -442,6 +453,21 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
             yield f"`{name}` is not grafted: {provider.label} has it"
         elif reason is not None and not may_come_from_platform(name):
             yield f"`{name}` is not grafted: {reason}"
+
+
+_LARGE = 10 * 2**20
+
+
+def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
+    """Say of each large library that was grafted whether a well-known wheel has it."""
+    for each in libraries:
+        size = each.path.stat().st_size
+        known = known_for(each.original) if size > _LARGE else ""
+        if known:
+            yield (
+                f"`{each.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "
+                "would leave it to that wheel"
+            )
 
 
 def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:
