@@ -17,7 +17,8 @@ from wheelfix import cli
 from wheelfix.errors import BadWheelError
 from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
-from wheelfix.rules import RULES
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.base import AnyRule
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 
 Progress = Callable[[str], None]
@@ -404,8 +405,9 @@ def test_rule_prints_the_docstring(name: str, capsys: pytest.CaptureFixture[str]
 def test_rule_lists_all_rules(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(arguments) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == [rule.code for rule in RULES]
-    for line, rule in zip(lines, RULES, strict=True):
+    every: list[AnyRule] = [*RULES, *SET_RULES]
+    assert sorted(line.split()[0] for line in lines) == sorted(rule.code for rule in every)
+    for line, rule in zip(lines, sorted(every, key=lambda rule: rule.code), strict=True):
         assert rule.name in line
         assert line.endswith(rule.summary)
 

@@ -1,5 +1,6 @@
 """What the documents and the action promise is so."""
 
+import json
 import os
 import re
 import subprocess
@@ -9,14 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from build import make_wheel
+from build import make_wheel, shared_object
 from wheelfix.cli.rule import fix_safety
 from wheelfix.config import configured
 from wheelfix.described import toml
-from wheelfix.rules import RULES
+from wheelfix.reports.formats import Format
+from wheelfix.reports.rulebook import anchor, rulebook
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.base import AnyRule
 
 ROOT = Path(__file__).parent.parent
-DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -24,9 +29,9 @@ def snippets(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("code", [rule.code for rule in RULES])
+@pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
 def test_the_readme_lists_every_rule(code: str) -> None:
-    rule = next(rule for rule in RULES if rule.code == code)
+    rule = next(rule for rule in EVERY_RULE if rule.code == code)
     row = (
         f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {fix_safety(rule)} |"
     )
@@ -34,7 +39,19 @@ def test_the_readme_lists_every_rule(code: str) -> None:
 
 
 def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
-    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in RULES}
+    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in EVERY_RULE}
+
+
+def test_the_rule_book_is_up_to_date() -> None:
+    """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rulebook(EVERY_RULE)
+
+
+def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert anchors == {anchor(rule) for rule in EVERY_RULE}
 
 
 def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
@@ -46,7 +63,7 @@ def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
         file.write_text(
             "\n".join(f"{key} = {toml(value)}" for key, value in tool["wheelfix"].items()), "utf-8"
         )
-        excluded += configured(file.parent, file).check(RULES).settings.exclude
+        excluded += configured(file.parent, file).check(EVERY_RULE).settings.exclude
     assert excluded == ["libcuda.so.*"]
 
 
@@ -139,12 +156,22 @@ def test_the_action_passes_inputs_through_the_environment_and_pins_what_it_uses(
 
 
 def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
-    """Run the action's last step as the runner does; exit code, log, summary, output."""
+    """Run the action's last step with what is installed here: code, log, summary, output."""
     runner = folder / "runner"
     program = runner / "wheelfix" / "bin" / "wheelfix"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wheelfix "$@"\n', encoding="utf-8")
     program.chmod(0o755)
+    python = program.with_name("python")
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
+    return run_steps(folder, steps()[-1:], **inputs)
+
+
+def run_steps(folder: Path, scripts: list[str], **inputs: str) -> tuple[int, str, str, str]:
+    """Run steps as the runner does; exit code of the last, log, summary, output."""
+    runner = folder / "runner"
+    runner.mkdir(exist_ok=True)
     summary, output = runner / "summary", runner / "output"
     summary.touch()
     output.touch()
@@ -155,36 +182,89 @@ def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
         "ARGUMENTS": "",
         **inputs,
         "RUNNER_TEMP": str(runner),
+        "GITHUB_WORKSPACE": str(folder),
         "GITHUB_STEP_SUMMARY": str(summary),
         "GITHUB_OUTPUT": str(output),
     }
     script = runner / "script.sh"
-    script.write_text(steps()[-1], encoding="utf-8")
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr, summary.read_text(), output.read_text()
+    code, log = 0, ""
+    for text in scripts:
+        script.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        code, log = done.returncode, log + done.stdout + done.stderr
+        if code:
+            break
+    return code, log, summary.read_text(), output.read_text()
+
+
+@pytest.mark.slow
+def test_the_action_installs_itself_and_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
+    code, log, _, output = run_steps(tmp_path, steps(), PYTHON=sys.executable, SOURCE=str(ROOT))
+    assert code == 0, log
+    assert (tmp_path / "runner" / "wheelfix" / "bin" / "wheelfix").exists()
+    assert outputs(output)["result"] == "passed"
+
+
+def outputs(text: str) -> dict[str, str]:
+    """Read `name=value` lines, and `name<<end` blocks, as the runner does."""
+    read: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        if "<<" in line.partition("=")[0]:
+            name, _, end = line.partition("<<")
+            read[name] = "\n".join(iter(lambda: next(lines), end))
+        else:
+            name, _, read[name] = line.partition("=")
+    return read
 
 
 def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
     for name in ("one", "two"):
         make_wheel(tmp_path / "dist", name, tag="py3-none-any", files={f"{name}.py": b""})
     code, log, summary, output = run_action(tmp_path)
-    assert (code, output) == (0, "")
+    assert code == 0, log
     assert "All checks passed for 2 wheels." in log
-    assert summary.startswith("### wheelfix check\n\n```text\nAll checks passed")
-    assert summary.endswith("\n```\n")
+    assert summary.startswith("## wheelfix check\n\n| wheel |")
+    given = outputs(output)
+    assert (given["result"], given["errors"], given["unreadable"]) == ("passed", "0", "0")
+
+
+def test_the_action_annotates_and_gives_reports(tmp_path: Path) -> None:
+    bad = shared_object(tmp_path / "bad.so", runpath=":/tmp/build")
+    wheel = make_wheel(tmp_path / "dist", files={"demo/bad.so": bad})
+    code, log, summary, output = run_action(tmp_path)
+    assert code == 1, log
+    [error] = [line for line in log.splitlines() if line.startswith("::error ")]
+    assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A empty-entry (WF112)")
+    assert re.fullmatch(r"::error file=[^:,=]+,title=[^:,=]+::[^\r\n]+", error)
+    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in summary
+    assert "```mermaid" in summary
+    given = outputs(output)
+    assert (given["result"], given["errors"]) == ("findings", "1")
+    sarif = json.loads(Path(given["sarif"]).read_text(encoding="utf-8"))
+    [place] = sarif["runs"][0]["results"][0]["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == f"dist/{wheel.name}"
+    assert json.loads(Path(given["json"]).read_text(encoding="utf-8"))["version"] == 1
+    declared = re.findall(r"steps\.run\.outputs\.(\w+)", (ROOT / "action.yml").read_text())
+    assert set(given) | {"wheels"} == set(declared)
 
 
 def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
-    code, log, _, _ = run_action(tmp_path)
+    code, log, _, output = run_action(tmp_path)
     assert code == 2
     assert "dist/*.whl" in log
+    assert outputs(output)["result"] == "failed"
     code, log, _, _ = run_action(tmp_path, COMMAND="rm")
     assert code == 2
     assert "must be check or repair" in log
@@ -196,9 +276,7 @@ def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
         tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
     )
     assert code == 0, log
-    first, path, last = output.splitlines()
-    assert path == f"my out/{wheel.name}"
-    assert first == f"wheels<<{last}"
+    assert outputs(output) == {"wheels": f"my out/{wheel.name}", "result": "passed"}
 
 
 def test_inputs_of_the_action_are_no_code(tmp_path: Path) -> None:
@@ -218,3 +296,32 @@ def test_the_architecture_names_every_module() -> None:
     folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
     assert len(modules) > 10
     assert [name for name in (*modules, *folders) if f"`{name}`" not in text] == []
+
+
+# --- The project's own workflow, and the hook -----------------------------------------------------
+
+
+def test_the_readme_lists_every_format_in_the_order_of_the_help() -> None:
+    table = README.partition("| format | for |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [form.value for form in Format]
+
+
+def test_the_workflow_pins_what_it_uses_and_asks_for_little() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    foreign = [used for used in re.findall(r"uses: (\S.*)", text) if not used.startswith("./")]
+    assert len(foreign) > 3
+    for used in foreign:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
+    assert "\npermissions: {}\n" in text
+    assert text.count("persist-credentials: false") == text.count("uses: actions/checkout@")
+    assert text.count("timeout-minutes:") == text.count("runs-on:")
+
+
+def test_the_workflow_holds_the_pins_of_the_readme_and_the_action() -> None:
+    documents = (".github/workflows/ci.yml", "README.md", "action.yml")
+    pins: dict[str, set[str]] = {}
+    for document in documents:
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name, pin in re.findall(r"uses: ([\w/-]+)@([0-9a-f]{40} # v[\d.]+)", text):
+            pins.setdefault(name, set()).add(pin)
+    assert {name: len(found) for name, found in pins.items()} == dict.fromkeys(pins, 1)

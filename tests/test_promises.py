@@ -39,7 +39,7 @@ def relative(path: Path) -> str:
 
 def test_codes_and_names_of_rules_are_unique_and_of_one_form() -> None:
     for values, form in (
-        ([rule.code for rule in RULES], r"WF[1-8]\d\d"),
+        ([rule.code for rule in RULES], r"WF[1-9]\d\d"),
         ([rule.name for rule in RULES], r"[a-z]+(-[a-z]+)*"),
     ):
         assert len(set(values)) == len(values)

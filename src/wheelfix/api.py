@@ -24,7 +24,7 @@ def check(path: str | os.PathLike[str], settings: Settings = DEFAULTS) -> Report
 def check_all(paths: Iterable[str | os.PathLike[str]], settings: Settings = DEFAULTS) -> SetReport:
     """Return what is wrong with each wheel, and with all of them side by side."""
     reports = [check(path, settings) for path in paths]
-    return checking.check_set(reports)
+    return checking.check_set(reports, lambda _: settings)
 
 
 def repair(

@@ -10,18 +10,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wheelfix.appraisal import appraise
 from wheelfix.archive import open_wheel
 from wheelfix.baseline import Baseline
-from wheelfix.engine import find, ignored
+from wheelfix.engine import find, find_in_set, ignored
 from wheelfix.errors import OutputError, SettingsError, WheelfixError
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
 from wheelfix.provided import with_providers
 from wheelfix.report import Report, SetReport
-from wheelfix.rules import chosen
-from wheelfix.rules.base import Context
+from wheelfix.rules import SET_RULES, chosen
+from wheelfix.rules.base import Context, SetContext
+from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings
+from wheelfix.tools.policies import read_policies
+from wheelfix.verdict import Verdict
+from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -51,12 +56,14 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
+            verdict=_verdict(wheel, settings) if settings.verdict else None,
             definitions=HandedLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
+            against=tuple(_read(Path(other)) for other in settings.against),
         )
         found = tuple(find(context, chosen(settings, known_rules())))
-        counting, suppressed = sift(found, settings, wheel.name.distribution, baseline)
+        counting, suppressed = sift(found, settings, lambda _: wheel.name.distribution, baseline)
         return Report(
             source=path,
             findings=counting,
@@ -67,15 +74,29 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
         )
 
 
+def _read(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
+    others = given_by_others(wheel, settings)
+    excluding = replace(settings, exclude=(*settings.exclude, *others))
+    return appraise(wheel, excluding, read_policies())
+
+
 def sift(
-    findings: Iterable[Finding], settings: Settings, distribution: str, baseline: Baseline
+    findings: Iterable[Finding],
+    settings: Settings,
+    distribution_of: Callable[[Finding], str],
+    baseline: Baseline,
 ) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
     """Return what counts, worst first, and what does not."""
     counting: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:
         by = ignored(finding, settings)
-        if by is None and baseline.covers(distribution, finding):
+        if by is None and baseline.covers(distribution_of(finding), finding):
             by = Suppressed(finding=finding, because=Because.BASELINE)
         if by is None:
             counting.append(finding)
@@ -104,9 +125,39 @@ def check_each(
     yield from (executor.map if executor else map)(work, paths, settings)
 
 
-def check_set(reports: Sequence[Report]) -> SetReport:
-    """Return the reports side by side, with what shows only there."""
-    return SetReport(reports=tuple(reports))
+def check_set(
+    reports: Sequence[Report],
+    settings_for: Callable[[str | None], Settings],
+    baseline: Baseline = NOTHING,
+) -> SetReport:
+    """Return the reports side by side, with what shows only there.
+
+    `settings_for` gives what holds for the wheel of a file name, and without one for the run.
+    """
+    settings = settings_for(None)
+    names = [report.source.name for report in reports if report.wheel is not None]
+    context = SetContext(
+        wheels=tuple(report.wheel for report in reports if report.wheel is not None),
+        settings=settings,
+        stale=_stale(reports, map(settings_for, names)),
+    )
+    found = find_in_set(context, chosen(settings, SET_RULES))
+    counting, suppressed = sift(found, settings, _distribution_of, baseline)
+    return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
+
+
+def _distribution_of(finding: Finding) -> str:
+    return finding.wheel.partition("-")[0] if finding.wheel else ""
+
+
+def _stale(reports: Iterable[Report], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
+    """Return what the projects' ignores say in vain."""
+    used = {(each.selector, each.glob) for report in reports for each in report.suppressed}
+    asked: set[tuple[str, str]] = set()
+    for each in settings:
+        asked |= {(selector, "") for selector in each.ignore}
+        asked |= {(s, glob) for glob, listed in each.per_file_ignores.items() for s in listed}
+    return frozenset(asked - used)
 
 
 def without(checked: SetReport, baseline: Baseline) -> SetReport:
@@ -114,7 +165,7 @@ def without(checked: SetReport, baseline: Baseline) -> SetReport:
     return replace(
         checked,
         reports=tuple(_without(report, baseline) for report in checked.reports),
-        findings=tuple(f for f in checked.findings if not baseline.covers("", f)),
+        findings=tuple(f for f in checked.findings if not baseline.covers(_distribution_of(f), f)),
     )
 
 

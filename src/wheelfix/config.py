@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from wheelfix.errors import SettingsError
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.tables import FIELDS, RUN_WIDE, check_selectors, settings_from
 
@@ -69,7 +69,7 @@ class Configuration:
                 found[FIELDS[key]] = (*found[FIELDS[key]], layer.source)
         return {name: sources or (DEFAULT,) for name, sources in found.items()}
 
-    def check(self, rules: Iterable[Rule]) -> "Configuration":
+    def check(self, rules: Iterable[AnyRule]) -> "Configuration":
         """Judge every layer by itself, also those that are for other wheels.
 
         Raises `SettingsError` for a key, a value or a selector that does not exist.

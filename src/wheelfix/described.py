@@ -10,7 +10,7 @@ from typing import Any, cast, get_type_hints
 
 from wheelfix.findings import Severity
 from wheelfix.providers import SCHEMES, Provider
-from wheelfix.settings import Requirement, Settings
+from wheelfix.settings import Requirement, Settings, Size
 from wheelfix.tables import LEAST, MOST, RUN_WIDE
 
 _EXAMPLES: Mapping[str, str] = {
@@ -124,12 +124,18 @@ def schema(docs: Mapping[str, str]) -> dict[str, Any]:
 
 
 _TEXT: Mapping[str, Any] = {"type": "string", "pattern": r"\S"}
+_SIZE: Mapping[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGkmg]([Ii]?[Bb])?|[Bb])?\s*$",
+}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 
 
 def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: C901, PLR0911 - one return for each kind
     if kind is bool:
         return {"type": "boolean"}
+    if kind is Size:
+        return {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}
     if kind is int:
         most = {"maximum": MOST[key]} if key in MOST else {}
         return {"type": "integer", "minimum": LEAST[key], **most}

@@ -294,7 +294,7 @@ class Strip:
 
     def apply(self, elf: Elf) -> Elf:
         """Return what the object says afterwards: the loader's view is unchanged."""
-        return replace(elf, symtab=False)
+        return replace(elf, symtab=False, symtab_size=0, debug_size=0)
 
     def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
         """Say what changes from what to what."""

@@ -134,6 +134,10 @@ class Elf:
     """Whether its symbols can be looked up: DT_HASH or DT_GNU_HASH, or no symbols at all."""
     unique_symbols: int = 0
     """Number of its STB_GNU_UNIQUE symbols, of which a process has one for each name."""
+    symtab_size: int = 0
+    """Bytes of .symtab and of its string table."""
+    debug_size: int = 0
+    """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G) and kin."""
 
     @property
     def has_constructors(self) -> bool:

@@ -23,6 +23,7 @@ MAX_VERSIONS = 1 << 15
 MAX_CHAIN = 1 << 16
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
+_SHN_XINDEX = 0xFFFF
 NT_GNU_PROPERTY_TYPE_0 = 5
 
 
@@ -42,6 +43,7 @@ class Pt(IntEnum):
 class Sht(IntEnum):
     """`sh_type`, gABI chapter 4, "Sections"."""
 
+    PROGBITS = 1
     SYMTAB = 2
     NOTE = 7
     NOBITS = 8
@@ -144,13 +146,17 @@ _VERDAUX = {order: Struct(order + "II") for order in "<>"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One section header, without its name."""
+    """One section header."""
 
+    name: int
+    """`sh_name`: where its name begins in the string table of section names."""
     type: int
     flags: int
     addr: int
     offset: int
     size: int
+    link: int
+    """`sh_link`, as a section's number: for a symbol table its strings."""
     entsize: int
 
 
@@ -203,6 +209,8 @@ class Image:
     """Empty where the table is missing or not wholly in the file: the loader needs none."""
     section_headers: int
     """File offset of the section header table, which `sections` has in its order."""
+    section_names: int
+    """`e_shstrndx`: the number of the section with the names of the others."""
 
     @classmethod
     def parse(cls, view: memoryview, name: str) -> Self:
@@ -218,9 +226,21 @@ class Image:
                 f"`{name}` has a broken ELF header",
                 hint="the file is truncated or not an ELF object; build it again",
             )
-        kind, machine, _, entry, phoff, shoff, flags, _, phentsize, phnum, shentsize, shnum, _ = (
-            layout.ehdr.unpack_from(view, 16)
-        )
+        (
+            kind,
+            machine,
+            _,
+            entry,
+            phoff,
+            shoff,
+            flags,
+            _,
+            phentsize,
+            phnum,
+            shentsize,
+            shnum,
+            names,
+        ) = layout.ehdr.unpack_from(view, 16)
         sections = _sections(view, layout, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, layout, shoff)
@@ -238,6 +258,7 @@ class Image:
             segments=_segments(view, name, layout, (phoff, phentsize, phnum)),
             sections=sections,
             section_headers=shoff,
+            section_names=names,
         )
 
     def bad(self, what: str) -> BadElfError:
@@ -268,6 +289,16 @@ class Image:
             for section in self.sections
             if section.flags & 2 and section.size  # SHF_ALLOC; 4 is SHF_EXECINSTR
         )
+
+    def section_name(self, section: Section) -> bytes:
+        """Return the name of a section, empty where the table of names is not to be found."""
+        number = self.section_names
+        if number == _SHN_XINDEX and self.sections:
+            number = self.sections[0].link
+        if not 0 < number < len(self.sections):
+            return b""
+        start = self.sections[number].offset + section.name
+        return bytes(self.view[start : start + 64]).partition(b"\0")[0]
 
     def segment(self, kind: Pt) -> Segment | None:
         """Return the last segment of a type, the one that glibc's loader keeps."""
@@ -660,8 +691,8 @@ def _sections(view: memoryview, layout: Layout, table: tuple[int, int, int]) -> 
         return ()
     raw = layout.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     return tuple(
-        Section(type=t, flags=f, addr=a, offset=o, size=s, entsize=e)
-        for _, t, f, a, o, s, _, _, _, e in raw
+        Section(name=n, type=t, flags=f, addr=a, offset=o, size=s, link=k, entsize=e)
+        for n, t, f, a, o, s, k, _, _, e in raw
     )
 
 

@@ -10,7 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wheelfix.elf import Definition, Elf, ElfType, Exports, Machine, Undefined, VersionNeed
-from wheelfix.elfimage import MAX_SYMBOLS, NT_GNU_PROPERTY_TYPE_0, Dt, Dynamic, Image, Pt, Sht
+from wheelfix.elfimage import (
+    MAX_SYMBOLS,
+    NT_GNU_PROPERTY_TYPE_0,
+    Dt,
+    Dynamic,
+    Image,
+    Pt,
+    Section,
+    Sht,
+)
 from wheelfix.errors import BadElfError
 
 if TYPE_CHECKING:
@@ -27,6 +36,8 @@ _NT_DLOPEN = 0x407C0C0A
 _BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
 _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
 _STT_TLS, _SHN_ABS = 6, 0xFFF1
+_SHF_ALLOC = 2
+_DEBUG = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
 _COPY: dict[int, int] = {
     Machine.I386: 5,
     Machine.PPC64: 19,
@@ -72,6 +83,8 @@ def _read(image: Image) -> Elf:
             interpreter=interpreter,
             dynamic=False,
             gnu_properties=_gnu_properties(image) if loadable else b"",
+            symtab_size=_symtab_size(image) if loadable else 0,
+            debug_size=_debug_size(image) if loadable else 0,
         )
     needs = list(dynamic.version_needs())
     program = interpreter is not None or image.type == ElfType.EXEC
@@ -110,7 +123,31 @@ def _read(image: Image) -> Elf:
         relr=Dt.RELR in dynamic.tags,
         hashed=bool(dynamic.tags.keys() & {Dt.HASH, Dt.GNU_HASH}) or Dt.SYMTAB not in dynamic.tags,
         unique_symbols=_unique_symbols(dynamic),
+        symtab_size=_symtab_size(image),
+        debug_size=_debug_size(image),
     )
+
+
+def _symtab_size(image: Image) -> int:
+    """Sum up .symtab and the strings that it links to (gABI chapter 4, "sh_link")."""
+    tables = [section for section in image.sections if section.type == Sht.SYMTAB]
+    strings = {table.link for table in tables if 0 < table.link < len(image.sections)}
+    return sum(_inside(image, s) for s in (*tables, *(image.sections[n] for n in strings)))
+
+
+def _debug_size(image: Image) -> int:
+    return sum(
+        _inside(image, section)
+        for section in image.sections
+        if section.type == Sht.PROGBITS
+        and not section.flags & _SHF_ALLOC
+        and image.section_name(section).startswith(_DEBUG)
+    )
+
+
+def _inside(image: Image, section: Section) -> int:
+    """Return the section's size, 0 if that cannot be true."""
+    return section.size if section.offset + section.size <= len(image.view) else 0
 
 
 def _interpreter(image: Image) -> str | None:

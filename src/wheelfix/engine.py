@@ -27,7 +27,7 @@ from wheelfix.findings import (
     Suppressed,
 )
 from wheelfix.pruning import Definitions
-from wheelfix.rules.base import Context, Rule, Stage, names_rule
+from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
@@ -74,7 +74,16 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
         ) from error
 
 
-def finding_of(rule: Rule, hit: Hit, severity: Severity) -> Finding:
+def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Finding]:
+    """Yield what `rules` find in the wheels side by side, in the order of the rules."""
+    for rule in rules:
+        severity = _severity_of(rule, context.settings)
+        for hit in rule.check(context):
+            bad = rule.severity if hit.severity is None else hit.severity
+            yield finding_of(rule, hit, bad if severity is None else severity)
+
+
+def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
     """Return what `rule` says by `hit`, as bad as `severity`."""
     return Finding(
         code=rule.code,
@@ -90,7 +99,7 @@ def finding_of(rule: Rule, hit: Hit, severity: Severity) -> Finding:
     )
 
 
-def _severity_of(rule: Rule, settings: Settings) -> Severity | None:
+def _severity_of(rule: AnyRule, settings: Settings) -> Severity | None:
     """Return what the settings say of `rule`; the longest selector knows best."""
     fitting = [each for each in settings.severity if rule.matches(each)]
     if not fitting:

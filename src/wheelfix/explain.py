@@ -27,7 +27,7 @@ from wheelfix.loader import (
     search_directories,
 )
 from wheelfix.rules.base import environment as installed_environment
-from wheelfix.targets import Target, furnish, machine_of
+from wheelfix.targets import Target, furnish, machine_of, newer
 from wheelfix.wheel import Wheel
 
 _UNIQUE = re.compile(r"-[0-9a-f]{8}\b")
@@ -559,18 +559,11 @@ def _version_problems(world: World, known: Load) -> Iterator[str]:
             for version in need.versions:
                 prefix, _, number = version.partition("_")
                 there = world.versions.get(prefix)
-                if there is not None and _newer(number, there):
+                if there is not None and newer(number, there):
                     yield (
                         f"`{world.label(file)}` wants {version} of {need.file}; "
                         f"{world.name} has {prefix}_{there}"
                     )
-
-
-def _newer(version: str, there: str) -> bool:
-    parts, known = version.split("."), there.split(".")
-    if not all(part.isdecimal() for part in (*parts, *known)):
-        return False  # GLIBC_PRIVATE, GLIBC_ABI_DT_RELR
-    return [int(part) for part in parts] > [int(part) for part in known]
 
 
 # --- Who asks for a name ------------------------------------------------------------------------

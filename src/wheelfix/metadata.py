@@ -1,6 +1,7 @@
 """The WHEEL file of a dist-info folder: read, and edited in place (PEP 427, "File Contents").
 
-METADATA's header is read here, too. An edit of WHEEL leaves every byte that it does not concern: producers put lines of their own there.
+METADATA's header is read here, too. An edit of WHEEL leaves every byte that it does not concern:
+producers put lines of their own there.
 """
 
 import re

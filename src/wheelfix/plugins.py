@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from wheelfix.errors import RuleError
-from wheelfix.rules import RULES
-from wheelfix.rules.base import Rule
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.base import AnyRule, Rule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -40,6 +40,11 @@ def known_rules() -> tuple[Rule, ...]:
     return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
 
+def all_rules() -> tuple[AnyRule, ...]:
+    """Return `known_rules()` and those about several wheels: all that a selector may name."""
+    return (*known_rules(), *SET_RULES)
+
+
 def _mentions_rules(folder: str) -> bool:
     """Whether a distribution in `folder`, an element of `sys.path`, may bring rules."""
     for file in Path(folder).glob("*.dist-info/entry_points.txt"):
@@ -55,7 +60,7 @@ def with_plugins(rules: Iterable[Rule], brought: Iterable[Rule]) -> tuple[Rule, 
     Raises `RuleError` for a code or a name that is taken, reserved or misspelt.
     """
     by_code = {rule.code: rule for rule in rules}
-    names = {rule.name for rule in by_code.values()}
+    names = {rule.name for rule in by_code.values()} | {rule.name for rule in SET_RULES}
     for rule in brought:
         problem = None
         if rule.code in by_code or rule.name in names:

@@ -38,6 +38,10 @@ class Policy:
     """Architecture -> prefix, such as `GLIBC` -> versions that the platform has."""
     blacklist: Mapping[str, Sequence[str]]
     """Library -> symbols that must not be used from it."""
+    whitelist: frozenset[str] = frozenset()
+    """The libraries that every machine of the platform has."""
+    priority: int = 0
+    """The policy that promises most has the highest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,24 +130,28 @@ def judge(
     obstacles = _obstacles(target, found.get("policy_upgrades", {}))
     located: Mapping[str, str | None] = found.get("external_libs", {})
     external = {name: located.get(name) for name in obstacles.get("libs_to_eliminate", ())}
-    reasons = [
-        *_external_reasons(wheel, external),
+    others = [
         *(_symbol_reasons(wheel, target, policies) if target else ()),
         *_blacklist_reasons(wheel, obstacles.get("blacklisted_symbols", {})),
         *(_isa_reasons(wheel) if found.get("unsupported_isa") else ()),
+        *_python_reasons(wheel, found),
     ]
-    if found.get("pyfpe"):
-        members = _where(wheel, lambda elf: any(u.name.startswith("PyFPE_") for u in elf.undefined))
-        reasons.append(f"`PyFPE_*` symbols need a Python built with fpectl: used by {members}")
-    if found.get("ucs2"):
-        members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
-        reasons.append(f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}")
     return Verdict(
         overall=overall,
         external=external,
-        reasons=tuple(reasons),
+        reasons=tuple(sorted((*_external_reasons(wheel, external), *others), key=len)),
         near=near_misses(wheel, overall, policies),
+        libraries_alone=bool(external) and not others,
     )
+
+
+def _python_reasons(wheel: Wheel, found: Mapping[str, Any]) -> Iterator[str]:
+    if found.get("pyfpe"):
+        members = _where(wheel, lambda elf: any(u.name.startswith("PyFPE_") for u in elf.undefined))
+        yield f"`PyFPE_*` symbols need a Python built with fpectl: used by {members}"
+    if found.get("ucs2"):
+        members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
+        yield f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}"
 
 
 def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple[str, ...]:

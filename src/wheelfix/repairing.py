@@ -37,7 +37,7 @@ from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
-from wheelfix.rules.providers import bundled_driver
+from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
@@ -271,20 +271,9 @@ class _Run:
     def _graft_settings(self) -> Settings:
         """The settings with all that is not to be grafted among the patterns of `exclude`."""
         provided = (glob for each in self.settings.provider for glob in each.libraries)
-        never = () if self._grafts_all else never_globs()
+        never = never_globs() if leaves_drivers(self.settings) else ()
         patterns = dict.fromkeys((*self.settings.exclude, *provided, *never))
         return replace(self.settings, exclude=tuple(patterns))
-
-    def _comes_from_elsewhere(self, name: str) -> bool:
-        """Whether another wheel or the user's machine gives the library `name`."""
-        if provider_of(name, self.settings.provider) is not None:
-            return True
-        return not self._grafts_all and never_bundled(name) is not None
-
-    @property
-    def _grafts_all(self) -> bool:
-        """Whether even what belongs to the machine's drivers may be grafted."""
-        return any(map(bundled_driver.matches, self.settings.ignore))
 
     def _is_repaired(self, wheel: Wheel) -> bool:
         if any(platform.startswith("linux_") for platform in wheel.name.platforms):
@@ -410,9 +399,8 @@ class _Run:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-        others = (name for name in needed if self._comes_from_elsewhere(name))
-        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded, *others))
+        others = (*excluded, *given_by_others(wheel, self.settings))
+        settings = replace(self.settings, exclude=(*self.settings.exclude, *others))
         verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
         self.verdicts.append((wheel, verdict))
         return verdict

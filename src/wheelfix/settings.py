@@ -12,6 +12,15 @@ from pathlib import Path
 from wheelfix.providers import Provider
 
 
+class Size(int):
+    """A number of bytes, written as such or as `50 MB`, `48MiB`; 0 is no limit."""
+
+    __slots__ = ()
+
+
+NO_LIMIT = Size(0)
+
+
 class DataLibraries(StrEnum):
     """How a file finds a library that no single relative path reaches from where it lands."""
 
@@ -143,10 +152,20 @@ class Settings:
     found where it is installed; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
+    target: tuple[str, ...] = ()
+    """Machines to load on, such as debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable."""
     fail_on: FailOn = FailOn.ERROR
     """The mildest finding that makes a check fail: error, warning, info or never."""
     baseline: str | None = None
     """File with findings that were there before and do not count; --write-baseline makes it."""
+    max_size: Size = NO_LIMIT
+    """The most that a wheel may weigh, such as 50MB or 48MiB."""
+    max_file_size: Size = NO_LIMIT
+    """The most that a file in a wheel may weigh, inflated, such as 20MB."""
+    max_growth: int = 10
+    """How many percent a wheel may outgrow the one that it is held against."""
+    against: tuple[str, ...] = ()
+    """Wheel of an earlier release to compare sizes with; repeatable."""
     verify: bool = False
     """Install the result, try everything in it, and publish it only if all works."""
     verdict: bool = True

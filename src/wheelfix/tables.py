@@ -4,6 +4,7 @@ The keys are the fields of `Settings` in kebab-case. Every layer (file, environm
 table of these keys, so that a value is judged in one place wherever it comes from.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
@@ -14,8 +15,8 @@ from typing import Any, cast, get_type_hints
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Severity
 from wheelfix.providers import SCHEMES, Provider, name_of
-from wheelfix.rules.base import Rule
-from wheelfix.settings import Requirement, Settings
+from wheelfix.rules.base import AnyRule
+from wheelfix.settings import Requirement, Settings, Size
 
 ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "provider"})
 """The keys whose values add to those of the layer below; all others replace them."""
@@ -25,7 +26,7 @@ FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)
 _SEVERITIES = tuple(severity.label for severity in Severity)
 RUN_WIDE = frozenset({"jobs", "fail-on", "baseline"})
 """The keys that concern all wheels of a run together, so that no override may have them."""
-LEAST = {"zip-level": -1, "jobs": 1}
+LEAST = {"zip-level": -1, "jobs": 1, "max-growth": 0}
 MOST = {"zip-level": 9}
 
 
@@ -47,7 +48,7 @@ def settings_from(table: Mapping[str, object], base: Settings, source: str) -> S
     return replace(base, **changes)
 
 
-def check_selectors(settings: Settings, rules: Iterable[Rule], source: str) -> None:
+def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that no rule answers to."""
     known = tuple(rules)
     per_file = (each for listed in settings.per_file_ignores.values() for each in listed)
@@ -82,6 +83,8 @@ def _value(  # noqa: C901, PLR0911 - one return for each kind
         return given
     if kind is int:
         return _number(key, given, where)
+    if kind is Size:
+        return _size(given, where)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return _choice(kind, given, where)
     if kind == tuple[str, ...]:
@@ -107,6 +110,23 @@ def _number(key: str, given: object, where: str) -> int:
         return number
     bounds = f"{least} to {most}" if most is not None else f"{least} or more"
     raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
+
+
+_UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30} | {
+    "KB": 10**3, "MB": 10**6, "GB": 10**9, "K": 10**3, "M": 10**6, "G": 10**9,
+}  # fmt: skip
+
+
+def _size(given: object, where: str) -> Size:
+    """Return bytes from a number of them, or from a text such as `1.5 MB` or `48MiB`."""
+    text = str(given).strip() if isinstance(given, int | str) and given is not True else ""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text, re.ASCII)
+    unit = _UNITS.get(match[2].upper()) if match else None
+    if match is None or unit is None:
+        raise SettingsError(
+            f"{where} is {_shown(given)}; it must be a size", hint="such as `50MB` or `48MiB`"
+        )
+    return Size(round(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit)
 
 
 def _choice(kind: type[StrEnum], given: object, where: str) -> StrEnum:

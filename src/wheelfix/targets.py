@@ -42,6 +42,7 @@ _PLATFORM_TAGS = {
 _BIG_ENDIAN = {"s390x", "ppc64"}
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_")
 _OLD_MANYLINUX = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
+_PAGE = re.compile(r"page:(\d+)(k?)", re.IGNORECASE | re.ASCII)
 _LOADERS = ("ld-linux", "ld64.so", "ld-musl-", "libc.musl-")
 _PLATFORM_KEYS = {
     "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
@@ -136,6 +137,37 @@ def find(text: str, wheel: Wheel | None = None) -> Target:
     return target if python is None else with_program(target, _program(python, data))
 
 
+def is_page(name: str) -> bool:
+    """Whether a target is not a machine but a size of its memory pages, `page:64k`."""
+    return name.lower().startswith("page:")
+
+
+def page_sizes(names: Iterable[str]) -> tuple[int, ...]:
+    """Return the page sizes among the targets, in bytes: `page:64k`.
+
+    Raises `SettingsError` for one that is no power of two from 4 KiB.
+    """
+    sizes: list[int] = []
+    for name in filter(is_page, names):
+        match = _PAGE.fullmatch(name)
+        size = int(match[1]) * (1024 if match[2] else 1) if match else 0
+        if size < 4096 or size & (size - 1):
+            raise SettingsError(
+                f"`{name}` is no target: `page:` wants a size of memory pages",
+                hint="such as page:16k or page:64k",
+            )
+        sizes.append(size)
+    return tuple(sizes)
+
+
+def newer(version: str, there: str) -> bool:
+    """Whether the number `version` is above `there`; names such as PRIVATE are above nothing."""
+    parts, known = version.split("."), there.split(".")
+    if not all(part.isdecimal() for part in (*parts, *known)):
+        return False
+    return [int(part) for part in parts] > [int(part) for part in known]
+
+
 def described(table: Mapping[str, object], name: str) -> Target:
     """Return the target of a description file's `table`, with the keys of a platform there.
 
@@ -181,7 +213,7 @@ def with_program(target: Target, program: Program) -> Target:
 
 
 def _presets() -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - only explain and tree need it
+    import tomllib  # noqa: PLC0415 - only who names a target needs it
 
     text = package_files("wheelfix.data").joinpath("targets.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)

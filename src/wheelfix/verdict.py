@@ -16,3 +16,5 @@ class Verdict:
     """Why not better, in plain words: which symbol version or library, in which member."""
     near: tuple[str, ...] = ()
     """The better tags that only a few symbols forbid: which symbol, in which member."""
+    libraries_alone: bool = False
+    """Whether `external` is all that forbids the tag: with these given, it is met."""

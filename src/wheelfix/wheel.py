@@ -77,7 +77,7 @@ class Metadata:
     license_files: tuple[str, ...] = ()
     """Paths relative to `*.dist-info/licenses` (PEP 639)."""
     fields: tuple[tuple[str, str], ...] = ()
-    """All fields in file order, unfolded, names in lower case; a description in the body is none."""
+    """All fields in file order, unfolded, names in lower case; a body is none of them."""
     problem: str | None = None
     """Why it cannot be read, if it cannot."""
 

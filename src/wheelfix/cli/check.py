@@ -1,5 +1,6 @@
 """`wheelfix check`."""
 
+import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.reports.formats import Format
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -59,7 +61,15 @@ def check(
     keep_needed: options.KeepNeeded = None,
     drop_needed: options.DropNeeded = None,
     library_path: options.LibraryPath = None,
+    max_size: options.MaxSize = None,
+    max_file_size: options.MaxFileSize = None,
+    max_growth: options.MaxGrowth = None,
+    against: options.Against = None,
+    target: options.Targets = None,
     jobs: options.Jobs = None,
+    output_format: options.OutputFormat = Format.FULL,
+    output_file: options.OutputFile = None,
+    more_reports: options.MoreReports = None,
     config: options.Config = None,
     verbose: options.Verbose = 0,
     quiet: options.Quiet = False,
@@ -71,13 +81,25 @@ def check(
     given = locals()
     if strict or exit_zero:
         given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
+    from wheelfix.cli.reporting import Delivery, asked
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
+    files = asked(more_reports or [])
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    configuration = options.configuration_of(context, given, config, known_rules())
+    configuration = options.configuration_of(context, given, config, all_rules())
     report = _checked(_expanded(wheels), configuration, terminal, write_baseline)
-    _show(report, terminal, quiet=quiet)
+    for unreadable in report.unreadable:
+        if unreadable.error is not None:
+            terminal.fail(unreadable.error)
+    delivery = Delivery(found=report, settings=configuration.settings, terminal=terminal)
+    if output_file is not None:
+        files = [(output_format, output_file), *files]
+    elif not quiet or any(report.all_findings) or output_format is not Format.FULL:
+        delivery.show(output_format)
+    for form, file in files:
+        delivery.write(form, file)
+    delivery.summarise(os.environ)
     raise typer.Exit(_exit_code(report, configuration))
 
 
@@ -121,7 +143,7 @@ def _checked(
         ):
             terminal.progress(wheel)("checked")
             reports.append(report)
-    checked = check_set(reports)
+    checked = check_set(reports, configuration.settings_for, known)
     if file is None or not write_baseline:
         return checked
     return _written_off(checked, Path(file), terminal)
@@ -134,7 +156,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
     from wheelfix.reports.text import counted
 
     found = [
-        (report.wheel.name.distribution if report and report.wheel else "", finding)
+        ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
     ]
     baselines.write(file, baselines.text(found))
@@ -158,22 +180,6 @@ def _executor(jobs: int) -> "Generator[Executor | None]":
 
 
 # --- Words ----------------------------------------------------------------------------------------
-
-
-def _show(checked: "SetReport", terminal: "Terminal", *, quiet: bool) -> None:
-    from wheelfix.reports.text import finding_text, tally
-
-    for report in checked.unreadable:
-        if report.error is not None:
-            terminal.fail(report.error)
-    for owner, finding in checked.all_findings:
-        name = owner.source.name if owner is not None else finding.wheel or "all wheels"
-        terminal.result(finding_text(finding, name, colour=terminal.colours_results))
-        terminal.result("")
-    found = [finding for _, finding in checked.all_findings]
-    readable = len(checked.reports) - len(checked.unreadable)
-    if readable and (found or not quiet):
-        terminal.result(tally(found, readable))
 
 
 def _fail_on(given: "FailOn | None", *, strict: bool, exit_zero: bool) -> "FailOn":

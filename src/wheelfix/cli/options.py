@@ -5,7 +5,7 @@ An option that was not given is None, so that the file's value holds.
 
 import ast
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from wheelfix import settings as settings_module
+from wheelfix.reports.formats import Format
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
@@ -24,7 +25,7 @@ from wheelfix.settings import (
 
 if TYPE_CHECKING:
     from wheelfix.config import Configuration, Layer
-    from wheelfix.rules.base import Rule
+    from wheelfix.rules.base import AnyRule
 
 
 def _docs() -> dict[str, str]:
@@ -134,6 +135,11 @@ PruneNeededChoice = Annotated[PruneNeeded | None, _option("prune_needed", "--pru
 KeepNeeded = Annotated[list[str] | None, _option("keep_needed", "--keep-needed", metavar="GLOB")]
 DropNeeded = Annotated[list[str] | None, _option("drop_needed", "--drop-needed", metavar="GLOB")]
 LibraryPath = Annotated[list[str] | None, _option("library_path", "--library-path", metavar="PATH")]
+MaxSize = Annotated[str | None, _option("max_size", "--max-size", metavar="SIZE")]
+MaxFileSize = Annotated[str | None, _option("max_file_size", "--max-file-size", metavar="SIZE")]
+MaxGrowth = Annotated[int | None, _option("max_growth", "--max-growth", metavar="PERCENT", least=0)]
+Against = Annotated[list[str] | None, _option("against", "--against", metavar="WHEEL")]
+Targets = Annotated[list[str] | None, _option("target", "--target", metavar="MACHINES")]
 Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
@@ -165,15 +171,44 @@ Verbose = Annotated[
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
+OutputFormat = Annotated[
+    Format,
+    typer.Option(
+        "--output-format",
+        envvar="WHEELFIX_OUTPUT_FORMAT",
+        help="What the report is: for people, for machines, for code hosts.",
+    ),
+]
+OutputFile = Annotated[
+    Path | None,
+    typer.Option(
+        "-o",
+        "--output-file",
+        metavar="FILE",
+        envvar="WHEELFIX_OUTPUT_FILE",
+        help="Write the report here, in place of stdout.",
+        show_default=False,
+    ),
+]
+MoreReports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--report",
+        metavar="FORMAT=FILE",
+        help="Write the same in another format, too; as often as wanted.",
+        show_default=False,
+    ),
+]
 
-_SELECTORS = ("select", "extend_select", "ignore")
+_LISTS = ("select", "extend_select", "ignore", "target")
+"""The options whose every value may be several, with commas between."""
 
 
 def configuration_of(
     context: typer.Context,
     given: Mapping[str, object],
     config: Path | None,
-    rules: "tuple[Rule, ...]",
+    rules: "Iterable[AnyRule]",
 ) -> "Configuration":
     """Lay what was `given` as environment variable or flag over the configuration file.
 
@@ -209,7 +244,7 @@ def _table_value(name: str, value: object) -> object:
     """Return `value` as it would stand in the file."""
     if isinstance(value, Path):
         return os.fspath(value)
-    if name in _SELECTORS and isinstance(value, list | tuple):
+    if name in _LISTS and isinstance(value, list | tuple):
         texts = cast("Sequence[str]", value)
         return [part.strip() for text in texts for part in text.split(",")]
     return value

@@ -76,11 +76,11 @@ def repair(
     """
     given = locals()
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
     _refuse_patcher(patcher)
     _refuse_wheels(wheels)
-    configuration = options.configuration_of(context, given, config, known_rules())
+    configuration = options.configuration_of(context, given, config, all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")

@@ -1,6 +1,7 @@
 """`wheelfix rule`."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 from inspect import cleandoc
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,14 @@ import typer
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.rules.base import Rule
+    from wheelfix.rules.base import AnyRule
+
+
+class Format(StrEnum):
+    """How rules are printed."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
 
 
 def rule(
@@ -18,18 +26,26 @@ def rule(
         typer.Argument(metavar="[CODE|NAME]", help="A rule.", show_default=False),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
+    output_format: Annotated[
+        Format, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
+    ] = Format.TEXT,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
-    rules = known_rules()
-    if name is None or every:
+    rules = all_rules()
+    chosen = rules if name is None or every else (_named(name, rules),)
+    if output_format is Format.MARKDOWN:
+        from wheelfix.reports.rulebook import rulebook
+
+        typer.echo(rulebook(chosen), nl=False)
+    elif name is None or every:
         typer.echo(_listed(rules))
     else:
-        typer.echo(_explained(_named(name, rules)))
+        typer.echo(_explained(chosen[0]))
 
 
-def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
+def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
@@ -42,7 +58,7 @@ def _named(name: str, rules: "Sequence[Rule]") -> "Rule":
     )
 
 
-def _listed(rules: "Sequence[Rule]") -> str:
+def _listed(rules: "Sequence[AnyRule]") -> str:
     width = max((len(each.name) for each in rules), default=0)
     return "\n".join(
         f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
@@ -51,14 +67,14 @@ def _listed(rules: "Sequence[Rule]") -> str:
     )
 
 
-def fix_safety(rule: "Rule") -> str:
+def fix_safety(rule: "AnyRule") -> str:
     """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
     words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
     word = words[0].strip(":.,").lower() if words else ""
     return word if word in {"safe", "unsafe"} else ""
 
 
-def _explained(rule: "Rule") -> str:
+def _explained(rule: "AnyRule") -> str:
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation

@@ -38,11 +38,11 @@ def settings(
         typer.echo(json.dumps(described.schema(options.DOCS), indent=1))
         return
     from wheelfix.config import configured
-    from wheelfix.plugins import known_rules
+    from wheelfix.plugins import all_rules
 
     name = Path(wheel).name if wheel is not None else None
     configuration = configured(Path.cwd(), config).over([_environment(context)])
-    configuration.check(known_rules())
+    configuration.check(all_rules())
     held = described.what_holds(configuration.settings_for(name), configuration.origins(name))
     typer.echo(held)
 

@@ -76,14 +76,17 @@ def error_text(error: WheelfixError, *, colour: bool) -> str:
     return "\n".join([*lines, *_hint(error.hint, colour=colour)])
 
 
-def finding_text(finding: Finding, wheel: str, *, colour: bool) -> str:
-    """Return one finding in full: what, where, the evidence, and what to do."""
+def finding_text(
+    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
+) -> str:
+    """Return one finding in full: what, where, the evidence, `more` by its label, what to do."""
     head = f"{finding.severity.label}[{finding.name}]"
     place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
     lines = [
         f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
         f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
         *(f"  = note: {printable(note)}" for note in finding.notes),
+        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
         *_hint(finding.hint, colour=colour),
     ]
     return "\n".join(lines)
@@ -110,7 +113,7 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
     )
     safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
     unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
-    mends = f"`wheelfix repair` mends {safe:,}"
+    mends = f"`wheelfix repair` mends {safe:,}" if safe else "`wheelfix repair` mends none of them"
     if unsafe:
         mends += f", and {unsafe:,} more with `--unsafe-fixes`"
     total = counted(len(findings), "problem")

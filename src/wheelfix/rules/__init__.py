@@ -1,10 +1,13 @@
 """The rules, by topic."""
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 from wheelfix.rules import (
+    contents,
     entries,
     hardening,
+    ignores,
     loadability,
     metadata,
     names,
@@ -12,9 +15,12 @@ from wheelfix.rules import (
     platform,
     providers,
     reach,
+    size,
     symbols,
+    targets,
+    wheelset,
 )
-from wheelfix.rules.base import Rule
+from wheelfix.rules.base import Rule, SetRule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
@@ -28,18 +34,30 @@ RULES: tuple[Rule, ...] = tuple(
             *metadata.RULES,
             *loadability.RULES,
             *hardening.RULES,
+            *contents.RULES,
+            *size.RULES,
             *platform.RULES,
             *providers.RULES,
+            *targets.RULES,
         ),
         key=lambda rule: rule.code,
     )
 )
-"""All rules, by code."""
+"""All rules about one wheel, by code."""
+
+SET_RULES: tuple[SetRule, ...] = (*wheelset.SET_RULES, *ignores.SET_RULES)
+"""All rules about the wheels of a release side by side, by code."""
 
 CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
-REPORTING_RULES: tuple[Rule, ...] = (*symbols.RULES, *loadability.RULES, *hardening.RULES)
+REPORTING_RULES: tuple[Rule, ...] = (
+    *symbols.RULES,
+    *loadability.RULES,
+    *hardening.RULES,
+    *size.RULES,
+    *targets.RULES,
+)
 """Rules without fixes: no round of fixes needs to ask them."""
 
 
@@ -52,7 +70,10 @@ def selected(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, .
     )
 
 
-def chosen(settings: Settings, rules: Iterable[Rule] = RULES) -> tuple[Rule, ...]:
+SomeRule = TypeVar("SomeRule", Rule, SetRule)
+
+
+def chosen(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRule, ...]:
     """Return those of `rules` that `settings` select, ignored ones among them."""
     wanted = (*settings.select, *settings.extend_select)
     return tuple(rule for rule in rules if any(rule.matches(selector) for selector in wanted))

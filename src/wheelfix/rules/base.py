@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Generic, TypeVar
 
 from wheelfix.elf import Libc
 from wheelfix.findings import Hit, Severity
@@ -11,9 +12,10 @@ from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
 from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
+from wheelfix.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, normalized
 
 EVERY = "ALL"
 """The selector of all rules, those of other distributions among them."""
@@ -26,6 +28,17 @@ class Stage(IntEnum):
     """Before the graft: what must not be grafted goes. Only rules of this stage run."""
     AFTER = 1
     """After it: every object gets the search path that is right where it is installed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One machine of `target`, and what the wheel's objects load there."""
+
+    target: Target
+    loads: Mapping[str, Load]
+    """By member."""
+    places: Mapping[str, str]
+    """Installed path -> member."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,8 @@ class Context:
     """What the objects and the libraries around them define; without it, NEEDED is not judged."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
+    against: tuple[Wheel, ...] = ()
+    """Wheels of an earlier release, to compare sizes with."""
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -52,7 +67,9 @@ class Context:
     @cached_property
     def loads(self) -> tuple[Mapping[str, Load], ...]:
         """For each layout, what each installed object loads when it is the first to be opened."""
-        return tuple(_loads(self.wheel, layout) for layout in self.layouts)
+        return tuple(
+            _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
+        )
 
     @cached_property
     def shipped(self) -> Mapping[str, tuple[str, ...]]:
@@ -63,6 +80,33 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The machines of `target` with a C library that the wheel is for.
+
+        Raises `SettingsError` for an unknown one.
+        """
+        libcs = _libcs(self.wheel)
+        found = (find(name, self.wheel) for name in self.settings.target if not is_page(name))
+        return tuple(target for target in found if target.libc in libcs)
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """What the objects load on each of `targets`, as most installers lay the wheel."""
+        if not self.targets or not self.layouts:
+            return ()
+        wheel, layout = self.wheel, self.layouts[0]
+        bare = environment(wheel, layout)
+        machine = machine_of(wheel)
+
+        def loads(target: Target) -> Mapping[str, Load]:
+            return _loads(wheel, layout, furnish(bare, target, layout.scheme, machine))
+
+        return tuple(
+            Trial(target=target, loads=loads(target), places=layout.members)
+            for target in self.targets
+        )
 
     @cached_property
     def world(self) -> World | None:
@@ -94,9 +138,18 @@ class Context:
         )
 
 
-def _loads(wheel: Wheel, layout: Layout) -> dict[str, Load]:
+def _libcs(wheel: Wheel) -> frozenset[Libc]:
+    """Return the C libraries that the wheel's tags promise, or else that its objects need."""
+    kinds = {"manylinux": Libc.GLIBC, "musllinux": Libc.MUSL}
+    tags = wheel.name.platforms
+    promised = {libc for kind, libc in kinds.items() for tag in tags if tag.startswith(kind)}
+    needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
+    return frozenset(promised or needed or Libc)
+
+
+def _loads(wheel: Wheel, layout: Layout, world: Environment) -> dict[str, Load]:
     roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
-    loads = load_each([layout.paths[member] for member in roots], environment(wheel, layout))
+    loads = load_each([layout.paths[member] for member in roots], world)
     return dict(zip(roots, loads, strict=True))
 
 
@@ -112,15 +165,34 @@ def environment(wheel: Wheel, layout: Layout) -> Environment:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule; its explanation is the docstring of its check."""
+@dataclass(frozen=True)
+class SetContext:
+    """Everything a rule about several wheels may look at."""
 
+    wheels: tuple[Wheel, ...]
+    settings: Settings
+    stale: frozenset[tuple[str, str]] = frozenset()
+    """Ignores that kept nothing from counting: the selector, and the glob of the files or none."""
+
+    @cached_property
+    def releases(self) -> tuple[tuple[Wheel, ...], ...]:
+        """The wheels by distribution and version; a wheel that stands alone is left out."""
+        found: dict[tuple[str, str], list[Wheel]] = {}
+        for wheel in self.wheels:
+            name = wheel.name
+            found.setdefault((normalized(name.distribution), name.version), []).append(wheel)
+        return tuple(tuple(wheels) for wheels in found.values() if len(wheels) > 1)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnyRule(Generic[Subject]):
     code: str
     name: str
     severity: Severity
-    stage: Stage
-    check: Callable[[Context], Iterator[Hit]]
+    check: Callable[[Subject], Iterator[Hit]]
     plugin: str | None = None
     """The distribution that brings the rule; None for wheelfix's own."""
 
@@ -144,6 +216,21 @@ def names_rule(selector: str, code: str, name: str) -> bool:
     return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(_AnyRule[Context]):
+    """One rule; its explanation is the docstring of its check."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRule(_AnyRule[SetContext]):
+    """One rule about the wheels of a release, side by side. Its hits name the wheel."""
+
+
+AnyRule = Rule | SetRule
+
+
 def rule(
     code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
 ) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
@@ -151,5 +238,16 @@ def rule(
 
     def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
         return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
+
+    return decorate
+
+
+def set_rule(
+    code: str, name: str, severity: Severity
+) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
+    """Make a rule about several wheels of the decorated check."""
+
+    def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
+        return SetRule(code=code, name=name, severity=severity, check=check)
 
     return decorate

@@ -1,10 +1,14 @@
-"""Whether RECORD and WHEEL tell the truth about the files."""
+"""Whether RECORD, WHEEL and METADATA tell the truth, and the same as the file name."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from itertools import product
 
-from wheelfix.edits import RemoveMember, SetRootIsPurelib
-from wheelfix.findings import Fix, Hit, Severity
+from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
+from wheelfix.findings import Fix, Hit, Safety, Severity
+from wheelfix.layout import interpreters
 from wheelfix.rules.base import Context, Stage, rule
+from wheelfix.wheel import Metadata, Wheel, WheelName, normalized
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 """Signatures of RECORD (PEP 427, "Signed wheel files"); void once RECORD changes."""
@@ -107,4 +111,273 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
         )
 
 
-RULES = (record_mismatch, stale_signature, purelib_with_elf)
+@rule("WF504", "tags-differ", Severity.ERROR)
+def tags_differ(context: Context) -> Iterator[Hit]:
+    """The tags in WHEEL are not those of the file name.
+
+    ## What it does
+    Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets.
+
+    ## Why is this bad?
+    Installers go by the file name, and what is installed goes by WHEEL: `pip check` calls the
+    distribution "not supported on this platform" (24.1 and later), and an index that compares the
+    two refuses it.
+
+    ## Example
+    `demo-1.0-cp311-cp311-linux_x86_64.whl` with `Tag: cp310-cp310-linux_x86_64`.
+
+    ## Common causes
+    - The file was renamed. **Solution**: `wheel tags`, which edits WHEEL as well.
+    - A build for several Pythons in one build folder. **Solution**: build each in a fresh one.
+
+    ## Fix safety
+    Unsafe: WHEEL takes over the tags of the file name, which only the builder knows to be true.
+    """
+    wheel = context.wheel
+    named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
+    said = {each for tag in wheel.tags for each in _expanded(tag)}
+    if set(named) == said:
+        return
+    surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
+    fix = Retag(platforms=wheel.name.platforms, tags=tuple(named))
+    yield Hit(
+        message="WHEEL has other tags than the file name",
+        member=f"{wheel.dist_info}/WHEEL",
+        notes=(
+            *([f"only in WHEEL: {_listed(surplus)}"] if surplus else []),
+            *([f"only in the file name: {_listed(missing)}"] if missing else []),
+        ),
+        hint="build it again; if the file name is right, `wheelfix repair --unsafe-fixes`",
+        fix=Fix(title="tag it as it is named", edits=(fix,), safety=Safety.UNSAFE),
+    )
+
+
+def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
+    return name.pythons, name.abis, name.platforms
+
+
+def _expanded(tag: str) -> Iterator[str]:
+    """Yield the tags that a compressed one stands for (PEP 425, "Compressed Tag Sets")."""
+    for parts in product(*(part.split(".") for part in tag.split("-"))):
+        yield "-".join(parts)
+
+
+def _listed(names: Iterable[str], most: int = 5) -> str:
+    every = list(names)
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(f"`{name}`" for name in every[:most]) + more
+
+
+@rule("WF505", "name-differs", Severity.ERROR)
+def name_differs(context: Context) -> Iterator[Hit]:
+    """METADATA names another distribution or version than the file name.
+
+    ## What it does
+    Compares Name and Version of METADATA with the file name: names as PEP 503 spells them,
+    versions by PEP 440.
+
+    ## Why is this bad?
+    Installers refuse the wheel: pip for its "inconsistent name", uv because the metadata "does not
+    match the given name". So does the index.
+
+    ## Example
+    `demo-1.1-py3-none-any.whl` with `Version: 1.0`.
+
+    ## Common causes
+    - The file was renamed by hand for a release. **Solution**: set the version and build again.
+    - A version read from git in a shallow clone. **Solution**: fetch the tags before the build.
+
+    ## Fix safety
+    Not fixed: other files, such as `pkg/_version.py`, may hold the version as well.
+    """
+    wheel = context.wheel
+    name, version = wheel.metadata.name, wheel.metadata.version
+    from packaging.utils import canonicalize_version  # noqa: PLC0415 (start-up)
+
+    pairs = (
+        ("Name", name, wheel.name.distribution, normalized),
+        # `_` stands for `-` in file names (PEP 427).
+        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
+    )
+    for field, said, named, key in pairs:
+        if said and key(said) != key(named):
+            yield Hit(
+                message=f"METADATA says `{field}: {said}`, the file name `{named}`",
+                member=f"{wheel.dist_info}/METADATA",
+                entry=field,
+                hint="build the wheel again, under the name and version that it has",
+            )
+
+
+@rule("WF506", "invalid-metadata", Severity.ERROR)
+def invalid_metadata(context: Context) -> Iterator[Hit]:
+    """METADATA is missing, or has fields that installers cannot read.
+
+    ## What it does
+    Reads the header of METADATA as the core metadata specification has it: Metadata-Version, Name
+    and Version must be there, once and well spelled, and every Requires-Dist and
+    Requires-Python must parse (PEP 508, PEP 440). Files named by License-File must be in
+    `*.dist-info/licenses` (PEP 639); that, and a requirement by URL, which the index refuses, is
+    a warning.
+
+    ## Why is this bad?
+    pip and uv refuse the wheel with "has invalid metadata" or "invalid requirement".
+
+    ## Example
+    `Requires-Dist: numpy>=1.2.*`
+
+    ## Common causes
+    - An old build backend that did not look at what it was given. **Solution**: upgrade it;
+      `python -m build` then says where the mistake is.
+    - `license-files` in `pyproject.toml` of files that the build does not copy. **Solution**:
+      upgrade the build backend, or drop the entry.
+
+    ## Fix safety
+    Not fixed: only the project knows what was meant.
+    """
+    wheel = context.wheel
+    member = f"{wheel.dist_info}/METADATA"
+    if wheel.metadata.problem is not None:
+        yield Hit(message=wheel.metadata.problem, member=member, hint=_REBUILD)
+        return
+    if not any(each.name == member for each in wheel.members):
+        return
+    for entry, message in _invalid_fields(wheel.metadata):
+        yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
+    for entry, message in _refused_by_index(wheel):
+        yield Hit(
+            message=message,
+            member=member,
+            entry=entry,
+            hint="mend it before an upload",
+            severity=Severity.WARNING,
+        )
+
+
+_REBUILD = "mend it in `pyproject.toml`, and build the wheel again"
+_SINGLE = ("metadata-version", "name", "version", "requires-python")
+_NAME = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
+
+
+def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (start-up)
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+
+    keys = [key for key, _ in metadata.fields]
+    for key in _SINGLE:
+        title = "-".join(word.capitalize() for word in key.split("-"))
+        if key not in keys and key != "requires-python":
+            yield title, f"METADATA has no `{title}`"
+        elif keys.count(key) > 1:
+            yield title, f"METADATA has `{title}` {keys.count(key)} times"
+    if metadata.name and not _NAME.fullmatch(metadata.name):
+        yield "Name", f"`Name: {metadata.name}` is not a distribution's name"
+    try:
+        if metadata.version:
+            Version(metadata.version)
+    except InvalidVersion:
+        yield "Version", f"`Version: {metadata.version}` is not a version of PEP 440"
+    try:
+        SpecifierSet(metadata.requires_python or "")
+    except InvalidSpecifier as error:
+        yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
+    for text in metadata.requires_dist:
+        try:
+            Requirement(text)
+        except InvalidRequirement as error:
+            reason = str(error).partition("\n")[0]
+            yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
+
+
+def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
+    for text in wheel.metadata.requires_dist:
+        if "@" in text.partition(";")[0]:
+            yield text, f"`Requires-Dist: {text}` asks for a URL, which the index refuses"
+    names = {member.name for member in wheel.members}
+    newer = _numbers(wheel.metadata.metadata_version) >= [2, 4]
+    for path in wheel.metadata.license_files if newer else ():
+        if f"{wheel.dist_info}/licenses/{path}" not in names:
+            yield path, f"`License-File: {path}` is not in the wheel's `licenses` folder"
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".") if part.isdecimal()]
+
+
+@rule("WF507", "python-excluded", Severity.ERROR)
+def python_excluded(context: Context) -> Iterator[Hit]:
+    """Requires-Python excludes every Python that the tags are for.
+
+    ## What it does
+    Compares Requires-Python of METADATA with the Python tags of the file name.
+
+    ## Why is this bad?
+    Nobody can install the wheel: the Pythons that may take it by its tag "require a different
+    Python".
+
+    ## Example
+    A wheel for `cp310` with `Requires-Python: >=3.11`.
+
+    ## Common causes
+    - A Python was dropped in `requires-python`, but not in the build matrix. **Solution**: drop
+      it there, too: such as `build = "cp311-*"` for cibuildwheel.
+
+    ## Fix safety
+    Not fixed: the wheel is not to be published.
+    """
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 (start-up)
+
+    wheel = context.wheel
+    try:
+        wanted = SpecifierSet(wheel.metadata.requires_python or "")
+    except InvalidSpecifier:
+        return
+    minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
+    # The first and the last patch release that anybody may mean.
+    patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
+    if patches and not any(wanted.contains(each, prereleases=True) for each in patches):
+        yield Hit(
+            message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
+            f"{wheel.metadata.requires_python}` excludes that",
+            member=f"{wheel.dist_info}/METADATA",
+            entry="Requires-Python",
+            hint="drop this Python from the build matrix",
+        )
+
+
+@rule("WF601", "broken-elf", Severity.WARNING)
+def broken_elf(context: Context) -> Iterator[Hit]:
+    """A file begins like an ELF object and is none that can be loaded.
+
+    ## What it does
+    Reports files with ELF's magic number whose headers or tables do not hold together.
+
+    ## Why is this bad?
+    The loader refuses them (`file too short`, `invalid ELF header`) or the process dies of
+    SIGBUS on a truncated one.
+
+    ## Example
+    A library that was cut off when the disk was full.
+
+    ## Common causes
+    - A failed copy in the build. **Solution**: build again.
+    - Test data of a package that reads ELF. **Solution**: ignore the rule.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for member, message in context.wheel.broken_elfs.items():
+        yield Hit(message=message, member=member, hint="build the wheel again")
+
+
+RULES = (
+    record_mismatch,
+    stale_signature,
+    purelib_with_elf,
+    tags_differ,
+    name_differs,
+    invalid_metadata,
+    python_excluded,
+    broken_elf,
+)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from wheelfix.findings import Hit, Severity
+from wheelfix.left_to_others import Provider, providers
 from wheelfix.policy import satisfies
 from wheelfix.rules.base import Context, rule
 from wheelfix.verdict import Verdict
@@ -28,8 +29,9 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     """The objects need more than the platform tag promises.
 
     ## What it does
-    Asks auditwheel for the best tag that the objects allow, given the libraries that the wheel
-    ships and those excluded, and compares it with the tags in the file name.
+    Finds the best tag that the objects allow by auditwheel's rules and tables, given the libraries
+    that the wheel ships and those excluded, and compares it with the tags in the file name.
+    Where libraries are all that is missing, WF805 says so for each.
 
     ## Why is this bad?
     pip installs the wheel on every machine that the tag names, and the import fails on those
@@ -41,20 +43,20 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     ## Common causes
     - Built on a system newer than the tag. **Solution**: build in the tag's container, or ask
       for a later tag: `--plat manylinux_2_34_x86_64`.
-    - A library that another wheel provides. **Solution**: `--exclude 'libx.so*'`.
+    - Compiled with `-march=native`. **Solution**: compile for the baseline, and choose faster code
+      at run time.
 
     ## Fix safety
     Not fixed: the wheel is not published.
     """
     verdict = context.verdict
-    if verdict is None or keeps_promise(context.wheel, verdict):
+    if verdict is None or verdict.libraries_alone or keeps_promise(context.wheel, verdict):
         return
     tags = ".".join(context.wheel.name.platforms)
     yield Hit(
         message=f"tagged {tags}, but allows no better than {verdict.overall}",
         notes=verdict.reasons,
-        hint="build in the container of that tag, ask for another with --plat, or --exclude what "
-        "another wheel provides",
+        hint="build in the container of that tag, or ask for another: `wheelfix repair --plat …`",
     )
 
 
@@ -115,4 +117,114 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
         yield Hit(message=message, hint="build on a system as old as the tag")
 
 
-RULES = (tag_not_met, unmatched_exclude, tag_missed_by_little)
+@rule("WF804", "local-platform-tag", Severity.ERROR)
+def local_platform_tag(context: Context) -> Iterator[Hit]:
+    """The platform tag promises nothing, and the index refuses it.
+
+    ## What it does
+    Reports `linux_x86_64` and its like in the file name, unless `plat` asks for it or
+    `update-tags` is off.
+
+    ## Why is this bad?
+    `linux_*` means the machine that the wheel was built on, and says nothing of its C library.
+    PyPI answers `400 Binary wheel has an unsupported platform tag`; elsewhere pip installs the
+    wheel on machines where nothing of it loads. PyPI excepts `linux_armv6l` and `linux_armv7l`.
+
+    ## Example
+    `demo-1.0-cp311-cp311-linux_x86_64.whl`.
+
+    ## Common causes
+    - The wheel was built, and never repaired. **Solution**: `wheelfix repair`.
+    - It is for one's own machines. **Solution**: `plat = "linux_x86_64"`, or ignore the rule.
+
+    ## Fix safety
+    Safe: `repair` writes the best tag that the objects allow, and grafts what is missing.
+    """
+    verdict, settings = context.verdict, context.settings
+    if verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
+        return
+    for tag in context.wheel.name.platforms:
+        if tag.startswith("linux_") and not tag.startswith("linux_armv"):
+            better = not verdict.overall.startswith("linux_")
+            yield Hit(
+                message=f"the platform tag `{tag}` promises no C library, and the index refuses it",
+                entry=tag,
+                notes=(f"its objects allow {verdict.overall}",) if better else verdict.reasons,
+                hint=f"wheelfix repair {context.wheel.name}",
+            )
+
+
+@rule("WF805", "unprovided-library", Severity.ERROR)
+def unprovided_library(context: Context) -> Iterator[Hit]:
+    """A library is neither in the wheel nor promised by its platform tag.
+
+    ## What it does
+    Follows DT_NEEDED through the wheel's own libraries, and reports what neither the wheel nor the
+    list of the platform tag has. It is a warning where METADATA requires a package that is known to
+    bring the library.
+
+    ## Why is this bad?
+    The import works where the library happens to be, which is where the wheel was built, and
+    fails on the machines of the others: `libfoo.so.1: cannot open shared object file`.
+
+    ## Example
+    A wheel tagged `manylinux_2_17` that needs `libssl.so.3` of the build machine.
+
+    ## Common causes
+    - The wheel was not repaired, or tagged by hand. **Solution**: `wheelfix repair`, where the
+      library is installed, grafts it.
+    - Another package brings it. **Solution**: require that package, and say so to the tools:
+      `exclude = ["libtorch*.so"]`.
+    - It belongs to the user's system, such as a driver's. **Solution**: `exclude`, and open it at
+      run time where the rest of the wheel is of use without it.
+
+    ## Fix safety
+    Safe: `repair` grafts the library where it is at hand.
+    """
+    verdict = context.verdict
+    if verdict is None or not any(map(_promises, context.wheel.name.platforms)):
+        return
+    if not verdict.external:
+        return
+    known = providers(verdict.external)
+    for library in verdict.external:
+        yield _unprovided(context, library, known.get(library))
+
+
+def _promises(tag: str) -> bool:
+    return tag.startswith(("manylinux", "musllinux", "android"))
+
+
+def _unprovided(context: Context, library: str, provider: Provider | None) -> Hit:
+    wheel = context.wheel
+    users = [member for member, elf in wheel.elfs.items() if library in elf.needed]
+    required = provider.among(context.wheel.metadata.requires_dist) if provider else None
+    tags = ".".join(wheel.name.platforms)
+    notes = [f"needed by `{user}`" for user in users]
+    if provider and provider.note:
+        notes.append(provider.note)
+    elif required:
+        notes.append(f"`Requires-Dist: {required}` brings it")
+    elif provider:
+        packages = " or ".join(f"`{package}*`" for package in provider.packages)
+        notes.append(f"{packages} brings it, but METADATA does not require that")
+    exclude = f'if another brings it, say so: `exclude = ["{library}"]` in [tool.wheelfix]'
+    return Hit(
+        message=f"`{library}` is neither in the wheel nor promised by {tags}",
+        member=users[0] if users else None,
+        entry=library,
+        notes=tuple(notes),
+        hint=exclude
+        if required or (provider and provider.note)
+        else f"`wheelfix repair` grafts it where it is installed; {exclude}",
+        severity=Severity.WARNING if required else None,
+    )
+
+
+RULES = (
+    tag_not_met,
+    unmatched_exclude,
+    tag_missed_by_little,
+    local_platform_tag,
+    unprovided_library,
+)

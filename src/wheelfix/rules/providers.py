@@ -12,8 +12,9 @@ from wheelfix.layout import Key, describe, entries_to, split
 from wheelfix.providers import Provider, name_of, never_bundled, provider_of
 from wheelfix.rules.base import Context, rule
 from wheelfix.rules.reach import add_entries
-from wheelfix.settings import DataLibraries
+from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
+from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -41,6 +42,22 @@ def _uses(context: Context) -> Iterator[_Use]:
             provider = provider_of(library, providers)
             if provider is not None and library not in context.shipped:
                 yield _Use(member=member, elf=elf, library=library, provider=provider)
+
+
+def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that a provider gives, or that only the machine can give."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(
+        name
+        for name in needed
+        if provider_of(name, settings.provider) is not None
+        or (leaves_drivers(settings) and never_bundled(name) is not None)
+    )
+
+
+def leaves_drivers(settings: Settings) -> bool:
+    """Whether what belongs to the machine's drivers is kept out of the wheel."""
+    return not any(map(bundled_driver.matches, settings.ignore))
 
 
 def _by_provider(uses: Iterable[_Use]) -> Mapping[str, list[_Use]]:

@@ -18,7 +18,7 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib import metadata, resources
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
 from wheelfix.policy import Policy, explain, judge, judged_symbols, near_misses, strictest
 from wheelfix.settings import Settings
+from wheelfix.tools.policies import INSTALL_HINT, known_policies
 from wheelfix.tools.run import Completed, run
 from wheelfix.verdict import Verdict
 from wheelfix.view import View, build_view
@@ -35,7 +36,6 @@ from wheelfix.wheel import Wheel, WheelName
 
 MINIMUM = (6, 8)
 """6.8 queues its patchelf calls, one a file, after its last look at the files."""
-INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
 
 _RECORDER = """\
 #!/bin/sh
@@ -154,7 +154,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     if not wheel.elfs:
         return Graft(tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
     _require_version()
-    policies = _policies()
+    policies = known_policies()
     view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
     folder = _prepare(workdir, view)
     env = _environment(folder, environ)
@@ -185,7 +185,7 @@ def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[st
     Raises as `graft` does.
     """
     _require_version()
-    policies = _policies()
+    policies = known_policies()
     found = _show(wheel, settings, workdir, environ, policies)
     if settings.exclude and found["external_libs"]:
         # A pattern may also match where this machine has the library (auditwheel's `ldd`).
@@ -491,25 +491,3 @@ def _messages(stderr: str, view: View) -> Iterator[str]:
 
 
 _PLACE = re.compile(r"(?:own\d+|e\d{5})/[^\s,'\"]*[^\s,'\".]")
-
-
-# --- Its policies, for explanations and for speed -----------------------------------------------
-
-
-def _policies() -> tuple[Policy, ...]:
-    """Read auditwheel's tables of policies; nothing is decided by them here."""
-    try:
-        folder = resources.files("auditwheel").joinpath("policy")
-        return tuple(
-            Policy(
-                name=entry["name"],
-                aliases=tuple(entry["aliases"]),
-                symbol_versions=entry["symbol_versions"],
-                blacklist=entry["blacklist"],
-            )
-            for file in sorted(folder.iterdir(), key=lambda file: file.name)
-            if file.name.endswith("-policy.json")
-            for entry in json.loads(file.read_text(encoding="utf-8"))
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return ()  # a layout of another version: nothing is explained, all symbols are shown

@@ -1,0 +1,111 @@
+"""Hold the verdict that `wheelfix check` finds from values to that of `auditwheel show`.
+
+    python scripts/verdicts.py WHEEL_OR_FOLDER...
+
+Prints a Markdown table with both tags and both times, and exits with 1 where the tags differ.
+auditwheel is run as it is, on this machine with all its libraries; a wheel that it cannot judge
+counts as no difference, and is listed with its last words. Libraries that only an external library
+needs are this machine's, and left out of the comparison.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from wheelfix.appraisal import findings
+from wheelfix.archive import open_wheel
+from wheelfix.policy import Policy
+from wheelfix.settings import Settings
+from wheelfix.tools.policies import read_policies
+
+_COMPARED = ("overall_tag", "pyfpe", "ucs2", "unsupported_isa")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What both say of one wheel."""
+
+    wheel: str
+    ours: Mapping[str, Any]
+    theirs: Mapping[str, Any]
+    """With `error` where auditwheel has no verdict."""
+    objects: int
+    seconds: tuple[float, float, float]
+    """For auditwheel's verdict, for opening the wheel, and for our verdict on it."""
+
+    @property
+    def differences(self) -> list[str]:
+        """The keys about which the two disagree, libraries that only one misses among them."""
+        if "error" in self.theirs:
+            return []
+        found = [key for key in _COMPARED if self.ours.get(key) != self.theirs.get(key)]
+        ours = set(self.ours.get("external_libs", ()))
+        return found + sorted(ours - set(self.theirs.get("external_libs", ())))
+
+
+def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
+    """Ask both about the wheel at `path`."""
+    start = time.perf_counter()
+    with open_wheel(path) as archive:
+        wheel = archive.wheel
+    opened = time.perf_counter()
+    ours = findings(wheel, Settings(), policies) or {"overall_tag": "none"}
+    judged = time.perf_counter()
+    theirs = show(path)
+    shown = time.perf_counter()
+    return Comparison(
+        wheel=path.name,
+        ours=ours,
+        theirs=theirs,
+        objects=len(wheel.elfs),
+        seconds=(shown - judged, opened - start, judged - opened),
+    )
+
+
+def show(path: Path) -> dict[str, Any]:
+    """Return what `auditwheel show --json` says."""
+    command = [sys.executable, "-m", "auditwheel", "show", "--json", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        return {"error": (done.stderr.strip().splitlines() or ["nothing"])[-1]}
+    return found
+
+
+def rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """Yield the lines of the table."""
+    yield "| wheel | objects | auditwheel | wheelfix | s | opened, s | judged, ms | |"
+    yield "|---|---:|---|---|---:|---:|---:|---|"
+    for each in comparisons:
+        theirs = each.theirs.get("overall_tag", "none")
+        remark = each.theirs.get("error") or ", ".join(each.differences)
+        show_s, open_s, judge_s = each.seconds
+        yield (
+            f"| {each.wheel} | {each.objects} | {theirs} | {each.ours['overall_tag']} "
+            f"| {show_s:.2f} | {open_s:.2f} | {judge_s * 1000:.1f} | {remark} |"
+        )
+
+
+def main() -> int:
+    """Compare each wheel; 1 if a verdict differs."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL_OR_FOLDER")
+    given: list[Path] = parser.parse_args().wheels
+    paths = [each for path in given for each in (sorted(path.rglob("*.whl")) or [path])]
+    policies = read_policies()
+    compared = [each for path in paths if (each := compare(path, policies)).objects]
+    print("\n".join(rows(compared)))
+    return int(any(each.differences for each in compared))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""What `check` found, one line a finding: for grep, editors and long lists."""
+
+from wheelfix.report import SetReport
+from wheelfix.reports.drawing import Drawing, placed, shown_path
+from wheelfix.reports.full import sums
+from wheelfix.reports.text import printable
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return `wheel!member: WF101 error message` for each finding, and the sums."""
+    lines = [
+        f"{each.place}: {each.finding.code} {each.finding.severity.label} {each.finding.message}"
+        for each in placed(found, drawing)
+    ]
+    for report in found.unreadable:
+        message = report.error.message if report.error else ""
+        path = shown_path(report.source, drawing)
+        lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
+    return "\n".join([*(printable(line) for line in lines), *sums(found)])

@@ -1,0 +1,42 @@
+"""The output formats of `check` by name; the module of one is read when it is asked for."""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from importlib import import_module
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from wheelfix.report import SetReport
+    from wheelfix.reports.drawing import Drawing
+
+
+class Format(StrEnum):
+    """How `check` says what it found."""
+
+    FULL = "full"
+    CONCISE = "concise"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+_MODULES = {Format.JSON: "json_report", Format.HTML: "html_page"}
+"""Where a module of the format's own name would hide one of the standard library."""
+
+
+def _draw(form: Format, found: "SetReport", drawing: "Drawing") -> str:
+    """Draw `found` in the format `form`."""
+    module = import_module(f"wheelfix.reports.{_MODULES.get(form, form)}")
+    return cast("Callable[[SetReport, Drawing], str]", module.draw)(found, drawing)
+
+
+FORMATS: Mapping[str, Callable[["SetReport", "Drawing"], str]] = MappingProxyType(
+    {form.value: partial(_draw, form) for form in Format}
+)
+"""Each returns the whole text, without a line end after the last line."""

@@ -1,0 +1,129 @@
+"""What `check` found, in full, for people at a terminal."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from wheelfix.findings import Severity
+from wheelfix.report import Report, SetReport
+from wheelfix.reports.drawing import (
+    Drawing,
+    Placed,
+    advice,
+    all_suppressed,
+    of_set,
+    of_wheel,
+    shown_path,
+    suppressed_text,
+)
+from wheelfix.reports.rulebook import why_briefly
+from wheelfix.reports.text import (
+    FEW,
+    Colour,
+    counted,
+    finding_text,
+    paint,
+    printable,
+    tally,
+)
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return each finding with its place, evidence, reason and remedy, and a line of sums.
+
+    Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
+    could not be judged is no finding: errors are told elsewhere, at once.
+    """
+    reasons = {rule.code: why_briefly(rule) for rule in drawing.rules}
+    blocks: list[str] = []
+    if found.findings:
+        title = f"{counted(len(found.reports), 'wheel')} side by side"
+        blocks += [paint(title, Colour.BOLD, on=drawing.colour)]
+        blocks += _groups(of_set(found, drawing), reasons, drawing)
+    for report in found.reports:
+        blocks += _wheel(report, reasons, drawing, alone=len(found.reports) == 1)
+    if drawing.verbose:
+        blocks += _suppressed(found)
+    return "\n\n".join([*blocks, "\n".join(sums(found))])
+
+
+def sums(found: SetReport) -> Iterator[str]:
+    """Yield the lines under it all: how much of what, what `repair` mends, what does not count."""
+    judged = len(found.reports) - len(found.unreadable)
+    if judged:
+        yield tally([finding for _, finding in found.all_findings], judged)
+    if left_out := suppressed_text(found):
+        yield left_out
+    if found.unreadable:
+        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {_names(found)}."
+
+
+def _names(found: SetReport) -> str:
+    names = [f"`{printable(report.source.name)}`" for report in found.unreadable]
+    return ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+
+
+def _wheel(
+    report: Report, reasons: dict[str, str], drawing: Drawing, *, alone: bool
+) -> Iterator[str]:
+    path = printable(shown_path(report.source, drawing))
+    if report.error is None and not alone and (report.findings or drawing.verbose):
+        head = paint(path, Colour.BOLD, on=drawing.colour)
+        yield f"{head}: {_kinds(report) or 'nothing to report'}"
+    yield from _groups(of_wheel(report, drawing), reasons, drawing)
+    if drawing.verbose and report.verdict is not None:
+        yield printable(f"{path}: its objects allow {report.verdict.overall}")
+
+
+def _kinds(report: Report) -> str:
+    numbers = [
+        (severity, sum(finding.severity is severity for finding in report.findings))
+        for severity in sorted(Severity, reverse=True)
+    ]
+    return ", ".join(
+        f"{number:,} info" if severity is Severity.INFO else counted(number, severity.label)
+        for severity, number in numbers
+        if number
+    )
+
+
+def _groups(
+    findings: tuple[Placed, ...], reasons: dict[str, str], drawing: Drawing
+) -> Iterator[str]:
+    """Yield the findings by rule, the first of a rule in the whole report with its reason.
+
+    What was said goes from `reasons`.
+    """
+    by_rule: dict[str, list[Placed]] = {}
+    for each in findings:
+        by_rule.setdefault(each.finding.code, []).append(each)
+    for code, group in by_rule.items():
+        shown = group if drawing.verbose else group[:FEW]
+        for each in shown:
+            yield _finding(each, reasons.pop(code, ""), drawing)
+        if len(shown) < len(group):
+            finding = shown[0].finding
+            yield (
+                f"  … and {len(group) - len(shown):,} more {printable(finding.name)} here: "
+                f"-v shows them, `wheelfix rule {code}` explains"
+            )
+
+
+def _finding(each: Placed, reason: str, drawing: Drawing) -> str:
+    finding = each.finding
+    more: dict[str, str] = {}
+    if finding.entry and finding.entry not in finding.message:
+        more["entry"] = f"`{finding.entry}`"
+    if reason:
+        more["why"] = reason
+    place = each.path or "all wheels"
+    advised = replace(finding, hint=advice(finding))
+    return finding_text(advised, place, colour=drawing.colour, more=more)
+
+
+def _suppressed(found: SetReport) -> Iterator[str]:
+    lines = [
+        " ".join((each.finding.code, each.finding.member or "", f"[{each.because}]", each.reason))
+        for each in all_suppressed(found)
+    ]
+    if lines:
+        yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])

@@ -1,0 +1,116 @@
+"""What `check` found, as annotations: workflow commands for GitHub's runner.
+
+GitHub shows ten of a kind a step, and drops the others without a word. So there is one for all
+findings of a rule in a wheel, and the tenth says how many more there are.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wheelfix.findings import Severity
+from wheelfix.report import SetReport
+from wheelfix.reports.drawing import (
+    Drawing,
+    Placed,
+    advice,
+    error_words,
+    placed,
+    shown_path,
+    titled,
+)
+from wheelfix.reports.full import sums
+from wheelfix.reports.text import FEW, counted, printable
+
+LIMIT = 10
+"""Annotations of a kind that GitHub shows for one step."""
+_LONGEST = 1000
+"""Characters of a line."""
+_COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Note:
+    """One annotation, not yet escaped."""
+
+    severity: Severity
+    path: str
+    title: str
+    lines: tuple[str, ...]
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return at most ten annotations of each kind, errors first, and the sums as plain text."""
+    notes = [*_unreadable(found, drawing), *_notes(placed(found, drawing))]
+    lines: list[str] = []
+    for severity in sorted(Severity, reverse=True):
+        lines += _limited([note for note in notes if note.severity is severity])
+    return "\n".join([*lines, *sums(found)])
+
+
+def _unreadable(found: SetReport, drawing: Drawing) -> Iterator[_Note]:
+    for report in found.unreadable:
+        yield _Note(
+            severity=Severity.ERROR,
+            path=shown_path(report.source, drawing),
+            title="not a wheel that can be judged",
+            lines=tuple(error_words(report.error).splitlines()) if report.error else (),
+        )
+
+
+def _notes(findings: Sequence[Placed]) -> Iterator[_Note]:
+    """Yield an annotation for each rule in each wheel."""
+    groups: dict[tuple[Severity, str, str], list[Placed]] = {}
+    for each in findings:
+        key = (each.finding.severity, each.path, each.finding.code)
+        groups.setdefault(key, []).append(each)
+    for (severity, path, _), group in groups.items():
+        first = group[0].finding
+        lines = [_said(each) for each in group[:FEW]]
+        if len(group) > FEW:
+            lines.append(f"and {len(group) - FEW:,} more")
+        yield _Note(
+            severity=severity,
+            path=path,
+            title=titled(first),
+            lines=(*lines, *advice(first).splitlines()),
+        )
+
+
+def _said(each: Placed) -> str:
+    finding = each.finding
+    if finding.member is None or finding.member in finding.message:
+        return finding.message
+    return f"`{finding.member}`: {finding.message}"
+
+
+def _limited(notes: Sequence[_Note]) -> Iterator[str]:
+    if len(notes) <= LIMIT:
+        yield from map(_command, notes)
+        return
+    yield from map(_command, notes[: LIMIT - 1])
+    rest = notes[LIMIT - 1 :]
+    kind = counted(len(rest), rest[0].severity.label if rest[0].severity else "note")
+    lines = (f"{kind} more, by rule and wheel:", *(f"{n.path}: {n.title}" for n in rest[:LIMIT]))
+    yield _command(_Note(severity=rest[0].severity, path="", title="and more", lines=lines))
+
+
+def _command(note: _Note) -> str:
+    place = f"file={_property(note.path)}," if note.path else ""
+    message = _data("\n".join(_shortened(printable(line)) for line in note.lines))
+    title = _property(f"wheelfix: {note.title}")
+    return f"::{_COMMAND[note.severity]} {place}title={title}::{message}"
+
+
+def _shortened(line: str) -> str:
+    """Leave room for the other lines: GitHub cuts an annotation at 64 KiB."""
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+
+
+def _data(text: str) -> str:
+    """Escape a message, as `escapeData` of the runner's toolkit does."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    """Escape a property, as `escapeProperty` of the runner's toolkit does."""
+    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,57 @@
+"""What `check` found, as a GitLab code quality report."""
+
+from hashlib import sha256
+
+from wheelfix.findings import Severity
+from wheelfix.report import Report, SetReport
+from wheelfix.reports.drawing import (
+    Drawing,
+    Placed,
+    error_words,
+    json_text,
+    placed,
+    shown_path,
+    titled,
+    worst_first,
+)
+from wheelfix.reports.text import printable
+
+_SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return the list of issues; a file that cannot be judged is one, too."""
+    fallback = next((shown_path(report.source, drawing) for report in found.reports), ".")
+    issues = [
+        *(_unreadable(report, drawing) for report in found.unreadable),
+        *(_issue(each, fallback) for each in worst_first(placed(found, drawing))),
+    ]
+    return json_text(issues)
+
+
+def _issue(each: Placed, fallback: str) -> dict[str, object]:
+    finding = each.finding
+    inside = f"{finding.member}: " if finding.member else ""
+    return {
+        "description": printable(f"{inside}{finding.message}"),
+        "check_name": titled(finding),
+        "fingerprint": each.fingerprint,
+        "severity": _SEVERITY[finding.severity],
+        "location": _location(each.path or fallback),
+    }
+
+
+def _unreadable(report: Report, drawing: Drawing) -> dict[str, object]:
+    words = error_words(report.error) if report.error else "cannot be judged"
+    path = shown_path(report.source, drawing)
+    return {
+        "description": " ".join(printable(line) for line in words.splitlines()),
+        "check_name": "unreadable",
+        "fingerprint": sha256(f"unreadable\0{path}".encode("utf-8", "replace")).hexdigest()[:32],
+        "severity": "blocker",
+        "location": _location(path),
+    }
+
+
+def _location(path: str) -> dict[str, object]:
+    return {"path": printable(path), "lines": {"begin": 1}}

@@ -1,0 +1,210 @@
+"""What `check` found, as GitHub-flavoured Markdown: tables, folded details, graphs.
+
+Literals stand in code spans that hold no backtick, everything else is escaped character by
+character, so that no name from a wheel can become markup, whatever it holds.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from wheelfix.explain import Question
+from wheelfix.findings import Severity
+from wheelfix.graph import graph_of
+from wheelfix.report import Report, SetReport
+from wheelfix.reports.drawing import (
+    Drawing,
+    Placed,
+    advice,
+    error_words,
+    of_set,
+    of_wheel,
+    shown_path,
+    spans,
+    titled,
+)
+from wheelfix.reports.full import sums
+from wheelfix.reports.graphs import mermaid
+from wheelfix.reports.rulebook import anchor, why
+from wheelfix.reports.text import printable
+from wheelfix.targets import default_name, find
+from wheelfix.wheel import Wheel
+
+SUMMARY_LIMIT = 960 * 1024
+"""Bytes; GitHub drops a step's whole summary above 1 MiB, and other tools write to it, too."""
+_MOST_OBJECTS = 60
+_MOST_EDGES = 250
+_MOST_TEXT = 40_000
+"""Beyond these a graph is unreadable, or Mermaid (50,000 characters, 500 edges) refuses it."""
+_MOST_GRAPHS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Detail:
+    """How much is told."""
+
+    rows: int | None = None
+    """Findings shown a wheel; None for all."""
+    advice: bool = True
+    graphs: int = _MOST_GRAPHS
+
+
+_DETAILS = (
+    _Detail(),
+    _Detail(graphs=1),
+    _Detail(graphs=0),
+    _Detail(graphs=0, rows=100, advice=False),
+    _Detail(graphs=0, rows=10, advice=False),
+    _Detail(graphs=0, rows=0, advice=False),
+)
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return all that was found, with what to do, and the graphs of the first few wheels."""
+    return _document(found, drawing, _DETAILS[0])
+
+
+def step_summary(found: SetReport, drawing: Drawing, room: int = SUMMARY_LIMIT) -> str:
+    """Return as much of it as `room` bytes hold: graphs go first, then advice, then rows."""
+    text = ""
+    for detail in _DETAILS:
+        text = _document(found, drawing, detail) + "\n"
+        if len(text.encode()) <= room:
+            return text
+    whole = text.encode()[: max(room, 0)]
+    return whole[: whole.rfind(b"\n") + 1].decode()
+
+
+def _document(found: SetReport, drawing: Drawing, detail: _Detail) -> str:
+    blocks = ["## wheelfix check", _overview(found.reports, drawing)]
+    blocks.append("  \n".join(_prose(line) for line in sums(found)))
+    if found.findings:
+        blocks.append("### All wheels side by side")
+        blocks += _findings(of_set(found, drawing), drawing, detail)
+    graphs = detail.graphs
+    for report in found.reports:
+        graph = _graph(report.wheel) if report.wheel and report.findings and graphs else ""
+        graphs -= bool(graph)
+        blocks += _section(report, graph, drawing, detail)
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _overview(reports: Iterable[Report], drawing: Drawing) -> str:
+    rows = [
+        (
+            _code(shown_path(report.source, drawing)),
+            _code(report.verdict.overall) if report.verdict else "",
+            *(["unreadable", "", ""] if report.error else _numbers(report)),
+        )
+        for report in reports
+    ]
+    return _table(("wheel", "objects allow", "errors", "warnings", "info"), rows)
+
+
+def _numbers(report: Report) -> list[str]:
+    return [
+        f"{sum(finding.severity is severity for finding in report.findings):,}"
+        for severity in sorted(Severity, reverse=True)
+    ]
+
+
+def _section(report: Report, graph: str, drawing: Drawing, detail: _Detail) -> Iterator[str]:
+    if report.error is None and not report.findings:
+        return
+    yield f"### {_code(shown_path(report.source, drawing))}"
+    if report.error is not None:
+        yield "  \n".join(_prose(line) for line in error_words(report.error).splitlines())
+    yield from _findings(of_wheel(report, drawing), drawing, detail)
+    if graph:
+        yield _folded("Libraries once installed", f"```mermaid\n{graph}\n```")
+
+
+def _findings(findings: Sequence[Placed], drawing: Drawing, detail: _Detail) -> Iterator[str]:
+    shown = findings if detail.rows is None else findings[: detail.rows]
+    rows = [
+        (
+            each.finding.severity.label,
+            _prose(titled(each.finding)),
+            _code(each.finding.member) if each.finding.member else "",
+            _prose(each.finding.message),
+        )
+        for each in shown
+    ]
+    if rows:
+        yield _table(("severity", "rule", "file", "what is wrong"), rows)
+    if len(shown) < len(findings):
+        yield f"and {len(findings) - len(shown):,} more"
+    if detail.advice and findings:
+        yield _folded("Why, and what to do", "\n".join(_advice(findings, drawing)))
+
+
+def _advice(findings: Iterable[Placed], drawing: Drawing) -> Iterator[str]:
+    """Yield for each rule why it matters, and for each finding its evidence and remedy."""
+    rules = {rule.code: rule for rule in drawing.rules}
+    by_rule: dict[str, list[Placed]] = {}
+    for each in findings:
+        by_rule.setdefault(each.finding.code, []).append(each)
+    for code, group in by_rule.items():
+        rule = rules.get(code)
+        title = _prose(titled(group[0].finding))
+        if rule is not None and drawing.documentation:
+            title = f"[{title}]({drawing.documentation}#{anchor(rule)})"
+        reason = f": {_prose(why(rule))}" if rule is not None else ""
+        yield f"- **{title}**{reason}"
+        for text, places in _told(group).items():
+            files = ", ".join(_code(place) for place in places if place)
+            yield f"  - {files}: {text}" if files else f"  - {text}"
+
+
+def _told(group: Iterable[Placed]) -> Mapping[str, list[str]]:
+    """Return what there is to say besides the message, each text once, with its files."""
+    told: dict[str, list[str]] = {}
+    for each in group:
+        finding = each.finding
+        lines = [line for text in (*finding.notes, advice(finding)) for line in text.splitlines()]
+        text = "<br>".join(_prose(line) for line in lines)
+        told.setdefault(text, []).append(finding.member or "")
+    return told
+
+
+def _graph(wheel: Wheel) -> str:
+    """Draw who needs whom; nothing for what no one could read."""
+    if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
+        return ""
+    graph = graph_of(wheel, Question(target=find(default_name(wheel), wheel)))
+    text = mermaid([graph])
+    return text if len(graph.edges) <= _MOST_EDGES and len(text) <= _MOST_TEXT else ""
+
+
+# --- Markup ---------------------------------------------------------------------------------------
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _folded(title: str, body: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{body}\n\n</details>"
+
+
+def _code(text: str) -> str:
+    """Return a code span; backticks would end it, and a pipe the cell of a table."""
+    shown = printable(text).replace("`", r"\x60").replace("|", r"\x7c")
+    return f"`{shown}`" if shown.strip() else f"`{shown!r}`"
+
+
+def _prose(text: str) -> str:
+    """Return a message as text, its literals as code spans."""
+    return "".join(
+        _code(piece) if literal else _plain(piece) for literal, piece in spans(printable(text))
+    )
+
+
+_MARKUP = str.maketrans({c: f"&#{ord(c)};" for c in "\\*_[]<>&|$#~!{}"}) | str.maketrans(
+    {"@": "`@`"}  # as an entity it would still call a person
+)
+
+
+def _plain(text: str) -> str:
+    """Escape markup, and what GitHub makes a link of all by itself (GFM, "Autolinks")."""
+    return text.translate(_MARKUP).replace("://", "&#58;//").replace("www.", "www&#46;")

@@ -1,0 +1,144 @@
+"""What `check` found, as SARIF 2.1.0 (OASIS), for code scanning.
+
+Suppressed findings are left out: GitHub shows results with `suppressions` like any other. Fixes
+stand in `properties`: SARIF's own are replacements in text, and these are edits of binaries.
+"""
+
+from collections.abc import Mapping
+from inspect import cleandoc
+from urllib.parse import quote
+
+from wheelfix.findings import Severity
+from wheelfix.report import Report, SetReport
+from wheelfix.reports.drawing import (
+    NAME,
+    Drawing,
+    Placed,
+    error_words,
+    json_text,
+    placed,
+    shown_path,
+    worst_first,
+)
+from wheelfix.reports.rulebook import anchor, why
+from wheelfix.reports.text import printable
+from wheelfix.rules.base import AnyRule
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
+"""GitHub's own words for it ("SARIF support for code scanning")."""
+_ESCAPES = str.maketrans({"\\": r"\\", "[": r"\[", "]": r"\]", "{": "{{", "}": "}}"})
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return one run: every rule that was asked, every finding, every file that was unreadable."""
+    findings = worst_first(placed(found, drawing))
+    rules = {rule.code: rule for rule in drawing.rules}
+    numbers = {code: number for number, code in enumerate(rules)}
+    fallback = next((shown_path(report.source, drawing) for report in found.reports), "")
+    run = {
+        "tool": {
+            "driver": {
+                "name": NAME,
+                "version": drawing.version,
+                "semanticVersion": drawing.version,
+                **({"informationUri": drawing.documentation} if drawing.documentation else {}),
+                "rules": [_rule(rule, drawing) for rule in rules.values()],
+            }
+        },
+        "invocations": [_invocation(found, drawing)],
+        "results": [_result(each, numbers, each.path or fallback) for each in findings],
+    }
+    return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _rule(rule: AnyRule, drawing: Drawing) -> dict[str, object]:
+    text = cleandoc(rule.explanation)
+    ours = rule.check.__module__.startswith(f"{NAME}.")
+    address = f"{drawing.documentation}#{anchor(rule)}" if drawing.documentation and ours else ""
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary or rule.name},
+        "fullDescription": {"text": why(rule) or rule.summary or rule.name},
+        "help": {"text": text or rule.name, "markdown": text or rule.name},
+        **({"helpUri": address} if address else {}),
+        "defaultConfiguration": {"level": _LEVEL[rule.severity]},
+        "properties": {"tags": ["wheel"], "problem.severity": _PROBLEM[rule.severity]},
+    }
+
+
+def _invocation(found: SetReport, drawing: Drawing) -> dict[str, object]:
+    return {
+        "executionSuccessful": not found.unreadable,
+        "toolExecutionNotifications": [_notification(each, drawing) for each in found.unreadable],
+    }
+
+
+def _notification(report: Report, drawing: Drawing) -> dict[str, object]:
+    words = error_words(report.error) if report.error else "could not be judged"
+    path = shown_path(report.source, drawing)
+    location = {"physicalLocation": {"artifactLocation": _artifact(path)}}
+    return {"level": "error", "message": {"text": _literal(words)}, "locations": [location]}
+
+
+def _result(each: Placed, numbers: Mapping[str, int], path: str) -> dict[str, object]:
+    finding = each.finding
+    words = [finding.message, *finding.notes, *([finding.hint] if finding.hint else [])]
+    number = numbers.get(finding.code)
+    return {
+        "ruleId": finding.code,
+        **({} if number is None else {"ruleIndex": number}),
+        "level": _LEVEL[finding.severity],
+        "message": {"text": _literal("\n".join(words))},
+        "locations": [_location(each, path)] if path else [],
+        "partialFingerprints": {
+            # GitHub knows an alert again by this one alone.
+            "primaryLocationLineHash": each.fingerprint,
+            "wheelfixFinding/v1": each.fingerprint,
+        },
+        "properties": _properties(each),
+    }
+
+
+def _location(each: Placed, path: str) -> dict[str, object]:
+    member = each.finding.member
+    # A binary has no lines, but GitHub shows no alert without one.
+    physical = {"artifactLocation": _artifact(path), "region": {"startLine": 1}}
+    if member is None:
+        return {"physicalLocation": physical}
+    logical = {
+        "name": printable(member),
+        "fullyQualifiedName": printable(each.place),
+        "kind": "resource",
+    }
+    return {"physicalLocation": physical, "logicalLocations": [logical]}
+
+
+def _properties(each: Placed) -> dict[str, object]:
+    finding, fix = each.finding, each.finding.fix
+    known = {
+        "wheel": each.path or None,
+        "member": finding.member,
+        "entry": finding.entry,
+        "hint": finding.hint,
+        "fix": None if fix is None else {"title": fix.title, "safety": fix.safety.value},
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _artifact(path: str) -> dict[str, object]:
+    """Return a file's address: relative to the checkout, else absolute."""
+    address = quote(path, safe="/", errors="backslashreplace")
+    if path.startswith("/"):
+        return {"uri": f"file://{address}"}
+    return {"uri": address, "uriBaseId": "%SRCROOT%"}
+
+
+def _literal(text: str) -> str:
+    """Escape what would be a link or a placeholder in a message (SARIF 2.1.0, 3.11.5, 3.11.6)."""
+    lines = (printable(line) for line in text.splitlines())
+    return "\n".join(lines).translate(_ESCAPES)

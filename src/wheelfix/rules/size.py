@@ -1,0 +1,329 @@
+"""What the wheel weighs, and what of it could go."""
+
+import posixpath
+from collections.abc import Callable, Iterator, Mapping
+
+from wheelfix.elf import Elf
+from wheelfix.findings import Hit, Severity
+from wheelfix.rules.base import Context, rule
+from wheelfix.rules.contents import in_units, same_bytes
+from wheelfix.rules.names import unhashed
+from wheelfix.wheel import Member, Wheel, normalized
+
+NOTABLE = 100_000
+"""Bytes of the zip below which nobody would bother."""
+LARGE = 10_000_000
+"""Bytes of a wheel from which on its largest files are told."""
+
+
+@rule("WF701", "debug-sections", Severity.WARNING)
+def debug_sections(context: Context) -> Iterator[Hit]:
+    """The wheel's objects hold what only debuggers read.
+
+    ## What it does
+    Sums up the debug sections (`.debug_*`, `.zdebug_*`, `.stab*`) of all objects, in the files and,
+    by the rate at which each file is compressed, in the zip. Below 100 kB it is only told.
+
+    ## Why is this bad?
+    Debug information is often larger than the code. Every download pays for it, and hardly
+    anybody who installs the wheel has the sources at hand that it speaks of.
+
+    ## Example
+    `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, 38 MB of them in `.debug_info` and kin.
+
+    ## Common causes
+    - Python's own flags have `-g`, and setuptools takes them over. **Solution**: link with
+      `-Wl,-s`, or `wheelfix repair --strip`.
+    - CMake's `RelWithDebInfo`. **Solution**: `Release`; or keep the information beside the wheel:
+      `objcopy --only-keep-debug`.
+
+    ## Fix safety
+    Not fixed unless asked for: `--strip`, by which the names in native backtraces go, too.
+    """
+    yield from _strippable(context.wheel, "debug sections", lambda elf: elf.debug_size)
+
+
+@rule("WF702", "symbol-tables", Severity.INFO)
+def symbol_tables(context: Context) -> Iterator[Hit]:
+    """The wheel's objects hold symbol tables that loading does not need.
+
+    ## What it does
+    Sums up `.symtab` and its strings over all objects, in the files and, by the rate at which
+    each file is compressed, in the zip, if that is 100 kB or more.
+
+    ## Why is this bad?
+    It is not: without it, native backtraces and profiles show addresses in place of the names of
+    internal functions. But it is paid for by every download.
+
+    ## Example
+    A library of 30 MB with 6 MB of symbols.
+
+    ## Common causes
+    - Nothing asked the linker to leave it out. **Solution**: `-Wl,-s`, or `wheelfix repair
+      --strip`.
+
+    ## Fix safety
+    Not fixed unless asked for: `--strip`.
+    """
+    for hit in _strippable(context.wheel, "symbol tables", lambda elf: elf.symtab_size):
+        if hit.severity is None:
+            yield hit
+
+
+def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Iterator[Hit]:
+    sizes = {member: size for member, elf in wheel.elfs.items() if (size := size_of(elf))}
+    if not sizes:
+        return
+    packed = {
+        member.name: sizes[member.name] * member.compressed_size / member.size
+        for member in wheel.members
+        if member.name in sizes and member.size
+    }
+    saved = sum(packed.values())
+    largest = sorted(sizes, key=lambda member: -sizes[member])
+    objects = "an object" if len(sizes) == 1 else f"{len(sizes)} objects"
+    yield Hit(
+        message=f"{what} in {objects}: {in_units(sum(sizes.values()))}, "
+        f"about {in_units(saved)} of the zip",
+        member=largest[0],
+        notes=tuple(f"`{member}`: {in_units(sizes[member])}" for member in largest[:5]),
+        hint="`wheelfix repair --strip` takes them out",
+        severity=None if saved >= NOTABLE else Severity.INFO,
+    )
+
+
+@rule("WF703", "duplicate-files", Severity.WARNING)
+def duplicate_files(context: Context) -> Iterator[Hit]:
+    """The wheel holds the same bytes several times.
+
+    ## What it does
+    Compares hash and size of all files by RECORD. One finding for all of them; links that became
+    copies are WF515's. Below 100 kB it is only told.
+
+    ## Why is this bad?
+    A zip compresses each file by itself, so every copy is paid for, on disk as well; and a
+    library that is there twice is loaded twice, each with data of its own.
+
+    ## Example
+    `pkg/libx.so` and `pkg.libs/libx-1a2b3c4d.so`
+
+    ## Common causes
+    - Two subpackages with the same data. **Solution**: keep it in one, and read it from there by
+      `importlib.resources`.
+    - A library shipped by the package and grafted once more. **Solution**: make the package's own
+      the one that is found: `$ORIGIN` in the search path before the repair.
+
+    ## Fix safety
+    Not fixed: which name is wanted is for the package to say.
+    """
+    wheel = context.wheel
+    packed = {member.name: member.compressed_size for member in wheel.members}
+    groups = [_unlinked(names) for names in same_bytes(wheel).values()]
+    groups = [names for names in groups if len(names) > 1]
+    wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
+    groups.sort(key=lambda names: -wasted[names[0]])
+    if not groups or sum(wasted.values()) < NOTABLE / 10:
+        return
+    yield Hit(
+        message=f"the same bytes several times: {in_units(sum(wasted.values()))} of the zip",
+        member=groups[0][0],
+        notes=tuple(
+            f"{len(names)} times {in_units(packed[names[0]])}: "
+            + ", ".join(f"`{name}`" for name in names[:4])
+            + (", …" if len(names) > 4 else "")
+            for names in groups[:5]
+        ),
+        hint="keep one of each",
+        severity=None if sum(wasted.values()) >= NOTABLE else Severity.INFO,
+    )
+
+
+def _unlinked(names: list[str]) -> list[str]:
+    """Return one name of each chain of links."""
+    return list({name.partition(".so")[0]: name for name in names}.values())
+
+
+@rule("WF704", "largest-files", Severity.INFO)
+def largest_files(context: Context) -> Iterator[Hit]:
+    """What a large wheel consists of.
+
+    ## What it does
+    Names the five files that take most of the zip, of wheels of 10 MB and more.
+
+    ## Why is this bad?
+    It is not; but who wants a smaller wheel begins there.
+
+    ## Example
+    `pkg.libs/libopenblas-1a2b3c4d.so`: 9.8 MB, 54 % of the zip.
+
+    ## Common causes
+    - Libraries for features that few need. **Solution**: a wheel of their own, as an extra.
+
+    ## Fix safety
+    Not fixed.
+    """
+    wheel = context.wheel
+    if wheel.zip_size < LARGE:
+        return
+    yield Hit(
+        message=f"a wheel of {in_units(wheel.zip_size)}",
+        notes=tuple(_share(member, wheel) for member in _largest(wheel)),
+        hint="nothing has to be done",
+    )
+
+
+def _largest(wheel: Wheel) -> list[Member]:
+    return sorted(wheel.members, key=lambda member: -member.compressed_size)[:5]
+
+
+def _share(member: Member, wheel: Wheel) -> str:
+    part = member.compressed_size / wheel.zip_size
+    return f"`{member.name}`: {in_units(member.compressed_size)}, {part:.0%} of the zip"
+
+
+@rule("WF705", "wheel-over-budget", Severity.ERROR)
+def wheel_over_budget(context: Context) -> Iterator[Hit]:
+    """The wheel is larger than the project allows.
+
+    ## What it does
+    Compares the size of the wheel file with `max-size`. Without that setting, it is silent.
+
+    ## Why is this bad?
+    The index refuses files above its limit (100 MB on PyPI, unless raised for the project), when
+    half of the release is uploaded; and a wheel that doubled has most often taken in a library
+    that nobody wanted in it.
+
+    ## Example
+    `max-size = "50MB"`, and a wheel of 61 MB.
+
+    ## Common causes
+    - A library was grafted that another wheel provides. **Solution**: `--exclude 'libx.so*'`.
+    - Debug information. **Solution**: `wheelfix repair --strip`; see WF701.
+
+    ## Fix safety
+    Not fixed: the wheel is not published.
+    """
+    wheel, limit = context.wheel, context.settings.max_size
+    if limit and wheel.zip_size > limit:
+        yield Hit(
+            message=f"weighs {in_units(wheel.zip_size)}, {in_units(wheel.zip_size - limit)} more "
+            f"than `max-size` allows ({in_units(limit)})",
+            notes=tuple(_share(member, wheel) for member in _largest(wheel)),
+            hint="see what is new in it, or raise `max-size`",
+        )
+
+
+@rule("WF706", "file-over-budget", Severity.ERROR)
+def file_over_budget(context: Context) -> Iterator[Hit]:
+    """A file of the wheel is larger than the project allows.
+
+    ## What it does
+    Compares the size of each file, once installed, with `max-file-size`. Without that setting, it
+    is silent.
+
+    ## Why is this bad?
+    One file out of the ordinary is most often one that should not be there.
+
+    ## Example
+    `max-file-size = "20MB"`, and `pkg/_core.abi3.so` of 48 MB.
+
+    ## Common causes
+    - Debug information. **Solution**: `wheelfix repair --strip`; see WF701.
+    - Test data, or a model. **Solution**: fetch it when it is asked for.
+
+    ## Fix safety
+    Not fixed: the wheel is not published.
+    """
+    limit = context.settings.max_file_size
+    for member in context.wheel.members if limit else ():
+        if member.size > limit:
+            yield Hit(
+                message=f"has {in_units(member.size)}, {in_units(member.size - limit)} more than "
+                f"`max-file-size` allows ({in_units(limit)})",
+                member=member.name,
+                hint="leave it out, or raise `max-file-size`",
+            )
+
+
+@rule("WF707", "grown", Severity.WARNING)
+def grown(context: Context) -> Iterator[Hit]:
+    """The wheel is much larger than the one it is held against.
+
+    ## What it does
+    Compares the wheel with the one of `against` for the same Python and platform, or with the only
+    one that is given for its distribution. Reports growth above `max-growth` (10 %, and at least
+    100 kB), with the files that have grown or are new; hashes in grafted libraries' names are
+    left aside.
+
+    ## Why is this bad?
+    Sizes grow by accident: another compiler's debug information, a library newly grafted, test
+    data. Afterwards nobody knows why (natcap/invest 2483: 50 MB in place of 2 MB).
+
+    ## Example
+    `--against demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl` for version 1.1.
+
+    ## Common causes
+    - A library is grafted that was excluded before. **Solution**: look at the pattern; WF802.
+    - The version brings more. **Solution**: raise `max-growth` for it.
+
+    ## Fix safety
+    Not fixed.
+    """
+    wheel = context.wheel
+    old = _counterpart(wheel, context.against)
+    if old is None or not old.zip_size:
+        return
+    more = wheel.zip_size - old.zip_size
+    if more < NOTABLE or more * 100 <= old.zip_size * context.settings.max_growth:
+        return
+    before, now = _by_stable_name(old), _by_stable_name(wheel)
+    growth = {name: size - before.get(name, 0) for name, size in now.items()}
+    worst = sorted(growth, key=lambda name: -growth[name])[:5]
+    yield Hit(
+        message=f"weighs {in_units(wheel.zip_size)}, {more / old.zip_size:.0%} more than "
+        f"{old.name} ({in_units(old.zip_size)})",
+        notes=tuple(
+            f"`{name}`: "
+            + (f"+{in_units(growth[name])}" if name in before else "new, ")
+            + ("" if name in before else in_units(now[name]))
+            for name in worst
+            if growth[name] > 0
+        ),
+        hint="see whether the files that grew are meant to, or raise `max-growth`",
+    )
+
+
+def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
+    name = normalized(wheel.name.distribution)
+    same = [each for each in against if normalized(each.name.distribution) == name]
+    tagged = [each for each in same if _tags(each) & _tags(wheel)]
+    return tagged[0] if tagged else same[0] if len(same) == 1 else None
+
+
+def _tags(wheel: Wheel) -> set[tuple[str, str]]:
+    return {
+        (python, platform) for python in wheel.name.pythons for platform in wheel.name.platforms
+    }
+
+
+def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
+    """Return the packed sizes, by names without the version and without hashes."""
+    sizes: dict[str, int] = {}
+    tops = {wheel.dist_info: "*.dist-info", wheel.data_dir: "*.data"}
+    for member in wheel.members:
+        top, slash, rest = member.name.partition("/")
+        folder, base = posixpath.split(tops.get(top, top) + slash + rest)
+        name = posixpath.join(folder, unhashed(base) or base)
+        sizes[name] = sizes.get(name, 0) + member.compressed_size
+    return sizes
+
+
+RULES = (
+    debug_sections,
+    symbol_tables,
+    duplicate_files,
+    largest_files,
+    wheel_over_budget,
+    file_over_budget,
+    grown,
+)

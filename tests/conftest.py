@@ -1,0 +1,9 @@
+"""Options of the test suite."""
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="Write tests/golden anew, and compare nothing."
+    )
