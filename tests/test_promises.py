@@ -206,7 +206,12 @@ def test_nothing_of_the_wheel_and_nothing_that_is_grafted_is_executed(tmp_path: 
         "demo-1.0.data/scripts/tool": program,
         "demo-1.0.data/scripts/script": f"#!/bin/sh\ntouch {proof}\n",
     }
-    wheel = make_wheel(tmp_path / "in", tag=f"py3-none-linux_{os.uname().machine}", files=files)
+    wheel = make_wheel(
+        tmp_path / "in",
+        tag=f"py3-none-linux_{os.uname().machine}",
+        files=files,
+        modes={"demo-1.0.data/scripts/script": 0o755},
+    )
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
     assert outcome.status is Status.REPAIRED, outcome.error
     assert not proof.exists()

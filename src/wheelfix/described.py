@@ -128,14 +128,17 @@ _SIZE: Mapping[str, Any] = {
     "type": "string",
     "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGkmg]([Ii]?[Bb])?|[Bb])?\s*$",
 }
+_SCALARS: Mapping[object, Mapping[str, Any]] = {
+    bool: {"type": "boolean"},
+    Size: {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]},
+    **dict.fromkeys((str, Path, str | None), _TEXT),
+}
 _TEXTS: Mapping[str, Any] = {"type": "array", "items": _TEXT}
 
 
-def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: C901, PLR0911 - one return for each kind
-    if kind is bool:
-        return {"type": "boolean"}
-    if kind is Size:
-        return {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}
+def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one return for each kind
+    if kind in _SCALARS:
+        return _SCALARS[kind]
     if kind is int:
         most = {"maximum": MOST[key]} if key in MOST else {}
         return {"type": "integer", "minimum": LEAST[key], **most}
@@ -155,8 +158,6 @@ def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: C901, PLR0911 -
         return {"anyOf": [_TEXTS, reasons]}
     if kind == Mapping[str, tuple[str, ...]]:
         return {"type": "object", "additionalProperties": {"anyOf": [_TEXT, _TEXTS]}}
-    if kind in {str, Path, str | None}:
-        return _TEXT
     raise TypeError(f"`{key}` is of a kind without a schema: {kind}")
 
 

@@ -1,19 +1,21 @@
 """What `check` found, as JUnit XML: a suite a wheel, a case a rule that was asked."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.findings import Finding, Severity
 from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import NAME, Drawing, error_words, shown_path
 from wheelfix.reports.text import finding_text, printable
+from wheelfix.rules.base import AnyRule, Rule, SetRule
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:
     """Return the suites; what does not fail the check stands in `system-out`."""
     suites = [_suite(report, drawing) for report in found.reports]
-    if found.findings:
-        suites.append(_judged("all wheels", found.findings, drawing, {}))
+    asked = _names(rule for rule in drawing.rules if isinstance(rule, SetRule))
+    if found.findings or (asked and len(found.reports) > 1):
+        suites.append(_judged("all wheels", found.findings, drawing, asked))
     head = _tag(
         "testsuites",
         name=NAME,
@@ -62,8 +64,12 @@ def _suite(report: Report, drawing: Drawing) -> _Suite:
         body = f"      <{error}>{_text(error_words(report.error))}</error>"
         cases = (f"    <{case}>", body, "    </testcase>")
         return _Suite(name=path, tests=1, errors=1, cases=cases)
-    asked = {rule.code: f"{rule.code} {rule.name}" for rule in drawing.rules}
+    asked = _names(rule for rule in drawing.rules if isinstance(rule, Rule))
     return _judged(path, report.findings, drawing, asked)
+
+
+def _names(rules: Iterable[AnyRule]) -> dict[str, str]:
+    return {rule.code: f"{rule.code} {rule.name}" for rule in rules}
 
 
 def _judged(

@@ -519,7 +519,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
     """The metadata names a path of the build machine.
 
     ## What it does
-    Looks for `direct_url.json`, and for `/home/…`, `/tmp/…`, `/root/…`, `file://` and their like
+    Looks for `direct_url.json`, and for `/home/…`, `/tmp/…`, `file://` and their like
     in the fields of METADATA, in entry points, and in the JSON files of dist-info (there it is
     only told). Descriptions and licences are left alone.
 

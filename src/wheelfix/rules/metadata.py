@@ -346,31 +346,6 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
 
 
-@rule("WF601", "broken-elf", Severity.WARNING)
-def broken_elf(context: Context) -> Iterator[Hit]:
-    """A file begins like an ELF object and is none that can be loaded.
-
-    ## What it does
-    Reports files with ELF's magic number whose headers or tables do not hold together.
-
-    ## Why is this bad?
-    The loader refuses them (`file too short`, `invalid ELF header`) or the process dies of
-    SIGBUS on a truncated one.
-
-    ## Example
-    A library that was cut off when the disk was full.
-
-    ## Common causes
-    - A failed copy in the build. **Solution**: build again.
-    - Test data of a package that reads ELF. **Solution**: ignore the rule.
-
-    ## Fix safety
-    Not fixed.
-    """
-    for member, message in context.wheel.broken_elfs.items():
-        yield Hit(message=message, member=member, hint="build the wheel again")
-
-
 RULES = (
     record_mismatch,
     stale_signature,
@@ -379,5 +354,4 @@ RULES = (
     name_differs,
     invalid_metadata,
     python_excluded,
-    broken_elf,
 )
