@@ -232,19 +232,19 @@ def test_a_table_says_all_and_a_text_what_to_look_up() -> None:
     assert above.provider == (BLAS, Provider(source="x.whl"))
 
 
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        ("x", "list of tables"),
-        ([{}], "requirement"),
-        ([{"requirement": ">=1"}], "no requirement"),
-        ([{"requirement": "x", "library": ["a"]}], "no key"),
-        ([{"requirement": "x", "libraries": ["a"]}], "both"),
-        ([{"requirement": "x", "libraries": ["a"], "directory": "/x"}], "relative"),
-        ([{"requirement": "x", "libraries": ["a"], "directory": "a/../b"}], "relative"),
-        ([{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "lib"}], "scheme"),
-    ],
-)
+REFUSED: list[tuple[object, str]] = [
+    ("x", "list of tables"),
+    ([{}], "requirement"),
+    ([{"requirement": ">=1"}], "no requirement"),
+    ([{"requirement": "x", "library": ["a"]}], "no key"),
+    ([{"requirement": "x", "libraries": ["a"]}], "both"),
+    ([{"requirement": "x", "libraries": ["a"], "directory": "/x"}], "relative"),
+    ([{"requirement": "x", "libraries": ["a"], "directory": "a/../b"}], "relative"),
+    ([{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "lib"}], "scheme"),
+]
+
+
+@pytest.mark.parametrize(("given", "word"), REFUSED)
 def test_a_table_that_makes_no_sense_is_refused(given: object, word: str) -> None:
     with pytest.raises(SettingsError, match=word):
         settings_from({"provider": given}, Settings(), "file")
@@ -281,7 +281,7 @@ def test_a_distribution_says_it_by_its_record(
     site = tmp_path / "lib" / "site-packages"
     with zipfile.ZipFile(path) as archive:
         archive.extractall(site)
-    monkeypatch.syspath_prepend(str(site))
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     (found,) = in_distribution("pro>=1")
     assert (found.requirement, found.version, found.directory) == ("pro>=1", "2.0", "pro/lib")
     assert Path(found.at_hand) == site / "pro/lib"
