@@ -13,6 +13,7 @@ import pytest
 
 from build import extension, make_wheel, shared_object, stub_library_with_versions
 from values import elf, findings, wheel
+from wheelfix import cli
 from wheelfix.archive import open_wheel
 from wheelfix.engine import run_rules, settle
 from wheelfix.errors import SettingsError
@@ -541,6 +542,20 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
     assert any("libpro.so.3: cannot open" in each.message for each in alone.remaining)
+
+
+def test_verify_installs_wheels_beside_from_wherever_it_is_run(
+    tmp_path: Path, pro: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = provider_wheel(tmp_path, "", library=pro)
+    output = repaired(user_wheel(tmp_path, pro), tmp_path / "out", str(provider)).output
+    assert output is not None
+    pro.unlink()
+    monkeypatch.chdir(tmp_path)
+    beside = provider.relative_to(tmp_path)
+    command = ["verify", "-q", str(output.relative_to(tmp_path))]
+    assert cli.run(command) == 1
+    assert cli.run([*command, "--with", str(beside)]) == 0
 
 
 def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Path) -> None:

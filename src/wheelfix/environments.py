@@ -144,7 +144,7 @@ def install(  # noqa: PLR0913 - one for each thing that is chosen
 
     `beside` are other wheels that are installed by the same command.
     """
-    source = path
+    source = path.absolute()
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
