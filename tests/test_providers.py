@@ -72,7 +72,7 @@ def user_of_blas(member: str = USER, **fields: Any) -> Wheel:
 )
 def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, entry: str) -> None:
     subject = user_of_blas(member)
-    (found,) = findings(rules.provider_unreachable, subject, provider=(BLAS,))
+    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
     after, _ = settle(subject, RULES, settings, Stage.AFTER)
@@ -92,7 +92,7 @@ def test_an_entry_to_a_provider_is_neither_dead_nor_escaping_though_the_wheel_la
 
 def test_an_entry_that_is_there_in_another_spelling_is_enough() -> None:
     subject = user_of_blas(rpath="${ORIGIN}/../nvidia/./cublas/lib/")
-    assert not findings(rules.provider_unreachable, subject, provider=(BLAS,))
+    assert not findings(rules.provider_not_searched, subject, provider=(BLAS,))
 
 
 def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
@@ -104,7 +104,7 @@ def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
 def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> None:
     program = "demo-1.0.data/scripts/demo"
     subject = user_of_blas(program, interpreter="/lib64/ld-linux-x86-64.so.2")
-    (found,) = findings(rules.provider_unreachable, subject, provider=(BLAS,))
+    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
     after, _ = settle(subject, RULES, settings, Stage.AFTER)
@@ -299,7 +299,7 @@ def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_pa
     (found,) = in_directory(tmp_path / "sdk")
     assert (found.directory, found.libraries) == (None, ("libpro.so",))
     subject = wheel({USER: elf("libpro.so")})
-    assert not findings(rules.provider_unreachable, subject, provider=(found,))
+    assert not findings(rules.provider_not_searched, subject, provider=(found,))
     assert not findings(rules.provider_not_required, subject, provider=(found,))
 
 

@@ -110,8 +110,8 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     return entries_to(member, (key, provider.directory), wheel, installed)
 
 
-@rule("WF106", "provider-unreachable", Severity.ERROR)
-def provider_unreachable(context: Context) -> Iterator[Hit]:
+@rule("WF106", "provider-not-searched", Severity.ERROR)
+def provider_not_searched(context: Context) -> Iterator[Hit]:
     """An object does not search the folder in which another wheel has its library.
 
     ## What it does
@@ -556,7 +556,7 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
 
 
 RULES = (
-    provider_unreachable,
+    provider_not_searched,
     provider_beside,
     provider_not_required,
     provider_loosely_required,
