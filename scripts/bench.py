@@ -1,6 +1,7 @@
 """Measure `wheelfix repair` beside `auditwheel repair`, interleaved in one run.
 
     python scripts/bench.py -n 3 --wheels tiny,many
+    python scripts/bench.py -n 3 --explain    # beside auditwheel lddtree and libtree
 
 Each run is a process of its own, measured by wait4: wall seconds, user and system CPU seconds of
 the process tree, and the peak memory of its largest process. The table shows medians, and ratios
@@ -370,6 +371,55 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
     )
 
 
+# --- Explaining -----------------------------------------------------------------------------------
+
+
+def explaining(wheelfix: Sequence[str], cache: Path, count: int) -> str:
+    """Measure what it takes to explain the largest published wheel, and its largest object."""
+    wheel = max((cache / "published").glob("*/*.whl"), key=lambda path: path.stat().st_size)
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        site = Path(folder, "site-packages")
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(site)
+        objects = [path for path in site.rglob("*.so*") if path.is_file()]
+        largest = max(objects, key=lambda path: path.stat().st_size)
+        commands = {
+            "wheelfix explain WHEEL": [*wheelfix, "explain", str(wheel)],
+            "wheelfix tree WHEEL": [*wheelfix, "tree", str(wheel)],
+            "wheelfix explain --site DIR OBJECT": [
+                *wheelfix, "explain", "--site", str(site), str(largest.relative_to(site)),
+            ],
+            "auditwheel lddtree OBJECT": [
+                *corpus.find_program("auditwheel"), "lddtree", str(largest),
+            ],
+        }  # fmt: skip
+        if libtree := shutil.which("libtree"):
+            commands["libtree OBJECT"] = [libtree, "-vv", str(largest)]
+        rows = list(measured(commands, Path(folder, "log"), count))
+        about = (
+            f"{wheel.name}: {wheel.stat().st_size / MEGABYTE:.3g} MB, {len(objects)} libraries; "
+            f"OBJECT is its largest, {largest.relative_to(site)}, "
+            f"{largest.stat().st_size / MEGABYTE:.3g} MB."
+        )
+    return f"{table(rows)}\n\n{about}"
+
+
+def measured(
+    commands: Mapping[str, Sequence[str]], log: Path, count: int
+) -> Iterator[dict[str, str]]:
+    """Run the commands in turns; exit codes tell of the libraries, and are shown."""
+    runs: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in commands}
+    for turn in range(count + 1):
+        for name, command in commands.items():
+            one = spend(command, corpus.environment(), log)
+            if turn:
+                runs[name].append(one)
+    for name, each in runs.items():
+        wall, cpu, peak = (statistics.median(run[figure] for run in each) for figure in range(3))
+        figures = {"s": f"{wall:.3g}", "CPU s": f"{cpu:.3g}", "peak MB": f"{peak:.3g}"}
+        yield {"command": name, **figures, "exit code": str(each[-1][3])}
+
+
 def file_system(path: Path) -> str:
     """Name the type of the file system that holds `path`."""
     mounts = [line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines()]
@@ -399,6 +449,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--cache", type=Path, default=corpus.DEFAULT_CACHE)
     parser.add_argument("--wheelfix", default="wheelfix", help="command; default: %(default)s")
     parser.add_argument("--tools", default="auditwheel,wheelfix", help="default: %(default)s")
+    parser.add_argument("--explain", action="store_true", help="measure explain and tree instead")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--json", type=Path, help="also write every run to this file")
     options = parser.parse_args()
@@ -412,6 +463,10 @@ def main() -> int:
     options = parse_arguments()
     commands = {"auditwheel": "auditwheel", "wheelfix": options.wheelfix}
     programs = {name: corpus.find_program(commands[name]) for name in options.tools.split(",")}
+    if options.explain:
+        text = explaining(programs["wheelfix"], options.cache.resolve(), options.n)
+        print(f"{text}\n\n{circumstances(programs, options.n)}")
+        return 0
     rows: list[dict[str, str]] = []
     results: dict[str, dict[str, list[Run]]] = {}
     failed = False

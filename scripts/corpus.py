@@ -63,6 +63,8 @@ class Corpus:
     installer: str
     sdists: tuple[Sdist, ...]
     published: tuple[Published, ...]
+    loaded: tuple[str, ...] = ()
+    """Requirements of wheels that only `fidelity.py` looks at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,7 @@ def read_corpus(path: Path = CORPUS) -> Corpus:
         installer=data["installer"],
         sdists=tuple(Sdist(**frozen(each)) for each in data["sdist"]),
         published=tuple(Published(**frozen(each)) for each in data["published"]),
+        loaded=tuple(data.get("loaded", ())),
     )
 
 

@@ -24,6 +24,8 @@ from wheelfix.wheel import Metadata, RecordRow
 
 PURE = "py3-none-any"
 
+UV = [sys.executable, "-m", "uv"]
+
 
 def found(path: Path) -> dict[str, Finding]:
     """What the archive and metadata rules say of a built wheel, one finding a rule."""
@@ -43,7 +45,7 @@ def install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
 
 
 def uv_install(path: Path, target: Path) -> subprocess.CompletedProcess[str]:
-    command = ["uv", "pip", "install", "--no-index", "--no-deps", "--python", sys.executable]
+    command = [*UV, "pip", "install", "--no-index", "--no-deps", "--python", sys.executable]
     command += ["--target", str(target), str(path)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -152,9 +154,9 @@ def test_tags_that_differ_from_the_file_name(tmp_path: Path) -> None:
     assert finding.fix is not None
     assert finding.fix.edits == (Retag(platforms=("any",), tags=("py3-none-any",)),)
     venv = tmp_path / "v"
-    subprocess.run(["uv", "venv", "-q", "--python", sys.executable, venv], check=True)
+    subprocess.run([*UV, "venv", "-q", "--python", sys.executable, venv], check=True)
     install_both: list[str | Path] = [
-        "uv",
+        *UV,
         "pip",
         "install",
         "-q",

@@ -20,6 +20,12 @@ import pytest
 
 import trees
 from build import executable, make_wheel, shared_object
+from wheelfix import targets
+from wheelfix.archive import open_wheel
+from wheelfix.explain import Explanation, Question, World, explain, world_of
+from wheelfix.loader import load
+from wheelfix.machine import describe
+from wheelfix.verify import Options, verify
 
 POLICIES = ("colocate", "search", "move")
 TREES = (*trees.REAL, *trees.SIMULATED)
@@ -131,6 +137,20 @@ def test_wheelfix_mends_cyfes_everywhere(
     assert installed.run([installed.scripts()["cyfeslike-tool"]]).said == "42"
     used = installed.use("cyfeslike", "import cyfeslike; print(cyfeslike.compute())")
     assert ("neither in" if lost else "10100.0") in used.said
+
+
+@pytest.mark.parametrize("tool", ["auditwheel", *POLICIES])
+def test_verify_says_the_same_in_every_scheme(cyfes: Mapping[str, Repaired], tool: str) -> None:
+    options = Options(schemes=("all",), pythons=(str(trees.BASE_PYTHON),), timeout=30)
+    for result in verify(cyfes[tool].wheel, options, os.environ):
+        failing = {check.member.rpartition("/")[2] for check in result.checks if check.failed}
+        expected = State()
+        if tool == "auditwheel":
+            expected = auditwheel_cyfes(result.scheme)
+        lost = {member.rpartition("/")[2] for member in result.lost}
+        assert failing - {"cyfeslike-tool"} == expected.broken, result
+        dropped = wheelfix_lost(result.scheme, tool, "libcufeslike.so")
+        assert {name for name in lost if "-" not in name} == dropped, result
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -484,13 +504,110 @@ def install(wheel: Path, tree: str, directory: Path) -> trees.Tree:
 def state(tree: trees.Tree, wheel: Path) -> State:
     """Load every ELF file and start every program of `wheel` in `tree`."""
     outcomes = tree.load_all()
+    assert_foretold(tree, wheel, outcomes)
     programs = {name: tree.run([path]) for name, path in tree.scripts().items()}
     assert bool(programs) == any_script(wheel)
     return State(
-        broken=frozenset(name for name, outcome in outcomes.items() if not outcome.ok),
-        lost=elf_names(wheel) - outcomes.keys(),
+        broken=frozenset(path.name for path, outcome in outcomes.items() if not outcome.ok),
+        lost=elf_names(wheel) - {path.name for path in outcomes},
         failing_programs=frozenset(name for name, outcome in programs.items() if not outcome.ok),
     )
+
+
+SCHEMES = {
+    "venv": "venv",
+    "prefix-pip": "prefix",
+    "prefix-uv": "venv",  # uv puts headers where a venv has them, wherever it installs
+    "user": "user",
+    "target-pip": "target-pip",
+    "target-uv": "target-uv",
+    "debian": "debian-system",
+    "debian-pip": "debian-prefix-pip",
+    "lib64": "lib64",
+    "free-threaded": "venv/python3.13t",
+    "pypy": "venv/pypy3.9",
+}
+"""The trees, and what `explain --scheme` calls them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fate:
+    """What becomes of one object: the tree's files in the process, or the name that is missing."""
+
+    files: frozenset[str] = frozenset()
+    missing: str | None = None
+
+
+def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
+    """Hold two predictions of each object against a process: of the files, and of the wheel."""
+    real = {path: fate_of(tree, path, outcome) for path, outcome in outcomes.items()}
+    assert real
+    assert foretold_by_files(tree, tuple(real)) == {
+        os.path.relpath(path, tree.root): fate for path, fate in real.items()
+    }
+    kind = tree.root.name if tree.root.name in SCHEMES else tree.root.name.partition("-")[0]
+    scheme = SCHEMES[kind]
+    if "/" not in scheme:
+        debian = kind == "debian-pip"
+        version = trees.debian_python_version() if debian else sysconfig.get_python_version()
+        scheme = f"{scheme}/python{version}"
+    with open_wheel(wheel) as archive:
+        subject = archive.wheel
+    target = targets.find(targets.default_name(subject), subject)
+    world = world_of(subject, Question(target=target, scheme=scheme))
+    base = "/env/usr" if kind == "debian" else "/env"
+    top = "usr/" if kind in {"debian", "lib64"} else ""
+    by_member = {
+        f"{top}{os.path.relpath(path, base)}": fate_in(explain(world, path), world, base, top)
+        for path, member in world.members.items()
+        if member in subject.elfs
+    }
+    assert by_member == {os.path.relpath(path, tree.root): fate for path, fate in real.items()}
+
+
+def fate_of(tree: trees.Tree, path: Path, outcome: trees.Outcome) -> Fate:
+    """See what was in the process; of a program, have the loader list it."""
+    if ".so" not in path.name:
+        outcome = tree.run([path], {"LD_TRACE_LOADED_OBJECTS": "1"})
+        missing = re.search(r"(\S+) => not found", outcome.output)
+        if missing is not None:
+            return Fate(missing=missing[1])
+    if outcome.ok:
+        own = os.path.relpath(path, tree.root)
+        return Fate(files=tree.own_files(outcome.output) | {own})
+    missing = re.search(r"(\S+): cannot open shared object file", outcome.said)
+    assert missing is not None, outcome.said
+    return Fate(missing=missing[1])
+
+
+def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
+    """Ask the model, as `verify` does: the files that are there, and this Python."""
+    program = os.path.realpath(trees.BASE_PYTHON)
+    environment = describe(program, [os.path.realpath(path) for path in paths])
+    found: dict[str, Fate] = {}
+    for path in paths:
+        real = os.path.realpath(path)
+        one = load(real, environment)
+        missing = [request.name for request in one.missing]
+        own = frozenset(
+            os.path.relpath(each, os.path.realpath(tree.root))
+            for each in one.objects
+            if each.startswith(f"{os.path.realpath(tree.root)}/")
+        )
+        found[os.path.relpath(path, tree.root)] = (
+            Fate(missing=missing[0]) if missing else Fate(files=own)
+        )
+    return found
+
+
+def fate_in(explanation: Explanation, world: World, base: str, top: str) -> Fate:
+    """Say what an explanation foretells; its `base` is the folder `top` of the tree."""
+    if not explanation.ok:
+        in_order = load(explanation.root, world.environment).missing
+        assert {step.request.name for step in explanation.missing} == {r.name for r in in_order}
+        return Fate(missing=in_order[0].name)
+    own = (each for each in explanation.objects if each in world.members)
+    return Fate(files=frozenset(f"{top}{os.path.relpath(each, base)}" for each in own))
 
 
 def any_script(wheel: Path) -> bool:

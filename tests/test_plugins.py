@@ -1,6 +1,7 @@
 """Rules of other distributions: the example under `fixtures`, installed as pip installs it."""
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,8 +26,10 @@ EXAMPLE = Path(__file__).parent.parent / "fixtures" / "plugin"
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("plugin")
+    source = tmp_path_factory.mktemp("source") / "plugin"
+    shutil.copytree(EXAMPLE, source)  # the build writes beside the source
     command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*command, "--target", target, EXAMPLE], check=True)
+    subprocess.run([*command, "--target", target, source], check=True)
     return target
 
 

@@ -556,6 +556,7 @@ def test_verify_installs_wheels_beside_from_wherever_it_is_run(
     command = ["verify", "-q", str(output.relative_to(tmp_path))]
     assert cli.run(command) == 1
     assert cli.run([*command, "--with", str(beside)]) == 0
+    assert cli.run([*command, "--with", str(beside), "--scheme", "lib64,debian-system"]) == 0
 
 
 def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Path) -> None:

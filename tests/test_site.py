@@ -1,5 +1,6 @@
 """Installed environments, and the real loader's word on where everything comes from."""
 
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from build import executable, extension, shared_object
+from wheelfix import cli
 from wheelfix.elf import Machine
 from wheelfix.errors import SettingsError
 from wheelfix.explain import Explanation, Giver, World, explain, find_subject, how_found
@@ -299,3 +301,74 @@ def test_a_program_of_the_environment_is_explained_as_a_start(site: Path) -> Non
     said = predicted(found)
     assert {name: seen[name][:2] for name in said} == {name: said[name][:2] for name in said}
     assert found.ok
+
+
+# --- The graph of an environment ------------------------------------------------------------------
+
+
+def install_two(site: Path) -> None:
+    """Two distributions with a RECORD each; an object of one needs a library of the other."""
+    vendored(site, "$ORIGIN/../demo.libs")
+    library = site / "demo.libs" / "libinner.so.1"
+    extension(site / "other" / "_two.so", "_two", needed=[library], rpath="$ORIGIN/../demo.libs")
+    for name, members in (
+        ("Demo_Pack", ["demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1"]),
+        ("other", ["other/_two.so"]),
+    ):
+        folder = site / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "RECORD").write_text("".join(f"{member},,\n" for member in members))
+
+
+def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = cli.run(["tree", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_the_graph_of_an_environment_has_all_its_objects(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, "--site", site.parents[2], "--format", "json")
+    assert code == 0
+    graph = json.loads(out)["graph"]
+    own = {node["id"]: node for node in graph["nodes"] if node["given_by"] == "wheel"}
+    assert set(own) == {
+        "demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1", "other/_two.so",
+    }  # fmt: skip
+    assert own["other/_two.so"]["size"] == (site / "other" / "_two.so").stat().st_size
+    edges = {(edge["source"], edge["target"]) for edge in graph["edges"]}
+    assert ("other/_two.so", "demo.libs/libinner.so.1") in edges
+
+
+def test_the_graph_of_one_distribution_tells_what_others_give(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, "--site", site, "other", "--format", "json")
+    assert code == 0
+    given = {node["id"]: node["given_by"] for node in json.loads(out)["graph"]["nodes"]}
+    assert given["other/_two.so"] == "wheel"
+    assert given["demo.libs/libinner.so.1"] == "other wheel"
+    assert "demo/_core.so" not in given
+    assert tree(capsys, "--site", site, "demo-pack")[0] == 0
+    (site / "demo.libs" / "libinner.so.1").unlink()
+    assert tree(capsys, "--site", site, "other")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "debian:12"), "name a wheel, or an environment"),
+        (("--site", ".", "--scheme", "venv"), "not for --site"),
+        (("--site", "SITE", "none"), "no distribution `none` is installed"),
+    ],
+)
+def test_a_graph_of_nothing_is_refused(
+    site: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, *(str(site) if each == "SITE" else each for each in arguments))
+    assert code == 2
+    assert message in out

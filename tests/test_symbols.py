@@ -20,6 +20,8 @@ PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, t
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
 MIDDLE = Definition(version="V2", version_index=3, hidden=True, weak=False, type=2)
 NEW = Definition(version="V3", version_index=4, hidden=False, weak=False, type=2)
+LOCAL = Definition(version=None, version_index=0, hidden=True, weak=False, type=2)
+IFUNC = Definition(version=None, version_index=None, hidden=False, weak=False, type=10)
 BASE = Definition(version=None, version_index=1, hidden=False, weak=False, type=2)
 
 
@@ -36,6 +38,8 @@ BASE = Definition(version=None, version_index=1, hidden=False, weak=False, type=
         ((MIDDLE,), None, False),
         ((NEW,), None, True),
         ((MIDDLE, NEW), "V2", True),
+        ((NEW, NEW), None, False),  # of two default versions the loader takes neither
+        ((LOCAL,), "V1", True),  # index 0 is local to linkers only
     ],
 )
 def test_glibc_matches_versions(
@@ -49,6 +53,8 @@ def test_glibc_matches_versions(
 def test_musl_looks_at_no_versions() -> None:
     assert binds((NEW,), "V1", Libc.MUSL)
     assert not binds((OLD,), "V1", Libc.MUSL)
+    assert binds((LOCAL,), None, Libc.MUSL)
+    assert not binds((IFUNC,), None, Libc.MUSL)
 
 
 class Tree:

@@ -23,6 +23,19 @@ PYTHON = sys.executable
 OPEN = "import ctypes, sys; [ctypes.CDLL(each) for each in sys.argv[1:]]"
 
 
+ON_A_TERMINAL = """
+import os, pty, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+os.write(terminal, b"\\x03")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+"""Runs a command on a terminal of its own, and types Ctrl-C when the file is there."""
+
+
 def environment(**more: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return {**kept, **more}
@@ -212,6 +225,23 @@ def test_a_static_program_says_nothing_and_that_is_told(tmp_path: Path) -> None:
     assert seen.exit_code == 3
 
 
+def test_a_program_that_becomes_static_tells_what_it_was_before(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libbefore.so")
+    program = executable(
+        tmp_path / "static",
+        "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
+        flags=["-static", "-no-pie", "-fno-pie"],
+    )
+    code = f"{OPEN}; import os; os.execv({str(program)!r}, ['static'])"
+    seen = watched(PYTHON, "-c", code, library)
+    assert seen.exit_code == 3
+    before, after = seen.processes
+    assert before.pid == after.pid
+    assert find(seen, "libbefore.so").file is not None
+    assert after.executable == str(program)
+    assert after.silent == "it is static: no loader runs in it"
+
+
 def test_a_program_without_the_variables_is_told() -> None:
     command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
     silent = [each.silent for each in watched("env", "-i", "sh", "-c", command).processes]
@@ -299,6 +329,82 @@ def test_a_killed_process_has_told_what_it_loaded(tmp_path: Path) -> None:
     assert found.file.path == real(library)
 
 
+def test_a_child_that_is_killed_does_not_end_the_others(tmp_path: Path) -> None:
+    early, late = shared_object(tmp_path / "libearly.so"), shared_object(tmp_path / "liblate.so")
+    code = f"""
+import ctypes, os, signal
+if (pid := os.fork()) == 0:
+    ctypes.CDLL({str(early)!r})
+    os.kill(os.getpid(), signal.SIGSEGV)
+assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGSEGV
+ctypes.CDLL({str(late)!r})
+os.abort()
+"""
+    seen = watched(PYTHON, "-c", code)
+    assert seen.exit_code == 128 + signal.SIGABRT
+    child = next(process for process in seen.processes if process.forked_from is not None)
+    assert [each.path for each in child.loaded] == [str(early)]
+    assert find(seen, "liblate.so") not in child.loaded
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_long_run_is_interrupted_and_told(tmp_path: Path, number: signal.Signals) -> None:
+    library = shared_object(tmp_path / "liblong.so")
+    code = (
+        "import ctypes, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        f"ctypes.CDLL({str(library)!r})\n"
+        f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
+        "time.sleep(30)"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    process = subprocess.Popen(
+        [
+            PYTHON,
+            "-m",
+            "wheelfix",
+            "trace",
+            "--json",
+            "-o",
+            tmp_path / "r",
+            "--",
+            PYTHON,
+            "-c",
+            code,
+        ],
+        env=environment(PYTHONPATH=path),
+    )
+    while not (tmp_path / "ready").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 128 + number
+    report = json.loads((tmp_path / "r").read_text())
+    assert report["exit_code"] == 128 + number
+    loaded = [each["path"] for each in report["processes"][0]["loaded"]]
+    assert str(library) in loaded
+
+
+def test_a_terminals_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "count = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
+        f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
+        "end = time.monotonic() + 1.5\n"
+        "while time.monotonic() < end: time.sleep(0.1)\n"
+        "sys.exit(40 + len(count))"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(tmp_path / "r"), "--", PYTHON, "-c", code]
+    done = subprocess.run(
+        [PYTHON, "-c", ON_A_TERMINAL, tmp_path / "ready", *words],
+        env=environment(PYTHONPATH=path),
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 41
+
+
 def test_a_signal_is_passed_on(tmp_path: Path) -> None:
     code = (
         "import signal, sys, time\n"
@@ -317,11 +423,42 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
     assert process.wait(timeout=20) == 5
 
 
-def test_ten_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -> None:
-    code = "import sys; [sys.stdout.write('x' * 99999 + chr(10)) for _ in range(100)]"
-    done = run("-o", tmp_path / "r", "--", PYTHON, "-c", code)
-    assert len(done.stdout) == 10_000_000
-    assert set(done.stdout) == {"x", "\n"}
+def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[int, int]:
+    """Trace a command that is small itself; return the exit code, and the largest RSS in MiB."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(report), "--", *command]
+    process = subprocess.Popen(words, env=environment(PYTHONPATH=path), stdout=out)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, usage.ru_maxrss // 1024
+
+
+def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        code, most = peak(tmp_path / "r", "head", "-c", "100000000", "/dev/zero", out=out.fileno())
+    assert (tmp_path / "out").stat().st_size == 100_000_000
+    assert code == 0
+    assert most <= peak(tmp_path / "r", "true")[1] + 5
+
+
+def test_memory_is_bounded_whatever_a_process_asks_for(tmp_path: Path) -> None:
+    source = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    int main(void) {
+        for (int i = 0; i < 25000; i++) {
+            char name[32];
+            sprintf(name, "libnone%d.so", i);
+            dlopen(name, RTLD_LAZY);
+        }
+        return 4;
+    }
+    """
+    program = executable(tmp_path / "asks", source, flags=["-ldl"])
+    code, most = peak(tmp_path / "r", str(program))
+    assert code == 4
+    assert most < 100
+    assert "which were not kept" in (tmp_path / "r").read_text()
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:

@@ -315,6 +315,7 @@ def test_why_not_answers_in_words_and_json(
         (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
         (["GOOD", "p.a", "--scheme", "none"], "`none` is no install scheme"),
         (["GOOD", "p.a", "--env", "LD_PRELOAD=x"], "only LD_LIBRARY_PATH"),
+        (["GOOD", "p.a", "--env", "PATH"], "is no assignment"),
         (["GOOD", "p.a", "--after", "none"], "`--after none`"),
         (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
         (["GOOD", "--why-not", "p.a"], "--why-not needs"),

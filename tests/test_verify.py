@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
 from build import executable, extension, make_wheel, shared_object
-from wheelfix.environments import interpreter
+from wheelfix import cli
+from wheelfix.environments import EVERY, interpreter
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.outcome import Status as Outcome
 from wheelfix.repairing import repair
@@ -122,6 +124,106 @@ def test_the_wheel_as_a_whole_has_failed(broken: Verified) -> None:
     assert broken.failed
 
 
+def module(path: Path, name: str, body: str, **linked: object) -> Path:
+    """An extension module whose initialisation runs `body`."""
+    source = f"""
+    #include <Python.h>
+    #include <unistd.h>
+    static struct PyModuleDef module = {{PyModuleDef_HEAD_INIT, "{name}", 0, 0, 0, 0, 0, 0, 0}};
+    PyMODINIT_FUNC PyInit_{name}(void) {{ {body} return PyModule_Create(&module); }}
+    """
+    flags = ["-I", sysconfig.get_path("include")]
+    return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
+
+
+def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = shared_object(tmp_path / "gone" / "libgone.so", soname="libgone.so")
+    wait = 'write(2, "waits for ever\\n", 15); for (;;) pause();'
+    fall = 'write(2, "is about to fall\\n", 17); *(volatile int *)0 = 1;'
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/crash.so": module(tmp_path, "crash", fall),
+        "demo/hang.so": module(tmp_path, "hang", wait),
+        "demo/lost.so": module(tmp_path, "lost", "", needed=[gone], runpath="$ORIGIN/lib"),
+        "slow/__init__.py": "import time\n\ntime.sleep(60)\n",
+        "slow/ext.so": extension(tmp_path / "ext.so", "ext"),
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    code = cli.run(["verify", "--timeout", "1", str(wheel)])
+    blocks = capsys.readouterr().out.split("error[")[1:]
+    assert code == 1
+    said = {block.split("`")[1]: block for block in blocks if ": import `" in block}
+    assert set(said) == {"demo/crash.so", "demo/hang.so", "demo/lost.so", "slow/ext.so"}
+    assert "killed by signal 11 (SIGSEGV)" in said["demo/crash.so"]
+    assert "note: it happened in PyInit_crash" in said["demo/crash.so"]
+    assert "| is about to fall" in said["demo/crash.so"]
+    assert "did not end within 1 seconds" in said["demo/hang.so"]
+    assert "| waits for ever" in said["demo/hang.so"]
+    assert 'slow/__init__.py", line 3 in <module>' in said["slow/ext.so"]
+    assert "libgone.so: cannot open shared object file" in said["demo/lost.so"]
+    assert "note: libgone.so is needed by lib/" in said["demo/lost.so"]
+    assert "runpath by `$ORIGIN/lib`" in said["demo/lost.so"]
+    assert not any("probe.py" in block or "<frozen" in block for block in blocks)
+
+
+@pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
+def test_what_the_wheel_requires_is_installed_if_that_is_wanted(
+    tmp_path: Path, scheme: str
+) -> None:
+    inner = shared_object(
+        tmp_path / "libinner.so", "int one(void){return 1;}", soname="libinner.so"
+    )
+    preload = "import ctypes, os; ctypes.CDLL(os.path.dirname(__file__) + '/libinner.so')"
+    shelf = tmp_path / "shelf"
+    make_wheel(
+        shelf,
+        name="helper",
+        tag="py3-none-linux_x86_64",
+        files={"helper/__init__.py": preload, "helper/libinner.so": inner},
+    )
+    user = extension(tmp_path / "ext.so", "ext", needed=[inner], calls=["one"])
+    wheel = make_wheel(
+        tmp_path / "dist",
+        tag=TAG,
+        files={"demo/__init__.py": "import helper", "demo/ext.so": user},
+        metadata="Requires-Dist: helper\n",
+    )
+    environ = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIP_FIND_LINKS": str(shelf),
+        "PIP_NO_INDEX": "1",
+        "UV_FIND_LINKS": str(shelf),
+        "UV_OFFLINE": "1",
+        "UV_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    base = (interpreter(sys.executable, os.environ).path,)
+
+    def tried(*, dependencies: bool) -> tuple[Status, Status]:
+        options = Options(pythons=base, schemes=(scheme,), dependencies=dependencies, timeout=20.0)
+        (result,) = verify(wheel, options, environ)
+        assert {check.member for check in result.checks} == {"demo/ext.so"}  # helper's are not ours
+        loaded, imported = result.checks
+        return loaded.status, imported.status
+
+    assert tried(dependencies=False) == (Status.MISSING, Status.NEEDS)
+    assert tried(dependencies=True) == (Status.OK, Status.OK)
+
+
+def test_a_dependency_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+    wheel = make_wheel(
+        tmp_path,
+        tag=TAG,
+        files={"demo.py": ""},
+        metadata="Requires-Dist: wheelfix-has-no-such-dependency\n",
+    )
+    environ = {**os.environ, "PIP_NO_INDEX": "1", "UV_OFFLINE": "1"}
+    with pytest.raises(ToolError, match="wheelfix-has-no-such-dependency"):
+        list(verify(wheel, Options(dependencies=True), environ))
+
+
 def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path) -> None:
     module = extension(tmp_path / "ext.so", "ext")
     files: dict[str, bytes | str | Path] = {
@@ -152,7 +254,19 @@ def test_a_library_that_its_package_brings_first_is_fine(tmp_path: Path) -> None
     assert not result.failed
 
 
-@pytest.mark.parametrize("scheme", ["prefix", "user", "target"])
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        "prefix",
+        "user",
+        "target",
+        "target-pip",
+        "conda",
+        "debian-system",
+        "debian-prefix-pip",
+        "lib64",
+    ],
+)
 def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> None:
     library = shared_object(tmp_path / "libdata.so", soname="libdata.so")
     module = extension(
@@ -168,8 +282,51 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
         wheel, schemes=(scheme,), pythons=(interpreter(sys.executable, os.environ).path,)
     )
     found = by_member(result)["demo/ext.so"]
-    expected = Status.MISSING if scheme == "target" else Status.OK
+    expected = Status.MISSING if scheme.startswith("target") else Status.OK
     assert found.status is expected, found
+    if expected is Status.OK:
+        assert set(found.loaded) == {"demo/ext.so", "demo-1.0.data/data/lib/demo/libdata.so"}
+    assert by_member(result, Kind.IMPORT)["demo/ext.so"].status is expected
+
+
+def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
+    script = "#!python\nimport demo.ext, sys; print(sys.argv[1], sys.executable)\n"
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/ext.so": extension(tmp_path / "ext.so", "ext"),
+        "demo-1.0.data/purelib/demo_pure.py": "",
+        "demo-1.0.data/scripts/tool": script,
+        "demo-1.0.data/headers/demo.h": "",
+    }
+    modes = {"demo-1.0.data/scripts/tool": 0o755}
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, modes=modes)
+    options = Options(schemes=("all",), pythons=(interpreter(sys.executable, os.environ).path,))
+    results = list(verify(wheel, options, os.environ))
+    assert [each.scheme for each in results] == list(EVERY)
+    for each in results:
+        assert [check.status for check in each.checks] == [Status.OK] * 3, each
+        assert each.checks[2].tail.startswith("--version "), each
+
+
+def test_the_path_of_the_wheel_may_be_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, bytes | str | Path] = {"demo/ext.so": extension(tmp_path / "ext.so", "ext")}
+    make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    monkeypatch.chdir(tmp_path)
+    for scheme in ("venv", "user"):
+        base = interpreter(sys.executable, os.environ).path
+        result = verified(Path("dist", f"demo-1.0-{TAG}.whl"), schemes=(scheme,), pythons=(base,))
+        assert [check.status for check in result.checks] == [Status.OK, Status.OK]
+
+
+def test_a_scheme_that_the_tags_rule_out_is_refused(tmp_path: Path) -> None:
+    tag = TAG.replace("linux_", "musllinux_1_2_")
+    wheel = make_wheel(tmp_path, tag=tag, files={"demo.py": ""})
+    with pytest.raises(WheelfixError, match="is not installed by `lib64`"):
+        verified(wheel, schemes=("lib64",))
+    with pytest.raises(WheelfixError, match="`nonsense` cannot be made here"):
+        verified(wheel, schemes=("nonsense",))
 
 
 def test_what_is_run_can_be_chosen(tmp_path: Path) -> None:

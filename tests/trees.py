@@ -5,6 +5,7 @@ They judge what wheelfix believes of install schemes, so nothing here asks wheel
 
 import functools
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -19,7 +20,7 @@ BASE_PYTHON = Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
 DEBIAN_PYTHON = Path("/usr/bin/python3")
 
 _HERE = sysconfig.get_python_version()
-_LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+_LOAD = "import ctypes, sys; ctypes.CDLL(sys.argv[1]); print(open('/proc/self/maps').read())"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Outcome:
 
     ok: bool
     said: str
+    """The last line."""
+    output: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,23 +62,27 @@ class Tree:
             if not path.name.lower().startswith(("activate", "deactivate", "pydoc", "python"))
         }
 
-    def load_all(self) -> dict[str, Outcome]:
+    def load_all(self) -> dict[Path, Outcome]:
         """Load every shared object, and run every program, each in a process of its own.
 
-        The result is by file name; a name that stands at several places is fine if all of them
-        are. What one file has loaded cannot help the next.
+        What one file has loaded cannot help the next.
         """
-        outcomes: dict[str, Outcome] = {}
-        for path in self.elf_files():
-            outcome = self.load(path) if ".so" in path.name else self.run([path])
-            before = outcomes.get(path.name)
-            if before is None or before.ok:
-                outcomes[path.name] = outcome
-        return outcomes
+        return {
+            path: self.load(path) if ".so" in path.name else self.run([path])
+            for path in self.elf_files()
+        }
 
     def load(self, path: Path) -> Outcome:
         """Load one shared object with every symbol bound, as `dlopen` finds its libraries."""
         return self.run([BASE_PYTHON, "-I", "-S", "-c", _LOAD, path])
+
+    def own_files(self, output: str) -> frozenset[str]:
+        """Return the files of the tree that a listing names, relative to its root."""
+        root = re.escape(os.path.realpath(self.root))
+        return frozenset(
+            os.path.relpath(path, os.path.realpath(self.root))
+            for path in map(os.path.realpath, re.findall(rf"(?<!\S){root}/\S+", output))
+        )
 
     def use(self, package: str, code: str) -> Outcome:
         """Run Python code that can import the package."""
@@ -98,7 +105,8 @@ class Tree:
             check=False,
         )
         lines = (done.stdout + done.stderr).strip().splitlines()
-        return Outcome(ok=done.returncode == 0, said=lines[-1] if lines else "")
+        said = lines[-1] if lines else ""
+        return Outcome(ok=done.returncode == 0, said=said, output=done.stdout + done.stderr)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -191,6 +191,27 @@ class Definition(NamedTuple):
     weak: bool
     type: int
     """STT_*, the low four bits of st_info."""
+    unique: bool = False
+    """STB_GNU_UNIQUE: one definition serves the whole process, whatever group it came with."""
+
+
+class Lookup(NamedTuple):
+    """One symbol that the loader looks up to relocate an object, defined there or not."""
+
+    name: str
+    version: str | None
+    weak: bool
+    """Whether it may stay without a definition: undefined, and STB_WEAK."""
+    plt: bool
+    """For a call or for thread-local data: another object's PLT entry is no definition then."""
+    copy: bool
+    """R_*_COPY: the program itself is left out of the search."""
+    protected: bool = False
+    """STV_PROTECTED: the object binds its own definition, unless only a PLT entry comes first."""
+    file: str | None = None
+    """The library that should have the version, by its Verneed record."""
+    late: bool = True
+    """Not in DT_JMPREL, to which musl comes first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,3 +224,7 @@ class Exports:
     """By symbol name, in the order of .dynsym."""
     copies: tuple[Undefined, ...] = ()
     """The targets of R_*_COPY relocations: defined here, but they stand for a library's symbol."""
+    plt_entries: Mapping[str, tuple[Definition, ...]] = field(
+        default_factory=dict[str, tuple[Definition, ...]]
+    )
+    """Functions of others whose address is that of the PLT entry here: undefined, with a value."""

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from wheelfix.elf import Definition, Elf, ElfType, Exports, Machine, Undefined, VersionNeed
+from wheelfix.elf import (
+    Definition,
+    Elf,
+    ElfType,
+    Exports,
+    Lookup,
+    Machine,
+    Undefined,
+    VersionNeed,
+)
 from wheelfix.elfimage import (
     MAX_SYMBOLS,
     NT_GNU_PROPERTY_TYPE_0,
@@ -26,7 +35,7 @@ if TYPE_CHECKING:
     import mmap
     from collections.abc import Iterator
 
-_STB_LOCAL, _STB_WEAK = 0, 2
+_STB_LOCAL, _STB_WEAK, _STB_GNU_UNIQUE = 0, 2, 10
 _UNIQUE = bytes(range(0xA0, 0xB0))  # STB_GNU_UNIQUE, 10, with any type
 _INFO = {32: 12, 64: 4}  # where st_info stands in Elf32_Sym and Elf64_Sym
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
@@ -35,6 +44,8 @@ _MAX_HOOKS = 4096
 _NT_DLOPEN = 0x407C0C0A
 _BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
 _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
+_STV_PROTECTED = 3
+_INNER = {1, 2}  # STV_INTERNAL, STV_HIDDEN: bound without looking
 _STT_TLS, _SHN_ABS = 6, 0xFFF1
 _SHF_ALLOC = 2
 _DEBUG = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
@@ -49,6 +60,12 @@ _COPY: dict[int, int] = {
     Machine.LOONGARCH: 4,
 }
 """R_*_COPY of each processor supplement."""
+_PLT: dict[int, set[int]] = {
+    Machine.X86_64: {7, 16, 17, 18, 36},
+    Machine.I386: {7, 14, 35, 36, 37, 41},
+    Machine.AARCH64: {1026, 1028, 1029, 1030, 1031},
+}
+"""R_*_JUMP_SLOT and those of thread-local storage: ELF_RTYPE_CLASS_PLT in glibc."""
 _FOLDED_FLAGS = {Dt.SYMBOLIC: 2, Dt.TEXTREL: 4, Dt.BIND_NOW: 8}  # as DF_* of DT_FLAGS
 
 
@@ -232,31 +249,51 @@ def read_exports(data: bytes | bytearray | memoryview | mmap.mmap, name: str) ->
         dynamic = Dynamic.parse(Image.parse(view, name))
         if dynamic is None or Dt.SYMTAB not in dynamic.tags:
             return Exports()
-        return Exports(definitions=_definitions(dynamic), copies=tuple(_copies(dynamic)))
+        definitions, plt_entries = _definitions(dynamic)
+        copies = tuple(_copies(dynamic))
+        return Exports(definitions=definitions, copies=copies, plt_entries=plt_entries)
 
 
-def _definitions(dynamic: Dynamic) -> dict[str, tuple[Definition, ...]]:
+_Definitions = dict[str, tuple[Definition, ...]]
+
+
+def _definitions(dynamic: Dynamic) -> tuple[_Definitions, _Definitions]:
+    """Return what the object defines, and what only its PLT entries stand for."""
     start, count = _first_defined(dynamic), dynamic.symbol_count()
     indices = dynamic.version_indices(count)
-    versions = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
+    versions = _versions(dynamic)
     strings = dynamic.strings
     made: dict[tuple[int, int | None], tuple[Definition, ...]] = {}
-    found: dict[str, tuple[Definition, ...]] = {}
+    defined: _Definitions = {}
+    entries: _Definitions = {}
     for number, (name, info, other, section, value, _) in enumerate(
         dynamic.symbols(start, count), start
     ):
         kind = info & 0xF
-        if section == 0 or info < 0x10 or kind not in _BOUND or other & 3 not in _EXPORTED:
+        if info < 0x10 or kind not in _BOUND or other & 3 not in _EXPORTED:
             continue
-        if not value and kind != _STT_TLS and section != _SHN_ABS:
+        if not value and (section == 0 or (kind != _STT_TLS and section != _SHN_ABS)):
             continue
         version = indices[number] if indices is not None else None
         definition = made.get((info, version))
         if definition is None:
             definition = made[info, version] = (_definition(info, version, versions),)
         text = strings[name : strings.find(b"\0", name)].decode("utf-8", "surrogateescape")
+        found = defined if section else entries
         found[text] = found[text] + definition if text in found else definition
-    return found
+    return defined, entries
+
+
+def _versions(dynamic: Dynamic) -> dict[int, str | None]:
+    """Return the version of each index; None for the object's own name, which is no version.
+
+    Data that a program has copied has an index of its version needs.
+    """
+    found = {
+        index: version for _, versions in dynamic.version_needs() for index, version in versions
+    }
+    defined = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
+    return {**found, **defined}
 
 
 def _first_defined(dynamic: Dynamic) -> int:
@@ -273,6 +310,7 @@ def _definition(info: int, version: int | None, versions: dict[int, str | None])
         hidden=version is not None and (version >= 0x8000 or version == 0),
         weak=info >> 4 == _STB_WEAK,
         type=info & 0xF,
+        unique=info >> 4 == _STB_GNU_UNIQUE,
     )
 
 
@@ -309,6 +347,56 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
             file=file,
             type=info & 0xF,
             weak=False,
+        )
+
+
+# --- what relocations name -----------------------------------------------------------------------
+
+
+def read_lookups(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> tuple[Lookup, ...]:
+    """Return the symbols that the loader looks up for an object, each once, in its order.
+
+    That order is the order of the relocations (glibc's elf/do-rel.h), all bound at once. Symbols
+    that the object defines itself are among them: another object may come first.
+
+    `name` is for messages. Raises `BadElfError` as `read_elf` does.
+    """
+    with memoryview(data) as view:
+        dynamic = Dynamic.parse(Image.parse(view, name))
+        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+            return ()
+        return tuple(dict.fromkeys(_lookups(dynamic)))
+
+
+def _lookups(dynamic: Dynamic) -> Iterator[Lookup]:
+    machine = dynamic.image.machine
+    wide = dynamic.image.layout.bits == 64
+    shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
+    named: dict[tuple[int, bool], None] = {}
+    for table in dynamic.relocations():
+        jumps = table.tag == Dt.JMPREL
+        for entry in table.struct.iter_unpack(table.raw):
+            if entry[1] > mask and entry[1] & mask:  # neither without a symbol nor R_*_NONE
+                named[entry[1], jumps] = None
+    count = max((info >> shift for info, _ in named), default=0) + 1
+    symbols = list(dynamic.symbols(0, count)) if named else []
+    indices = (dynamic.version_indices(count) if named else None) or ()
+    versions = _versions(dynamic)
+    files = {index: file for file, some in dynamic.version_needs() for index, _ in some}
+    for info, jumps in named:
+        number, kind = info >> shift, info & mask
+        text, bind, other, section, *_ = symbols[number]
+        if bind >> 4 == _STB_LOCAL or other & 3 in _INNER:
+            continue
+        yield Lookup(
+            name=dynamic.string(text, "a symbol's name"),
+            version=versions.get(indices[number] & 0x7FFF) if indices else None,
+            weak=bind >> 4 == _STB_WEAK and section == 0,
+            plt=kind in _PLT[machine] if machine in _PLT else jumps,
+            copy=kind == _COPY.get(machine, -1),
+            protected=other & 3 == _STV_PROTECTED,
+            file=files.get(indices[number] & 0x7FFF) if indices else None,
+            late=not jumps,
         )
 
 

@@ -5,20 +5,30 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+from wheelfix.archive import open_wheel
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.installed import by_record, find_dist_info
+from wheelfix.installed import by_record, find_dist_info, find_file
+from wheelfix.layout import ENV, Key, Scheme, split
+from wheelfix.layout import installed as installed_path
 from wheelfix.testimony import File
 from wheelfix.tools.run import run
 from wheelfix.wheel import Wheel
 
 SCHEMES = ("venv", "prefix", "user", "target")
-"""The install schemes that can be made here without being root."""
+"""The install schemes that an installer makes here without being root; uv does if it is there.
+
+`-pip` or `-uv` after one chooses the installer: `target-pip`.
+"""
+SPREAD = ("conda", "debian-system", "debian-prefix-pip", "lib64")
+"""The schemes of other systems: the files are put where an installer would put them there."""
+EVERY = ("venv", "prefix", "user", "target-pip", "target-uv", *SPREAD)
+"""All that differ; the wheel's tags may allow fewer of them."""
 _TELL = """
 import _ctypes, json, platform, sys, sysconfig
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -55,6 +65,12 @@ class Place:
     environ: Mapping[str, str]
     arguments: tuple[str, ...]
     """Options of the installer."""
+    installer: str | None = None
+    """`pip` or `uv`; without one uv, if it is there."""
+    scheme: Scheme | None = None
+    """Where to put the files without an installer."""
+    paths: tuple[str, ...] = ()
+    """Folders that its Python does not search by itself."""
 
 
 # --- Interpreters ---------------------------------------------------------------------------------
@@ -112,8 +128,10 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
     clean = {name: value for name, value in clean.items() if not name.startswith("XDG_")}
     env = root / "env"
     executable = python.path
-    arguments: tuple[str, ...] = (f"--{scheme}", str(env))
-    match scheme:
+    kind, _, last = scheme.rpartition("-")
+    kind, installer = (kind, last) if kind in SCHEMES and last in {"pip", "uv"} else (scheme, None)
+    arguments: tuple[str, ...] = (f"--{kind}", str(env))
+    match kind:
         case "venv":
             run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
             executable = str(env / "bin" / "python")
@@ -126,9 +144,23 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
         case _:
             raise SettingsError(
                 f"the scheme `{scheme}` cannot be made here",
-                hint=f"choose among {', '.join(SCHEMES)}",
+                hint=f"choose among {', '.join((*SCHEMES, *SPREAD))}, or all",
             )
-    return Place(root=env, python=executable, environ=clean, arguments=arguments)
+    return Place(
+        root=env, python=executable, environ=clean, arguments=arguments, installer=installer
+    )
+
+
+def make_spread(
+    scheme: Scheme, python: Interpreter, root: Path, environ: Mapping[str, str]
+) -> Place:
+    """Make an empty environment in the shape of `scheme`, a scheme of another system."""
+    place = make("prefix", python, root, environ)
+    libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
+    paths = tuple(str(place.root) + each.removeprefix(ENV) for each in libraries)
+    beside = str(root / "dependencies")
+    arguments = ("--target", beside)
+    return replace(place, scheme=scheme, paths=(*paths, beside), arguments=arguments)
 
 
 def install(  # noqa: PLR0913 - one for each thing that is chosen
@@ -142,27 +174,91 @@ def install(  # noqa: PLR0913 - one for each thing that is chosen
 ) -> None:
     """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone.
 
-    `beside` are other wheels that are installed by the same command.
+    Where the scheme is another system's, the wheel is spread, and an installer is asked for the
+    dependencies only: what comes along stands where Python looks last.
+    `beside` are other wheels that are installed in the same way.
     """
+    if place.scheme is not None:
+        spread(path, wheel, place, place.scheme)
+        for each in beside:
+            with open_wheel(each) as archive:
+                other = archive.wheel
+            spread(each, other, place, place.scheme)
+        if not dependencies:
+            return
     source = path.absolute()
     if path.name != str(wheel.name):  # not published yet: installers go by the name
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
-    network = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
-    given = {**place.environ, **(network if dependencies else {})}
+    given = {**place.environ, **(_configured(environ) if dependencies else {})}
     others = [str(each.absolute()) for each in beside]
     offline = () if dependencies else ("--no-deps", "--no-index")
     uv = shutil.which("uv") or _beside("uv")
-    if uv is not None and "--user" not in place.arguments:
-        command = [uv, "pip", "install", "-q", "--no-config", "--link-mode", "copy"]
+    if uv is None and place.installer == "uv":
+        raise ToolError("uv was not found", hint="pip install uv")
+    if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
+        command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
-        command += ["--no-cache", "--offline"] if not dependencies else []
+        command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
     else:
         command = [*_pip(place.python), "install", "-q", "--no-warn-script-location"]
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
+
+
+def _configured(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what says where the installers get distributions, by variables and by files."""
+    home = Path(environ.get("HOME", "/nonexistent"))
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = {
+        "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],
+        "PIP_CONFIG_FILE": [config / "pip" / "pip.conf", home / ".pip" / "pip.conf"],
+    }
+    found = {
+        variable: str(path)
+        for variable, paths in files.items()
+        for path in reversed(paths)
+        if path.is_file()
+    }
+    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
+    return {**found, **given}
+
+
+def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
+    """Put the members of a wheel where `scheme` has them, with a RECORD of what went where."""
+    targets = {
+        member.name: place.root / installed.removeprefix(f"{ENV}/")
+        for member in wheel.members
+        if (installed := installed_path(member.name, wheel, scheme)) is not None
+    }
+    record = f"{wheel.dist_info}/RECORD"
+    site = targets[record].parent.parent
+    with open_wheel(path, name=wheel.name) as archive:
+        for member in wheel.members:
+            target = targets.get(member.name)
+            if target is None:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            place_of = split(member.name, wheel)
+            is_script = place_of is not None and place_of[0] is Key.SCRIPTS
+            with target.open("wb") as file:
+                for number, piece in enumerate(archive.inflated(member.name)):
+                    mend = is_script and not number and piece.startswith(b"#!python")
+                    # PEP 427: installers put the interpreter in its place
+                    head = f"#!{place.python}".encode() if mend else b""
+                    file.write(head + piece[len(b"#!python") if mend else 0 :])
+            target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
+    rows = (os.path.relpath(target, site) for target in targets.values())
+    targets[record].write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
+
+
+def is_there(scheme: str) -> bool:
+    """Whether the installer that `scheme` needs is there."""
+    if scheme.endswith("-uv"):
+        return (shutil.which("uv") or _beside("uv")) is not None
+    return scheme in SPREAD or scheme not in {"user", "target-pip"} or find_spec("pip") is not None
 
 
 def _beside(name: str) -> str | None:
@@ -179,15 +275,32 @@ def _pip(python: str) -> list[str]:
     raise ToolError("no installer was found", hint="pip install uv")
 
 
-def find(root: Path, wheel: Wheel) -> tuple[Path, dict[str, File]]:
-    """Return the folder that the wheel's packages are in, and where its files are."""
+def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:
+    """Return the folder that the wheel's packages are in, and where its files are.
+
+    Where RECORD leads to nothing, as `pip --target` writes it, `scheme` tells.
+    """
     members = [member.name for member in wheel.members]
     for folder, names, _ in os.walk(root):
         if any(name.endswith(".dist-info") for name in names):
             found = find_dist_info(Path(folder), wheel.dist_info)
             if found is not None:
-                return Path(folder), by_record(found, members)
+                files = by_record(found, members)
+                unknown = [member for member in members if member not in files]
+                return Path(folder), files | _by_scheme(root, wheel, scheme, unknown)
     raise ToolError(
         f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
         hint="please report this, with the installer's version",
     )
+
+
+def _by_scheme(
+    root: Path, wheel: Wheel, scheme: Scheme | None, members: Sequence[str]
+) -> dict[str, File]:
+    found: dict[str, File] = {}
+    for member in members if scheme else ():
+        place = installed_path(member, wheel, scheme) if scheme else None
+        file = find_file(f"{root}{place.removeprefix(ENV)}") if place else None
+        if file is not None:
+            found[member] = file
+    return found

@@ -26,6 +26,7 @@ from wheelfix.loader import (
     load_all,
     search_directories,
 )
+from wheelfix.pysearch import Search, Stop
 from wheelfix.rules.base import environment as installed_environment
 from wheelfix.targets import Target, furnish, machine_of, newer
 from wheelfix.wheel import Wheel
@@ -44,7 +45,7 @@ class Giver(StrEnum):
     """The main program, and what its installation holds."""
     PLATFORM = "platform"
     GIVEN = "given"
-    """A directory of LD_LIBRARY_PATH."""
+    """A directory of LD_LIBRARY_PATH, or of another variable that is given."""
     NOBODY = "nobody"
 
 
@@ -66,7 +67,7 @@ class World:
     others: Mapping[str, str] = field(default_factory=dict[str, str])
     """Path to name, of files that other wheels bring."""
     given: frozenset[str] = frozenset()
-    """Files that were found in the directories of LD_LIBRARY_PATH."""
+    """Files that were found in the directories of variables."""
     pythons: frozenset[str] = frozenset()
     """The main program and its own libraries."""
     name: str = ""
@@ -75,6 +76,10 @@ class World:
     """The install scheme in words."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
+    searches: tuple[Search, ...] = ()
+    """What Python sources of the same packages search for libraries."""
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The environment variables that are given, LD_LIBRARY_PATH among them."""
 
     def place(self, path: str) -> Place:
         """Say whose the file at `path` is."""
@@ -145,6 +150,8 @@ class Explanation:
     alternatives: tuple[Alternative, ...] = ()
     problems: tuple[str, ...] = ()
     """What keeps it from loading though every file is found."""
+    choices: tuple["Choice", ...] = ()
+    """What Python sources open in its place, or would in another environment."""
 
     @property
     def missing(self) -> tuple[Step, ...]:
@@ -302,6 +309,7 @@ def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
             (*_other_circumstances(world, root, after, loads[-1]), *_possible(world, steps))
         ),
         problems=tuple(_version_problems(world, loads[-1])),
+        choices=tuple(_choices(world, root)),
     )
 
 
@@ -566,6 +574,67 @@ def _version_problems(world: World, known: Load) -> Iterator[str]:
                     )
 
 
+# --- Who searches without the loader --------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which file a Python source opens under a library's name, by a search of its own."""
+
+    search: Search
+    name: str
+    path: str
+    """The first file of the name in the order of the search."""
+    stop: Stop | None
+    """What led there; None for the library itself, which no variable came before."""
+    directory: str | None = None
+    """The directory of the variable."""
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether it is another file than the one that was asked about."""
+        return self.stop is not None
+
+
+def _choices(world: World, root: str) -> Iterator[Choice]:
+    """Yield what the sources open for the library `root`, where a variable comes before it."""
+    member = world.members.get(root)
+    if member is None:
+        return
+    name = posixpath.basename(root)
+    for search in world.searches:
+        if search.concerns(member) and search.variables:
+            yield _chosen(world, search, root, name)
+
+
+def _chosen(world: World, search: Search, root: str, name: str) -> Choice:
+    for stop in search.stops:
+        if stop.variable is None:
+            break
+        for directory in world.variables.get(stop.variable, "").split(":"):
+            found = _standing(world, f"{directory.strip()}/{name}") if directory else None
+            if found is not None and found != root:
+                return Choice(
+                    search=search, name=name, path=found, stop=stop, directory=directory.strip()
+                )
+            if found is not None:
+                return Choice(search=search, name=name, path=root, stop=None)
+    return Choice(search=search, name=name, path=root, stop=None)
+
+
+def _standing(world: World, path: str) -> str | None:
+    """Return the file that `path` leads to, None if nothing is known to stand there."""
+    environment = world.environment
+    spelled = posixpath.normpath(path)
+    for _ in range(40):  # MAXSYMLINKS
+        target = environment.links.get(spelled)
+        if target is None:
+            break
+        spelled = posixpath.normpath(posixpath.join(posixpath.dirname(spelled), target))
+    known = spelled in environment.files or spelled in environment.broken
+    return spelled if known else None
+
+
 # --- Who asks for a name ------------------------------------------------------------------------
 
 
@@ -619,6 +688,11 @@ def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> Wh
     loads = _loads(world.environment, root, after)
     steps = tuple(_steps(world, loads))
     label = world.label(path)
+    chosen = next((each for each in _choices(world, root) if each.stop), None)
+    if chosen is not None and chosen.stop and path in {chosen.path, root}:
+        reason = f"{chosen.search.source} looks in {chosen.stop.variable} {chosen.directory} first"
+        reason += f", and opens `{world.label(chosen.path)}` by its path"
+        return WhyNot(name=label, loaded=path == chosen.path, reasons=(reason,))
     taken = [step for step in steps if step.request.result == path]
     if taken:
         asker = world.label(taken[0].request.requester)

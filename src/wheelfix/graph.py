@@ -126,6 +126,18 @@ def graph_of(wheel: Wheel, question: Question) -> Graph:
     )
 
 
+def graph_of_world(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
+    """Return the graph of an environment as it stands; `sizes` are by the names of members."""
+    edges = _edges(world)
+    return Graph(
+        wheel=title,
+        target=world.name,
+        where=world.where,
+        nodes=tuple(_nodes(world, edges, sizes)),
+        edges=edges,
+    )
+
+
 def _key(edge: Edge) -> tuple[str, str]:
     return edge.source, edge.name
 

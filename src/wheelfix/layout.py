@@ -25,7 +25,8 @@ OLDEST_FREE_THREADED = 13
 PYPY_MINORS = range(9, 12)
 """The PyPy versions that `py3` is taken to mean."""
 
-_ENV = "/env"
+ENV = "/env"
+"""Where an environment stands, in the paths of schemes."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
 _NARROW = re.compile(r"(i686|i386|armv\w+)$")
 
@@ -220,7 +221,7 @@ def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
     headers: str,
     purelib: str | None = None,
     base: str = "",
-    root: str = _ENV,
+    root: str = ENV,
     moves_items: bool = False,
 ) -> Scheme:
     """Build a scheme from paths relative to `root`; scripts are `bin` beside the data always."""
@@ -328,7 +329,7 @@ def _layout(
         for member, (key, rest) in ordered
         if not _lost(scheme, key, rest, taken)
     }
-    directories = {"/", _ENV, scheme.root}
+    directories = {"/", ENV, scheme.root}
     for key, folder in folders:
         directory = _join(scheme.base(key), folder)
         # A folder under `folder` only counts where something of it is installed.

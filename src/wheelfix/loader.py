@@ -10,7 +10,7 @@ was opened by, never made canonical. Only the virtual file system below resolves
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -412,6 +412,10 @@ class _Process(ABC):
             return Load(root=name, objects=(), requests=(request,))
         return self._load_dependencies(name, found, [request])
 
+    def undo(self, load: Load) -> None:
+        """Take back a load whose files were all found, but that fails for a symbol."""
+        self._unload(load, len(self._answers))
+
     def _load_dependencies(self, root: str, top: _Map, requests: list[Request]) -> Load:
         order = [top]
         seen = {id(top)}
@@ -494,12 +498,12 @@ class _Process(ABC):
     def _walk(self, name: str, how: How, places: _Places) -> _Walk:
         """Try `name` in one list."""
         tried: list[Candidate] = []
-        for entry, path, real, there in self._opened(name, how, places):
+        for entry, path, real, there, last in self._opened(name, how, places):
             elf, outcome = self._judge(there)
             tried.append(Candidate(path, how, outcome, places.owner, entry))
             if elf is not None:
                 return _Walk(tuple(tried), (real, elf), ends=True)
-            if outcome is Outcome.LOOP:
+            if outcome is Outcome.LOOP and last:
                 return _Walk(tuple(tried), None, ends=self._loop_ends_search)
             if outcome not in _SKIPPED:
                 return _Walk(tuple(tried), None, ends=True)
@@ -507,23 +511,26 @@ class _Process(ABC):
 
     def _opened(
         self, name: str, how: How, places: _Places
-    ) -> Iterator[tuple[str, str, str, Elf | Outcome]]:
-        """Yield what is opened: element, path as spelled, canonical path, what stands there."""
+    ) -> Iterator[tuple[str, str, str, Elf | Outcome, bool]]:
+        """Yield what is opened: element, path as spelled, canonical path, what stands there.
+
+        Last comes whether it is the directory itself: glibc looks at errno only after that one.
+        """
         tree = self.tree
         for entry, text in places.pairs:
             if how in {How.PATH, How.CACHE}:
-                yield entry, text, *tree.file(text)
+                yield entry, text, *tree.file(text), True
                 continue
             directory = tree.directory(text)
             if directory is None:
-                yield entry, text, "", Outcome.NO_DIRECTORY
+                yield entry, text, "", Outcome.NO_DIRECTORY, True
                 continue
             prefix = text if text in {"", "/"} else f"{text}/"
             for sub in self.environment.subdirectories:
                 inner = tree.directory(f"{prefix}{sub}")
                 if inner is not None:
-                    yield entry, f"{prefix}{sub}/{name}", *tree.entry(inner, name)
-            yield entry, f"{prefix}{name}", *tree.entry(directory, name)
+                    yield entry, f"{prefix}{sub}/{name}", *tree.entry(inner, name), False
+            yield entry, f"{prefix}{name}", *tree.entry(directory, name), True
 
     def _judge(self, there: Elf | Outcome) -> tuple[Elf | None, Outcome]:
         """Return the object if the loader takes it, and what it says of the file."""
@@ -775,17 +782,28 @@ def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...
     return tuple(_load(root, environment, tree) for root in roots)
 
 
-def load_all(roots: Iterable[str | Opening], environment: Environment) -> tuple[Load, ...]:
-    """Open `roots` one after the other in one process: what is loaded earlier serves later ones."""
+def load_all(
+    roots: Iterable[str | Opening],
+    environment: Environment,
+    *,
+    accepts: Callable[[Load], bool] | None = None,
+) -> tuple[Load, ...]:
+    """Open `roots` one after the other in one process: what is loaded earlier serves later ones.
+
+    `accepts` is asked about each load whose files are all found, in turn. What it refuses, for a
+    symbol that is missing, is unloaded again (see `binding`).
+    """
     process = _process(environment, _Tree(environment), environment.main)
     if environment.main is not None:
         process.start(environment.main)
-    return tuple(
-        process.dlopen(root.name, root.caller)
-        if isinstance(root, Opening)
-        else process.dlopen(root)
-        for root in roots
-    )
+    loads: list[Load] = []
+    for root in roots:
+        name, caller = (root.name, root.caller) if isinstance(root, Opening) else (root, None)
+        load = process.dlopen(name, caller)
+        if accepts is not None and not load.missing and not accepts(load):
+            process.undo(load)
+        loads.append(load)
+    return tuple(loads)
 
 
 def _load(root: str, environment: Environment, tree: _Tree) -> Load:

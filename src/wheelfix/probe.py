@@ -45,7 +45,9 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
         os.close(receive)
         child(job, send, output)
     os.close(send)
-    text, status = wait(pid, receive, time.monotonic() + job["timeout"])
+    text, status = wait(
+        pid, receive, time.monotonic() + job["timeout"], traces=job["kind"] != "run"
+    )
     os.close(receive)
     kill(pid)
     answer: dict[str, Any] = json.loads(text) if text.endswith(b"\n") else {}
@@ -58,8 +60,13 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def wait(pid: int, receive: int, deadline: float) -> tuple[bytes, int | None]:
-    """Return what the child has written and its status; None and its end if time is up."""
+def wait(
+    pid: int, receive: int, deadline: float, *, traces: bool = True
+) -> tuple[bytes, int | None]:
+    """Return what the child has written and its status; None and its end if time is up.
+
+    A child that `traces` prints where it stands when it is aborted, by its fault handler.
+    """
     text = b""
     is_open = True
     while time.monotonic() < deadline:
@@ -77,6 +84,13 @@ def wait(pid: int, receive: int, deadline: float) -> tuple[bytes, int | None]:
             return text, status
         if not is_open:
             time.sleep(0.002)
+    if traces:
+        os.kill(pid, signal.SIGABRT)
+        end = time.monotonic() + 1
+        while time.monotonic() < end:
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                return text, None
+            time.sleep(0.01)
     kill(pid)
     os.waitpid(pid, 0)
     return text, None

@@ -5,11 +5,13 @@ from them: the closure over all names that are asked for and all directories tha
 Nothing is executed.
 """
 
+import csv
 import mmap
 import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.explain import Planted, World
 from wheelfix.layout import Scheme
 from wheelfix.loader import Environment, Outcome, hwcaps, search_directories
+from wheelfix.pysearch import Search, searches
 from wheelfix.targets import TRIPLETS, Target, furnish
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -40,11 +43,17 @@ _LEVELS = (
 
 
 def read_site(
-    directory: Path, *, target: Target | None = None, library_path: tuple[str, ...] = ()
+    directory: Path,
+    *,
+    target: Target | None = None,
+    library_path: tuple[str, ...] = (),
+    directories: tuple[str, ...] = (),
 ) -> World:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
+    Of `directories`, which Python code searches by itself, files are read that have the name of
+    an object of the environment.
     Raises `SettingsError` if there is no such directory, or no ELF object in it.
     """
     if not directory.is_dir():
@@ -57,9 +66,75 @@ def read_site(
             f"there is no ELF object below `{directory}`",
             hint="name a virtual environment, a prefix, or a site-packages folder",
         )
+    names = {path.rpartition("/")[2] for path in members}
+    known = set(disk.files)
+    for each in directories:
+        real = disk.real(each)
+        for name in names & disk.listing(real) if real else ():
+            disk.add(f"{each}/{name}")
+    beside = frozenset(set(disk.files) - known)
     if target is not None:
-        return _on_target(root, disk, members, target, library_path)
-    return _on_this_machine(root, disk, members, library_path)
+        world = _on_target(root, disk, members, target, library_path)
+    else:
+        world = _on_this_machine(root, disk, members, library_path)
+    return replace(world, given=world.given | beside)
+
+
+def read_searches(folder: Path, package: str) -> tuple[Search, ...]:
+    """Return what the Python sources of `package` search for libraries; `folder` holds it."""
+    found: list[Search] = []
+    for path in sorted((folder / package).rglob("*.py")):
+        with suppress(OSError):
+            found += searches(path.read_bytes(), str(path.relative_to(folder)))
+    return tuple(found)
+
+
+def of_distribution(world: World, name: str) -> World:
+    """Return `world` with the objects of one distribution as members, and the rest as others.
+
+    Raises `SettingsError` if no distribution of that name is installed there.
+    """
+    wanted = _normal(name)
+    found = [
+        path
+        for path in sorted(Path(world.where).rglob("*.dist-info"))
+        if _normal(path.name.removesuffix(".dist-info").partition("-")[0]) == wanted
+    ]
+    if not found:
+        raise SettingsError(
+            f"no distribution `{name}` is installed below `{world.where}`",
+            hint="without a name, all of them are shown",
+        )
+    own = {path for folder in found for path in _recorded(folder)}
+    return replace(
+        world,
+        members={path: member for path, member in world.members.items() if path in own},
+        others={path: member for path, member in world.members.items() if path not in own},
+    )
+
+
+def _recorded(dist_info: Path) -> Iterator[str]:
+    """Yield the files that RECORD names, by their canonical paths."""
+    try:
+        text = (dist_info / "RECORD").read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return
+    for row in csv.reader(text.splitlines()):
+        if row:
+            yield os.path.realpath(dist_info.parent / row[0])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def sizes_of(world: World) -> dict[str, int]:
+    """Return the sizes of the members in bytes, by name."""
+    found: dict[str, int] = {}
+    for path, member in world.members.items():
+        with suppress(OSError):
+            found[member] = Path(path).stat().st_size
+    return found
 
 
 def planted(directories: Iterable[str]) -> Planted:

@@ -11,6 +11,8 @@ from wheelfix.asneeded import Library
 from wheelfix.elf import Definition, Libc, Undefined
 from wheelfix.loader import Load
 
+_STT_GNU_IFUNC = 10
+
 
 class Reference(NamedTuple):
     """One symbol that one object of a group asks for."""
@@ -72,19 +74,24 @@ def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = L
 
     glibc (`check_match` in elf/dl-lookup.c) holds a versioned reference to the version's name, not
     to the file that Verneed names; an unversioned definition serves any reference. An unversioned
-    reference takes the oldest version (index 2 or below), hidden or not, or else the default one.
-    musl looks at no versions, and passes over hidden definitions.
+    reference takes the oldest version (index 2 or below), hidden or not, or else the default one,
+    if there is but one. musl looks at no versions, and passes over hidden definitions and IFUNCs.
     """
     if libc is Libc.MUSL:
-        return any(not each.hidden for each in definitions)
+        return any(each.type != _STT_GNU_IFUNC and not _is_hidden(each) for each in definitions)
     if version is None:
-        return any(_serves_unversioned(each) for each in definitions)
+        newer = 0
+        for each in definitions:
+            if each.version_index is None or each.version_index <= 2:
+                return True
+            newer += not each.hidden
+        return newer == 1
     return any(
-        each.version == version or (each.version is None and not each.hidden)
+        each.version == version or (each.version is None and not _is_hidden(each))
         for each in definitions
     )
 
 
-def _serves_unversioned(definition: Definition) -> bool:
-    index = definition.version_index
-    return index is None or index <= 2 or not definition.hidden
+def _is_hidden(definition: Definition) -> bool:
+    """Whether the hidden bit is set; that index 0 is local means something to linkers only."""
+    return definition.hidden and definition.version_index != 0

@@ -22,18 +22,22 @@ from typing import Any
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
 from wheelfix.environments import (
+    EVERY,
+    SPREAD,
     Interpreter,
     Place,
     all_pythons,
     find,
     install,
     interpreter,
+    is_there,
     make,
+    make_spread,
 )
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.findings import Finding, Severity
 from wheelfix.installed import read_file
-from wheelfix.layout import interpreters
+from wheelfix.layout import Scheme, interpreters, schemes
 from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
 from wheelfix.testimony import File
@@ -45,6 +49,9 @@ _MUSL_MISSING = re.compile(r"Error loading shared library ([^\s:]+): No such fil
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")
 _MUSL_UNDEFINED = re.compile(r"Error relocating \S+: ([^\s:]+): symbol not found")
 _VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
+_FRAME = re.compile(
+    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/probe)\.py\")"
+)
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _LOADER = re.compile(
     r"invalid ELF header|file too short|wrong ELF class|cannot (enable|make|apply|map|allocate)|"
@@ -154,7 +161,7 @@ def verify(
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
     for python in _pythons(wheel.name, options.pythons, environ):
-        for scheme in options.schemes:
+        for scheme in _schemes(wheel.name, python, options.schemes):
             with tempfile.TemporaryDirectory(prefix="wheelfix-verify-") as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
@@ -174,6 +181,26 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
         for result in results
         for check in result.checks
         if check.failed
+    )
+
+
+def _allowed(name: WheelName, python: Interpreter) -> dict[str, Scheme]:
+    """Return the schemes that the tags allow for `python`, by name."""
+    return {each.name: each for each in schemes(name) if each.python == python.name}
+
+
+def _schemes(name: WheelName, python: Interpreter, wanted: Sequence[str]) -> tuple[str, ...]:
+    """Return the schemes to make; `SettingsError` for one that the tags rule out."""
+    allowed = _allowed(name, python)
+    usable = tuple(each for each in EVERY if each in allowed and is_there(each))
+    foreign = next((each for each in wanted if each in SPREAD and each not in allowed), None)
+    if foreign is not None:
+        raise SettingsError(
+            f"`{name}` is not installed by `{foreign}` for {python.name}",
+            hint=f"its tags allow {', '.join(usable)}",
+        )
+    return tuple(
+        dict.fromkeys(s for each in wanted for s in (usable if each == "all" else (each,)))
     )
 
 
@@ -208,7 +235,11 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
     options: Options,
     environ: Mapping[str, str],
 ) -> Verified:
-    place = make(scheme, python, root, environ)
+    known = _allowed(wheel.name, python).get(scheme)
+    if known is not None and scheme in SPREAD:
+        place = make_spread(known, python, root, environ)
+    else:
+        place = make(scheme, python, root, environ)
     install(
         path,
         wheel,
@@ -217,8 +248,10 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
         dependencies=options.dependencies,
         beside=options.beside,
     )
-    site, files = find(place.root, wheel)
-    environment = {**place.environ, "PYTHONPATH": str(site)} if scheme != "venv" else place.environ
+    site, files = find(place.root, wheel, known)
+    paths = dict.fromkeys((str(site), *place.paths))
+    is_venv = scheme.startswith("venv")
+    environment = {**place.environ, **({} if is_venv else {"PYTHONPATH": ":".join(paths)})}
     work = _Work(
         wheel=wheel,
         files=files,
@@ -287,6 +320,8 @@ def _jobs(work: _Work) -> Iterator[Check]:
             module = _module(work, member, elf)
             if module is not None:
                 yield Check(kind=Kind.IMPORT, member=member, what=module)
+    for package, member in _packages(work):
+        yield Check(kind=Kind.IMPORT, member=member, what=package)
     for member in _programs(work):
         yield Check(kind=Kind.RUN, member=member, what=work.files[member].path)
 
@@ -305,6 +340,19 @@ def _module(work: _Work, member: str, elf: Elf) -> str | None:
             hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
             return ".".join(parts) if hooks.intersection(elf.module_hooks) else None
     return None
+
+
+def _packages(work: _Work) -> Iterator[tuple[str, str]]:
+    """Yield the packages with libraries, and no extension module whose import would run them."""
+    modules = {
+        member.partition("/")[0]
+        for member, elf in work.wheel.elfs.items()
+        if member in work.files and _module(work, member, elf) is not None
+    }
+    for top in dict.fromkeys(member.partition("/")[0] for member in work.wheel.elfs):
+        member = f"{top}/__init__.py"
+        if member in work.files and top.isidentifier() and top not in modules:
+            yield top, member
 
 
 def _programs(work: _Work) -> Iterator[str]:
@@ -395,12 +443,17 @@ def _check(
     status, message = _status(work, job, answer)
     loaded = work.of_wheel(answer.get("maps", ()))
     check = replace(
-        job, status=status, message=message, loaded=loaded, tail=str(answer.get("tail", ""))
+        job, status=status, message=message, loaded=loaded, tail=_said(str(answer.get("tail", "")))
     )
     load = foretold.get(work.files[job.member].path)
     if job.kind is not Kind.LOAD or load is None:
         return replace(check, explanation=tuple(_explained(check, load, work)))
     return _compared(check, load, work)
+
+
+def _said(tail: str) -> str:
+    """Return what was printed, without the frames of a traceback that are the same each time."""
+    return "".join(line for line in tail.splitlines(keepends=True) if not _FRAME.match(line))
 
 
 def _status(  # noqa: PLR0911 - one for each way to end
@@ -495,14 +548,28 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
             yield "the model says that this library is found: something else asks for it"
     if check.status is Status.UNDEFINED:
         match = _UNDEFINED.search(check.message) or _MUSL_UNDEFINED.search(check.message)
-        elf = work.wheel.elfs[check.member]
-        own = next((u for u in elf.undefined if match and u.name == match[1]), None)
+        elf = work.wheel.elfs.get(check.member)
+        own = next(
+            (u for u in (elf.undefined if elf else ()) if match and u.name == match[1]), None
+        )
         if own is not None and own.file is not None:
             yield f"it was linked against {own.file}, which defined it as {own.name}@{own.version}"
-        elif own is not None:
+        elif elf is not None and own is not None:
             yield f"it needs {', '.join(elf.needed) or 'no library'}, and none of them defines it"
-    if check.status is Status.CRASHED and check.kind is Kind.LOAD:
-        yield "it crashed in its own constructors, or in those of a library that it loads"
+    if check.status in {Status.CRASHED, Status.HUNG}:
+        yield from _where(check)
+
+
+def _where(check: Check) -> Iterator[str]:
+    """Say which code runs in such an attempt."""
+    match check.kind:
+        case Kind.LOAD:
+            yield "it happened in its own constructors, or in those of a library that it loads"
+        case Kind.IMPORT:
+            hook = f"PyInit_{check.what.rpartition('.')[2]}"
+            yield f"it happened in {hook}, in constructors, or in Python code of its packages"
+        case Kind.RUN:
+            return
 
 
 def _why_missing(request: Request, work: _Work) -> Iterator[str]:

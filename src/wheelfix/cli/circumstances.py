@@ -1,7 +1,7 @@
 """The circumstances of a load, as `explain` and `tree` let them be described."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -35,6 +35,16 @@ TargetName = Annotated[
         show_default=False,
     ),
 ]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        metavar="NAME=VALUE",
+        help="A variable at the start of the process: LD_LIBRARY_PATH for the loader, others where "
+        "Python code searches them for libraries. Their directories are read here.",
+        show_default=False,
+    ),
+]
 Env = Annotated[
     list[str] | None,
     typer.Option(
@@ -58,19 +68,54 @@ With = Annotated[
 def library_path_of(assignments: Sequence[str]) -> tuple[str, ...] | None:
     """Return the elements of LD_LIBRARY_PATH; None where it is not given.
 
-    Raises `SettingsError` for another variable: the model of the loader knows no other.
+    Raises `SettingsError` for another variable: the graph is the loader's alone.
     """
-    found: tuple[str, ...] | None = None
-    for each in assignments:
-        name, equals, value = each.partition("=")
-        if name != "LD_LIBRARY_PATH" or not equals:
+    other = next((name for name in variables_of(assignments) if name != "LD_LIBRARY_PATH"), None)
+    if other is not None:
+        raise SettingsError(
+            f"`--env {other}=…`: only LD_LIBRARY_PATH=DIRECTORIES can be foretold here",
+            hint="`wheelfix explain` follows variables that Python code reads",
+        )
+    return library_path(variables_of(assignments))
+
+
+def variables_of(assignments: Sequence[str]) -> dict[str, str]:
+    """Return the variables that `--env` gives.
+
+    Raises `SettingsError` for what is no assignment, and for what the model does not know.
+    """
+    pairs = [each.partition("=") for each in assignments]
+    for text, (name, equals, _) in zip(assignments, pairs, strict=True):
+        if not name or not equals:
             raise SettingsError(
-                f"`--env {each}`: only LD_LIBRARY_PATH=DIRECTORIES can be foretold",
-                hint="variables that Python code reads change what it opens; `--after` and the "
-                "file itself as subject explain that",
+                f"`--env {text}` is no assignment", hint="--env LD_LIBRARY_PATH=/opt/lib"
             )
-        found = tuple(value.replace(";", ":").split(":")) if value else ()
-    return found
+        if name.startswith("LD_") and name != "LD_LIBRARY_PATH":
+            raise SettingsError(
+                f"`--env {text}`: of the loader's variables, only LD_LIBRARY_PATH is foretold",
+                hint="`wheelfix trace` shows what the others do",
+            )
+    return {name: value for name, _, value in pairs}
+
+
+def library_path(variables: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Return the elements of LD_LIBRARY_PATH, which `:` and `;` separate; None without it."""
+    value = variables.get("LD_LIBRARY_PATH")
+    if value is None:
+        return None
+    return tuple(value.replace(";", ":").split(":")) if value else ()
+
+
+def directories_of(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the directories that the variables name: Python code may search any of them."""
+    return tuple(
+        dict.fromkeys(
+            each.strip().rstrip("/")
+            for value in variables.values()
+            for each in value.split(":")
+            if each.strip().startswith("/")
+        )
+    )
 
 
 def target_of(text: str | None, wheel: "Wheel | None") -> "Target":
@@ -113,16 +158,17 @@ def question_of(
     scheme: str | None,
     others: "Sequence[Wheel]",
     library_path: tuple[str, ...] | None,
+    directories: tuple[str, ...] = (),
 ) -> "Question":
-    """Return the circumstances that the options describe."""
+    """Return the circumstances that the options describe; `directories` are read as well."""
     from wheelfix.explain import Planted, Question
 
     planted = Planted()
     found = target_of(target, wheel)
-    if library_path or found.library_path:
+    if directories or library_path or found.library_path:
         from wheelfix.site import planted as read_planted
 
-        planted = read_planted(library_path or found.library_path)
+        planted = read_planted((*(library_path or found.library_path), *directories))
     return Question(
         target=found,
         scheme=scheme,

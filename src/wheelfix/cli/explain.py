@@ -2,19 +2,28 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wheelfix.cli import circumstances, options
-from wheelfix.cli.circumstances import library_path_of, question_of, read_wheel, target_of
+from wheelfix.cli.circumstances import (
+    directories_of,
+    library_path,
+    question_of,
+    read_wheel,
+    target_of,
+    variables_of,
+)
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
+    from wheelfix.archive import Archive
     from wheelfix.cli.terminal import Terminal
     from wheelfix.explain import Explanation, World
+    from wheelfix.pysearch import Search
 
 
 def explain(
@@ -52,7 +61,7 @@ def explain(
     beside: circumstances.With = None,
     scheme: circumstances.Scheme = None,
     target: circumstances.TargetName = None,
-    env: circumstances.Env = None,
+    env: circumstances.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -67,14 +76,14 @@ def explain(
     asked = _Asked(
         after=tuple(after or []), why_not=why_not, as_json=as_json, subject=None, terminal=terminal
     )
-    library_path = library_path_of(env or [])
+    variables = variables_of(env or [])
     if site is not None:
         if len(given) > 1:
             raise SettingsError("with --site, name one module, file or SONAME")
         if scheme or beside:
             raise SettingsError("--scheme and --with say how a wheel is installed: not for --site")
         asked.subject = given[0] if given else None
-        ok = _explain_site(site, target, library_path, asked)
+        ok = _explain_site(site, target, variables, asked)
     else:
         if not given or len(given) > 2:
             raise SettingsError(
@@ -82,7 +91,7 @@ def explain(
                 hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
             )
         asked.subject = given[1] if len(given) == 2 else None
-        ok = _explain_wheel(Path(given[0]), beside or [], scheme, target, library_path, asked)
+        ok = _explain_wheel(Path(given[0]), beside or [], scheme, target, variables, asked)
     raise typer.Exit(ExitCode.OK if ok else ExitCode.FINDINGS)
 
 
@@ -110,12 +119,30 @@ def _explain_wheel(
     beside: Sequence[Path],
     scheme: str | None,
     target: str | None,
-    library_path: tuple[str, ...] | None,
+    variables: "Mapping[str, str]",
     asked: _Asked,
 ) -> bool:
+    from wheelfix.archive import open_wheel
+
+    if not path.is_file():
+        raise SettingsError(f"`{path}` is not a file")
+    with open_wheel(path) as archive:
+        return _explain_opened(archive, beside, scheme, target, variables, asked)
+
+
+def _explain_opened(
+    archive: "Archive",
+    beside: Sequence[Path],
+    scheme: str | None,
+    target: str | None,
+    variables: "Mapping[str, str]",
+    asked: _Asked,
+) -> bool:
+    from dataclasses import replace
+
     from wheelfix.explain import explain_everywhere, worlds_of
 
-    wheel = read_wheel(path)
+    wheel = archive.wheel
     others = [read_wheel(each) for each in beside]
     before: list[tuple[str, str]] = []
     for each in asked.after:
@@ -128,16 +155,37 @@ def _explain_wheel(
         else:
             before.append(("", each))
     question = question_of(
-        wheel, target=target, scheme=scheme, others=others, library_path=library_path
+        wheel,
+        target=target,
+        scheme=scheme,
+        others=others,
+        library_path=library_path(variables),
+        directories=directories_of(variables),
     )
     worlds = worlds_of(wheel, question)
     world = worlds.here
+    searches = _searches(archive, asked.subject, world)
+    world = replace(world, searches=searches, variables=variables)
+    worlds = replace(worlds, here=world)
     first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
 
     def one(path: str) -> "Explanation":
         return explain_everywhere(worlds, path, first)
 
     return _answer(world, asked, first, one)
+
+
+def _searches(archive: "Archive", subject: str | None, world: "World") -> "tuple[Search, ...]":
+    """Return what the sources beside the subject search, which alone are read for it."""
+    from wheelfix.explain import find_subject
+    from wheelfix.pysearch import searches
+
+    if subject is None:
+        return ()
+    names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
+    packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
+    sources = [m for m in archive.entries if m.endswith(".py") and m.startswith(packages)]
+    return tuple(one for member in sources for one in searches(archive.read(member), member))
 
 
 def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
@@ -158,13 +206,30 @@ def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
 
 
 def _explain_site(
-    directory: Path, target: str | None, library_path: tuple[str, ...] | None, asked: _Asked
+    directory: Path, target: str | None, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
+    from dataclasses import replace
+
     from wheelfix.explain import explain as explain_one
-    from wheelfix.site import read_site
+    from wheelfix.explain import find_subject
+    from wheelfix.site import read_searches, read_site
 
     described = None if target is None else target_of(target, None)
-    world = read_site(directory, target=described, library_path=library_path or ())
+    world = read_site(
+        directory,
+        target=described,
+        library_path=library_path(variables) or (),
+        directories=directories_of(variables),
+    )
+    packages = {
+        (path.removesuffix(f"/{member}"), member.partition("/")[0])
+        for path in (find_subject(world, asked.subject) if asked.subject else ())
+        if "/" in (member := world.members.get(path, ""))
+    }
+    searches = tuple(
+        each for folder, top in sorted(packages) for each in read_searches(Path(folder), top)
+    )
+    world = replace(world, searches=searches, variables=variables)
     first = [path for name in asked.after for path in _opened_before(world, "", name)]
 
     def one(path: str) -> "Explanation":
@@ -201,6 +266,10 @@ def _answer(
     if asked.why_not is not None:
         return _why_not(world, asked, first, paths)
     explained = [one(path) for path in paths]
+    instead = dict.fromkeys(
+        choice.path for each in explained for choice in each.choices if choice.elsewhere
+    )
+    explained += [one(path) for path in instead if path in world.environment.files]
     if asked.as_json:
         value: dict[str, object] = {
             "explanations": [tree.explanation_value(world, each) for each in explained],

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wheelfix.cli import circumstances
-from wheelfix.cli.circumstances import library_path_of, question_of, read_wheel
-from wheelfix.errors import ExitCode, OutputError
+from wheelfix.cli.circumstances import library_path_of, question_of, read_wheel, target_of
+from wheelfix.errors import ExitCode, OutputError, SettingsError
 
 if TYPE_CHECKING:
     from wheelfix.graph import Graph
+    from wheelfix.wheel import Wheel
 
 
 class Format(StrEnum):
@@ -27,13 +28,29 @@ class Format(StrEnum):
 
 
 def tree(
-    wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.", show_default=False)],
+    wheel: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[WHEEL|DISTRIBUTION]",
+            help="The wheel; with --site, the distribution, or all of them without.",
+            show_default=False,
+        ),
+    ] = None,
     after: Annotated[
         Path | None,
         typer.Option(
             "--after",
             metavar="REPAIRED",
             help="The same wheel after a repair, to stand beside it.",
+            show_default=False,
+        ),
+    ] = None,
+    site: Annotated[
+        Path | None,
+        typer.Option(
+            "--site",
+            metavar="DIR",
+            help="Show an installed environment: a venv, a prefix, a site-packages folder.",
             show_default=False,
         ),
     ] = None,
@@ -56,20 +73,24 @@ def tree(
 ) -> None:
     """Show a wheel's libraries once installed: who needs whom, found how, given by whom.
 
+    With --site, show those of an installed environment, or of one distribution in it.
+
     Exit code 1 if there is something that nobody gives (after the repair, with --after).
     """
     from wheelfix.cli.terminal import Terminal
-    from wheelfix.graph import graph_of
 
-    others = [read_wheel(each) for each in beside or []]
     library_path = library_path_of(env or [])
-    graphs: list[Graph] = []
-    for path in [wheel, *([after] if after else [])]:
-        subject = read_wheel(path)
-        question = question_of(
-            subject, target=target, scheme=scheme, others=others, library_path=library_path
-        )
-        graphs.append(graph_of(subject, question))
+    graphs: list[Graph]
+    if site is not None:
+        if after or scheme or beside:
+            raise SettingsError("--after, --scheme and --with are for wheels, not for --site")
+        graphs = [_graph_of_site(site, wheel, target, library_path)]
+    else:
+        if wheel is None:
+            raise SettingsError("name a wheel, or an environment with --site")
+        others = [read_wheel(each) for each in beside or []]
+        paths = [Path(wheel), *([after] if after else [])]
+        graphs = [_graph_of_wheel(each, target, scheme, others, library_path) for each in paths]
     terminal = Terminal(verbosity=0)
     colour = terminal.colours_results and output is None
     text = _written(graphs, form or _by_suffix(output), colour=colour)
@@ -81,6 +102,38 @@ def tree(
         except OSError as error:
             raise OutputError(f"`{output}` cannot be written: {error.strerror}") from error
     raise typer.Exit(ExitCode.FINDINGS if graphs[-1].missing else ExitCode.OK)
+
+
+def _graph_of_wheel(
+    path: Path,
+    target: str | None,
+    scheme: str | None,
+    others: "Sequence[Wheel]",
+    library_path: tuple[str, ...] | None,
+) -> "Graph":
+    from wheelfix.graph import graph_of
+
+    subject = read_wheel(path)
+    question = question_of(
+        subject, target=target, scheme=scheme, others=others, library_path=library_path
+    )
+    return graph_of(subject, question)
+
+
+def _graph_of_site(
+    directory: Path,
+    distribution: str | None,
+    target: str | None,
+    library_path: tuple[str, ...] | None,
+) -> "Graph":
+    from wheelfix.graph import graph_of_world
+    from wheelfix.site import of_distribution, read_site, sizes_of
+
+    described = None if target is None else target_of(target, None)
+    world = read_site(directory, target=described, library_path=library_path or ())
+    if distribution is not None:
+        world = of_distribution(world, distribution)
+    return graph_of_world(world, distribution or str(directory), sizes_of(world))
 
 
 def _by_suffix(output: Path | None) -> Format:

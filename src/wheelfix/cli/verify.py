@@ -28,7 +28,10 @@ def verify(
     ] = False,
     scheme: Annotated[
         str,
-        typer.Option(help="Install schemes to make, of venv, prefix, user and target."),
+        typer.Option(
+            help="Install schemes to make: venv, prefix, user, target, with -pip or -uv behind to "
+            "choose the installer; conda, debian-system, debian-prefix-pip, lib64; or all."
+        ),
     ] = "venv",
     deps: Annotated[
         bool, typer.Option("--deps/--no-deps", help="Install what the wheel requires, too.")

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from wheelfix.explain import (
     Asked,
+    Choice,
     Explanation,
     Giver,
     Kind,
@@ -36,12 +37,41 @@ def explanation_text(world: World, explanation: Explanation, *, verbose: bool, c
     head = printable(explanation.name)
     lines = [f"{paint(head, Colour.BOLD, on=colour)}  {_circumstances(explanation)}"]
     lines += _tree(world, explanation.steps, verbose=verbose, colour=colour)
+    if len(explanation.steps) == 1 and explanation.ok:
+        lines.append("  needs nothing")
     lines += [
         f"{paint('problem', Colour.RED, on=colour)}: {printable(problem)}"
         for problem in explanation.problems
     ]
+    lines += _chosen(world, explanation.choices, colour=colour)
     lines += _depends(explanation, verbose=verbose, colour=colour)
     return "\n".join(lines)
+
+
+def _chosen(world: World, choices: Sequence[Choice], *, colour: bool) -> Iterator[str]:
+    """Say which file Python code opens under the name: there no rule of the loader counts."""
+    if choices:
+        yield paint("opened by Python code", Colour.BOLD, on=colour)
+    for each in choices:
+        search = each.search
+        body = f"{search.function}() of {search.source}" if search.function else search.source
+        places = ", ".join(
+            f"{stop.variable or 'its own folders'} (line {stop.line})" for stop in search.stops
+        )
+        yield printable(f"  {body} looks for it in {places}: the first one wins")
+        how = f"{each.stop.variable} {each.directory}" if each.stop else "its own folders"
+        where = printable(f"`{each.name}` => {world.label(each.path)}  [{how}]")
+        yield f"    {paint(where, Colour.YELLOW if each.elsewhere else Colour.GREEN, on=colour)}"
+        names = " or ".join(search.variables)
+        if each.stop is None:
+            yield printable(f"    another one if a directory of {names} holds `{each.name}`")
+            continue
+        yield "    it is opened by its path: DT_RPATH and DT_RUNPATH have no say in that"
+        before = search.variables[: search.variables.index(each.stop.variable or "")]
+        advice = f"take {each.directory} out of {each.stop.variable}"
+        if before:
+            advice += f", or have {before[0]} name the folder of the right one"
+        yield printable(f"    to change that, {advice}")
 
 
 def _circumstances(explanation: Explanation) -> str:
@@ -242,6 +272,7 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "objects": [world.label(path) for path in explanation.objects],
         "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
+        "opened_by_python": [_choice_value(world, each) for each in explanation.choices],
         "alternatives": [
             {
                 "kind": each.kind.value,
@@ -251,6 +282,21 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
             }
             for each in explanation.alternatives
         ],
+    }
+
+
+def _choice_value(world: World, choice: Choice) -> dict[str, object]:
+    return {
+        "source": choice.search.source,
+        "function": choice.search.function or None,
+        "searches": [
+            {"variable": stop.variable, "line": stop.line} for stop in choice.search.stops
+        ],
+        "name": choice.name,
+        "path": choice.path,
+        "file": world.label(choice.path),
+        "variable": choice.stop.variable if choice.stop else None,
+        "directory": choice.directory,
     }
 
 
