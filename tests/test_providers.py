@@ -121,6 +121,18 @@ def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
     assert "$ORIGIN/../../.." in after.elfs[USER].entries  # <prefix>/lib above site-packages
 
 
+def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_two() -> None:
+    pure = Provider(
+        requirement="p", libraries=("libcublas.so.*",), directory="p/lib", scheme="purelib"
+    )
+    settings = Settings(provider=(pure,), data_libraries=DataLibraries.SEARCH)
+    after, _ = settle(user_of_blas(), RULES, settings, Stage.AFTER)
+    assert after.elfs[USER].entries == (
+        "$ORIGIN/../p/lib",
+        "$ORIGIN/../../../../lib/python3.11/site-packages/p/lib",
+    )
+
+
 def test_what_is_not_covered_is_said() -> None:
     pure = Provider(requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib")
     (found,) = findings(rules.provider_beside, user_of_blas(), provider=(pure,))

@@ -94,7 +94,7 @@ def _normal(entry: str) -> str:
 def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:
     """Return the entries from `member` to the provider's folder, over the schemes that install it.
 
-    Both are taken to be installed into one site-packages.
+    Both are taken to be installed into one site-packages, unless every place is to be searched.
     """
     if provider.directory is None:
         return ()
@@ -103,7 +103,8 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     place = split(member, wheel)
     if place is not None and place[0] in _LIBRARY_KEYS:
         root = place[0]
-    key = Key.DATA if provider.scheme == Key.DATA else root
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root
     installed = (
         scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
     )
@@ -203,7 +204,9 @@ def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
         for scheme in layout.schemes
         if scheme.purelib != scheme.platlib
     ]
-    if provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib and split_libraries:
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    apart = provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib
+    if apart and split_libraries and not searching:
         notes.append(
             f"{provider.name} calls itself pure, and goes to another folder than the wheel in: "
             + describe(split_libraries)
