@@ -194,6 +194,21 @@ def test_musl_has_one_policy(arch: str, machine: int, libc: str) -> None:
     assert overall(wheel({"p/m.so": more}, name=name)) == f"linux_{arch}"
 
 
+def test_what_musl_answers_itself_needs_no_file(tmp_path: Path) -> None:
+    """cargo links for musl against `libc.so`; the loader knows better than to look for it."""
+    name = "demo-1.0-cp311-cp311-musllinux_1_2_x86_64.whl"
+    subject = wheel({"p/m.so": of(62, needed=("libc.so", "libm.so"))}, name=name)
+    assert overall(subject) == "musllinux_1_2_x86_64"
+    loader = Path("/lib/ld-musl-x86_64.so.1")
+    if not loader.exists():
+        pytest.skip("there is no musl here")
+    library = build.stub_library_with_versions(tmp_path / "libc.so", "libc.so", {"V1": ["f"]})
+    user = build.shared_object(tmp_path / "user.so", needed=[library], libc=False)
+    library.unlink()
+    listed = subprocess.run([loader, "--list", user], capture_output=True, text=True, check=True)
+    assert "Error" not in listed.stderr
+
+
 def test_an_object_for_another_machine_or_libc_does_not_count() -> None:
     late = VersionNeed(file="libc.so.6", versions=("GLIBC_9.99",))
     subject = wheel(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from build import executable, make_wheel, record_text, shared_object, wheel_text
 from values import elf, findings, wheel
 from wheelfix.archive import open_wheel
-from wheelfix.edits import RemoveMember, Retag
+from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.elf import Machine
 from wheelfix.engine import run_rules
 from wheelfix.findings import Finding, Safety, Severity
@@ -425,3 +425,16 @@ def rewritten(folder: Path, files: dict[str, bytes]) -> Path:
         for name, data in content.items():
             archive.writestr(name, data)
     return out
+
+
+# --- WF503 ----------------------------------------------------------------------------------------
+
+
+def test_root_is_purelib_is_for_wheels_without_objects() -> None:
+    objects = {"demo/m.so": elf()}
+    [hit] = findings(metadata.purelib_with_elf, wheel(objects, root_is_purelib=True))
+    assert (hit.code, hit.severity) == ("WF503", Severity.WARNING)
+    assert hit.fix is not None
+    assert hit.fix.edits == (SetRootIsPurelib(value=False),)
+    assert not findings(metadata.purelib_with_elf, wheel(objects))
+    assert not findings(metadata.purelib_with_elf, wheel({}, "demo.py", root_is_purelib=True))

@@ -14,6 +14,7 @@ import pytest
 
 from build import executable, make_wheel, shared_object
 from wheelfix.outcome import Status
+from wheelfix.plugins import all_rules
 from wheelfix.repairing import repair
 from wheelfix.rules import RULES
 from wheelfix.rules.base import Rule
@@ -135,6 +136,22 @@ def test_no_path_of_the_machine_that_it_was_written_on_is_in_the_tree() -> None:
         for match in private.finditer(path.read_text(encoding="utf-8"))
     ]
     assert found == []
+
+
+def test_every_rule_is_tested() -> None:
+    """By its code, its name, or the name of its check; documents and promises do not count."""
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in Path(__file__).parent.glob("test_*.py")
+        if path.name not in {"test_documents.py", "test_promises.py"}
+    ]
+    words = set(re.findall(r"[\w-]+", "".join(texts)))
+    untested = [
+        rule.code
+        for rule in all_rules()
+        if words.isdisjoint({rule.code, rule.name, rule.name.replace("-", "_")})
+    ]
+    assert untested == []
 
 
 # --- Settings -------------------------------------------------------------------------------------

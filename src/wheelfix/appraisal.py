@@ -44,6 +44,11 @@ _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 _MUSL_LIBC = {"i686": "x86", "armv7l": "armv7"}
 """How musl calls an architecture in its SONAME, where not as the tag does."""
+_MUSL_OWN = frozenset(f"lib{name}.so" for name in ("c", "pthread", "rt", "m", "dl", "util", "xnet"))
+"""Names that musl answers itself, whatever files there are (ldso/dynlink.c, `load_library`).
+
+auditwheel looks for files of these names, and judges by what the machine has.
+"""
 _STT_NOTYPE, _STT_FUNC = 0, 2
 
 
@@ -304,6 +309,8 @@ def _shipped(subject: _Subject) -> dict[str, str]:
 def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> Iterator[str]:
     """Walk from what loading starts from, through the wheel's own libraries, to what is missing."""
     allowed = {_musl_soname(name, subject) for name in policy.whitelist}
+    if subject.kind == "musllinux":
+        allowed |= _MUSL_OWN
     seen: set[str] = set()
     waiting = [name for member in subject.tops for name in subject.needed[member]]
     while waiting:
