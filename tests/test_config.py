@@ -39,6 +39,14 @@ EVERYTHING: dict[str, Any] = {
     "keep-entries": ["/opt/rocm/*"],
     "keep-names": ["libfoo.so.*"],
     "require": [{"library": "libfoo.so.*", "symbols": ["foo_*"]}],
+    "provider": [
+        {
+            "requirement": "nvidia-cublas-cu12>=12.4",
+            "libraries": ["libcublas*.so.*"],
+            "directory": "nvidia/cublas/lib",
+            "scheme": "purelib",
+        }
+    ],
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],

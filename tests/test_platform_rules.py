@@ -18,7 +18,7 @@ from wheelfix.elf import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.engine import run_rules
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Finding, Severity
-from wheelfix.providers import providers
+from wheelfix.left_to_others import providers
 from wheelfix.rules import RULES
 from wheelfix.rules.base import Context
 from wheelfix.settings import Settings

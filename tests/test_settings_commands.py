@@ -118,6 +118,15 @@ TABLES: list[dict[str, Any]] = [
     {"zip-level": 10},
     {"require": [{"symbols": ["x"]}]},
     {"severity": {"WF1": "bad"}},
+    {"provider": ["torch", {"requirement": "pyarrow"}]},
+    {"provider": [{"requirement": ">=1"}]},
+    {"provider": [{"libraries": ["a"], "directory": "a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"]}]},
+    {"provider": [{"requirement": "x", "directory": "a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "../a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "/a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a/b"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "b"}]},
 ]
 
 

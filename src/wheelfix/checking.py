@@ -18,11 +18,14 @@ from wheelfix.errors import OutputError, SettingsError, WheelfixError
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
+from wheelfix.provided import with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.base import Context, SetContext
+from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings
 from wheelfix.tools.policies import read_policies
+from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
@@ -47,12 +50,13 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
 def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
+    settings = with_providers(settings, Path.cwd())
     with open_wheel(path) as archive:
         wheel = archive.wheel
         context = Context(
             wheel=wheel,
             settings=settings,
-            verdict=appraise(wheel, settings, read_policies()) if settings.verdict else None,
+            verdict=_verdict(wheel, settings) if settings.verdict else None,
             definitions=HandedLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
@@ -73,6 +77,12 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
 def _read(path: Path) -> Wheel:
     with open_wheel(path) as archive:
         return archive.wheel
+
+
+def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
+    others = given_by_others(wheel, settings)
+    excluding = replace(settings, exclude=(*settings.exclude, *others))
+    return appraise(wheel, excluding, read_policies())
 
 
 def sift(

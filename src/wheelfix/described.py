@@ -9,6 +9,7 @@ from textwrap import wrap
 from typing import Any, cast, get_type_hints
 
 from wheelfix.findings import Severity
+from wheelfix.providers import SCHEMES, Provider
 from wheelfix.settings import Requirement, Settings, Size
 from wheelfix.tables import LEAST, MOST, RUN_WIDE
 
@@ -45,7 +46,8 @@ def toml(value: object) -> str:
         inside = ", ".join(f"{json.dumps(key)} = {toml(each)}" for key, each in items)
         return f"{{ {inside} }}" if inside else "{}"
     if is_dataclass(value) and not isinstance(value, type):
-        return toml(asdict(value))
+        said = asdict(value).items()
+        return toml({key: each for key, each in said if each not in {None, "", ()}})
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{', '.join(toml(each) for each in cast('Sequence[object]', value))}]"
     return json.dumps(str(value), ensure_ascii=False)
@@ -146,6 +148,8 @@ def _kind(key: str, kind: object) -> Mapping[str, Any]:  # noqa: PLR0911 - one r
         return _TEXTS
     if kind == tuple[Requirement, ...]:
         return {"type": "array", "items": {"anyOf": [_TEXT, _REQUIREMENT]}}
+    if kind == tuple[Provider, ...]:
+        return {"type": "array", "items": {"anyOf": [_TEXT, _PROVIDER]}}
     if key == "severity":
         labels = [severity.label for severity in Severity]
         return {"type": "object", "additionalProperties": {"enum": labels}}
@@ -162,4 +166,18 @@ _REQUIREMENT: Mapping[str, Any] = {
     "additionalProperties": False,
     "required": ["library"],
     "properties": {"library": _TEXT, "symbols": _TEXTS},
+}
+_FOLDER = r"^(?!/)(?!(.*/)?\.{1,2}(/|$))(?!.*//.)(?=.*\S)"
+"""Relative, and without `.` and `..`."""
+_PROVIDER: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["requirement"],
+    "dependentRequired": {"libraries": ["directory"], "directory": ["libraries"]},
+    "properties": {
+        "requirement": {"type": "string", "pattern": r"^\s*[A-Za-z0-9]"},
+        "libraries": _TEXTS,
+        "directory": {"type": "string", "pattern": _FOLDER},
+        "scheme": {"enum": list(SCHEMES)},
+    },
 }

@@ -5,7 +5,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -163,21 +163,27 @@ def make_spread(
     return replace(place, scheme=scheme, paths=(*paths, beside), arguments=arguments)
 
 
-def install(
+def install(  # noqa: PLR0913 - one for each thing that is chosen
     path: Path,
     wheel: Wheel,
     place: Place,
     environ: Mapping[str, str],
     *,
     dependencies: bool = False,
+    beside: Iterable[Path] = (),
 ) -> None:
     """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone.
 
     Where the scheme is another system's, the wheel is spread, and an installer is asked for the
     dependencies only: what comes along stands where Python looks last.
+    `beside` are other wheels that are installed in the same way.
     """
     if place.scheme is not None:
         spread(path, wheel, place, place.scheme)
+        for each in beside:
+            with open_wheel(each) as archive:
+                other = archive.wheel
+            spread(each, other, place, place.scheme)
         if not dependencies:
             return
     source = path.absolute()
@@ -185,6 +191,7 @@ def install(
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
     given = {**place.environ, **(_configured(environ) if dependencies else {})}
+    others = [str(each.absolute()) for each in beside]
     offline = () if dependencies else ("--no-deps", "--no-index")
     uv = shutil.which("uv") or _beside("uv")
     if uv is None and place.installer == "uv":
@@ -198,7 +205,7 @@ def install(
         command += ["--no-compile", "--ignore-installed"]
         given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
         given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    run([*command, *offline, *place.arguments, str(source)], env=given, cwd=place.root)
+    run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
 
 
 def _configured(environ: Mapping[str, str]) -> dict[str, str]:

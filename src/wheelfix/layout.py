@@ -402,8 +402,19 @@ def entries_between(
     One for each different relation over the schemes `among`, in their order: exactly one means
     that one relative path is right everywhere; none, that one of the two is never installed.
     """
-    here, there = split(user, wheel), split(directory, wheel)
-    if here is None or there is None:
+    there = split(directory, wheel)
+    return () if there is None else entries_to(user, there, wheel, among)
+
+
+def entries_to(
+    user: str, there: tuple[Key, str], wheel: Wheel, among: Iterable[Scheme]
+) -> tuple[str, ...]:
+    """Return the entries by which the member `user` reaches a folder of the install scheme.
+
+    The folder, `there`, may be another distribution's; otherwise as `entries_between`.
+    """
+    here = split(user, wheel)
+    if here is None:
         return ()
     found = dict.fromkeys(
         (scheme.base(here[0]), scheme.base(there[0]))

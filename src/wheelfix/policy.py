@@ -12,6 +12,7 @@ from typing import Any
 
 from wheelfix.elf import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.providers import known_for
 from wheelfix.settings import Settings
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -378,11 +379,12 @@ def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolErr
     )
     nor = f" nor in its search path {_list(list(paths))}" if paths else ""
     nor += f" nor in {_list(list(searched))}" if searched else ""
+    option = known_for(library) or f"--exclude {library}"
     return ToolError(
         f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
         f"libraries{nor}",
         hint=f"set AUDITWHEEL_LD_LIBRARY_PATH to its folder, or, if it is to come from elsewhere "
-        f"once installed, use --exclude {library}",
+        f"once installed, use {option}",
     )
 
 

@@ -1,44 +1,121 @@
-"""Who brings a library that a wheel leaves to others, as data in `data/providers.toml`."""
+"""Libraries that live in another wheel: which distribution has them, and in which folder.
+
+Nothing is looked at here; `provided` reads wheels, installed distributions and directories.
+"""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from importlib.resources import files as package_files
-from typing import Any
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
 
-_DISTRIBUTION = re.compile(r"[A-Za-z0-9._-]+")
+from wheelfix.wheel import normalized
+
+SCHEMES = ("platlib", "purelib", "data")
+"""The paths of an install scheme in which a provider may have its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """Who brings some libraries."""
+    """A distribution that is installed beside the wheel, and one folder of libraries in it."""
 
-    packages: tuple[str, ...] = ()
-    """The beginnings of distribution names; none where no package may bring them."""
-    note: str | None = None
+    requirement: str = ""
+    """What METADATA must ask for (PEP 508); empty for a mere directory."""
+    libraries: tuple[str, ...] = ()
+    """Globs of the SONAMEs; none as long as they are yet to be looked up."""
+    directory: str | None = None
+    """Relative to site-packages, or to what `scheme` names; None where no entry can lead there."""
+    scheme: str = "platlib"
+    """`platlib`, `purelib`, or `data` for what lands in `<prefix>`."""
+    source: str = ""
+    """What was given or looked at: a wheel, a distribution, a directory."""
+    at_hand: str = ""
+    """The wheel or the directory to look into; empty where the libraries are known by name only."""
+    version: str = ""
+    """The version at hand."""
 
-    def among(self, requirements: Iterable[str]) -> str | None:
-        """Return which of the `requirements` (PEP 508) is for one of its packages."""
-        for requirement in requirements:
-            match = _DISTRIBUTION.match(requirement)
-            name = re.sub(r"[-_.]+", "-", match[0]).lower() if match else ""  # PEP 503
-            if any(name == package or name.startswith(f"{package}-") for package in self.packages):
-                return requirement
-        return None
+    @property
+    def name(self) -> str:
+        """The distribution's name in its normal form (PEP 503); empty for a mere directory."""
+        return name_of(self.requirement)
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages."""
+        return self.requirement or self.source
+
+    def has(self, library: str) -> bool:
+        """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
+        return any(fnmatchcase(library, glob) for glob in self.libraries)
 
 
-def providers(libraries: Iterable[str]) -> Mapping[str, Provider]:
-    """Return who is known to bring each of `libraries`, DT_NEEDED names."""
-    import tomllib  # noqa: PLC0415 - few wheels leave a library to others
+def name_of(requirement: str) -> str:
+    """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
+    match = _NAME.match(requirement.strip())
+    return normalized(match[0]) if match else ""
 
-    text = package_files("wheelfix.data").joinpath("providers.toml").read_text(encoding="utf-8")
-    tables: list[dict[str, Any]] = tomllib.loads(text)["provider"]
-    found: dict[str, Provider] = {}
-    for library in libraries:
-        for table in tables:
-            if any(fnmatchcase(library, glob) for glob in table["libraries"]):
-                packages = tuple(table.get("packages", ()))
-                found[library] = Provider(packages=packages, note=table.get("note"))
-                break
-    return found
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
+    """Return the first of `providers` that has `library`."""
+    return next((provider for provider in providers if provider.has(library)), None)
+
+
+# --- Shipped knowledge ----------------------------------------------------------------------------
+
+
+@cache
+def presets() -> Mapping[str, tuple[Provider, ...]]:
+    """Return the well-known providers, by name (`data/providers.toml`)."""
+    found: dict[str, list[Provider]] = {}
+    for table in _read("providers.toml")["provider"]:
+        provider = Provider(
+            requirement=table["name"],
+            libraries=tuple(table["libraries"]),
+            directory=table["directory"],
+            scheme=table["scheme"],
+            source=f"as of {table['source']}",
+        )
+        found.setdefault(provider.name, []).append(provider)
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def known_for(library: str) -> str:
+    """Return the options by which well-known wheels would give `library`; empty for none."""
+    known = (name for name, found in presets().items() if any(each.has(library) for each in found))
+    return " or ".join(f"--provider {name}" for name in known)
+
+
+def never_bundled(library: str) -> str | None:
+    """Return why a wheel must not bring `library`, None where it may.
+
+    The list is `data/never-bundled.toml`; the name may be as auditwheel grafts it.
+    """
+    name = _HASH.sub(r"\1", library)
+    for entry in _read(_NEVER)["never"]:
+        if any(fnmatchcase(name, glob) for glob in entry["libraries"]):
+            return str(entry["reason"])
+    return None
+
+
+def never_globs() -> tuple[str, ...]:
+    """Return the patterns of all libraries that a wheel must not bring."""
+    return tuple(glob for entry in _read(_NEVER)["never"] for glob in entry["libraries"])
+
+
+_HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
+"""What auditwheel puts into the names of what it grafts."""
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most runs have no providers
+
+    return tomllib.loads((files("wheelfix") / "data" / name).read_text(encoding="utf-8"))
+
+
+_NEVER: Final = "never-bundled.toml"

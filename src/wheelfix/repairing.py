@@ -29,11 +29,15 @@ from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
+from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
+from wheelfix.provided import with_providers
+from wheelfix.providers import known_for, never_bundled, never_globs, provider_of
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
+from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
@@ -62,6 +66,7 @@ def repair(
     """
     try:
         progress("reading")
+        settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
             tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
@@ -236,7 +241,7 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        decided = auditwheel.graft(wheel, self.settings, self.workdir, self.environ)
+        decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.environ)
         graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
         wheel, steps = planned_in_turn(
@@ -255,8 +260,20 @@ class _Run:
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
-            messages=graft.messages,
+            messages=(
+                *graft.messages,
+                *_left_out(wheel, graft.excluded, self.settings),
+                *_could_be_left_out(graft.libraries),
+            ),
         )
+
+    @property
+    def _graft_settings(self) -> Settings:
+        """The settings with all that is not to be grafted among the patterns of `exclude`."""
+        provided = (glob for each in self.settings.provider for glob in each.libraries)
+        never = never_globs() if leaves_drivers(self.settings) else ()
+        patterns = dict.fromkeys((*self.settings.exclude, *provided, *never))
+        return replace(self.settings, exclude=tuple(patterns))
 
     def _is_repaired(self, wheel: Wheel) -> bool:
         if any(platform.startswith("linux_") for platform in wheel.name.platforms):
@@ -343,8 +360,15 @@ class _Run:
         from wheelfix.verify import Options, verify, verify_findings  # noqa: PLC0415
 
         self.progress("verifying")
-        results = verify(pending.path, Options(), self.environ, name=wheel.name)
+        options = Options(beside=self._providing_wheels)
+        results = verify(pending.path, options, self.environ, name=wheel.name)
         return verify_findings(tuple(results))
+
+    @property
+    def _providing_wheels(self) -> tuple[Path, ...]:
+        """The wheels of the providers that are at hand as wheels."""
+        given = (each.at_hand for each in self.settings.provider)
+        return tuple(dict.fromkeys(Path(each) for each in given if each.endswith(".whl")))
 
     # --- Judging
 
@@ -375,7 +399,8 @@ class _Run:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
-        settings = replace(self.settings, exclude=(*self.settings.exclude, *excluded))
+        others = (*excluded, *given_by_others(wheel, self.settings))
+        settings = replace(self.settings, exclude=(*self.settings.exclude, *others))
         verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
         self.verdicts.append((wheel, verdict))
         return verdict
@@ -402,6 +427,35 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     return tuple(
         pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
     )
+
+
+def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> Iterator[str]:
+    """Say of each library that was left out for what it is who is to give it."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    for name in needed:
+        provider = provider_of(name, settings.provider)
+        reason = never_bundled(name)
+        if name not in excluded or any(fnmatchcase(name, each) for each in settings.exclude):
+            continue
+        if provider is not None:
+            yield f"`{name}` is not grafted: {provider.label} has it"
+        elif reason is not None and not may_come_from_platform(name):
+            yield f"`{name}` is not grafted: {reason}"
+
+
+_LARGE = 10 * 2**20
+
+
+def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
+    """Say of each large library that was grafted whether a well-known wheel has it."""
+    for each in libraries:
+        size = each.path.stat().st_size
+        known = known_for(each.original) if size > _LARGE else ""
+        if known:
+            yield (
+                f"`{each.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "
+                "would leave it to that wheel"
+            )
 
 
 def _names_of(excluded: Collection[str], wheel: Wheel) -> tuple[str, ...]:

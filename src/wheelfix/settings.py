@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from wheelfix.providers import Provider
+
 
 class Size(int):
     """A number of bytes, written as such or as `50 MB`, `48MiB`; 0 is no limit."""
@@ -145,6 +147,9 @@ class Settings:
     """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
+    provider: tuple[Provider, ...] = ()
+    """Another wheel, distribution or directory that has libraries: they are not grafted, and
+    found where it is installed; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

@@ -14,10 +14,11 @@ from typing import Any, cast, get_type_hints
 
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Severity
+from wheelfix.providers import SCHEMES, Provider, name_of
 from wheelfix.rules.base import AnyRule
 from wheelfix.settings import Requirement, Settings, Size
 
-ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity"})
+ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "provider"})
 """The keys whose values add to those of the layer below; all others replace them."""
 
 FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
@@ -90,6 +91,8 @@ def _value(  # noqa: C901, PLR0911 - one return for each kind
         return _strings(given, where)
     if kind == tuple[Requirement, ...]:
         return _requirements(given, where)
+    if kind == tuple[Provider, ...]:
+        return _providers(given, where)
     if key == "severity":
         return _severities(given, where)
     if kind == Mapping[str, str]:
@@ -175,6 +178,56 @@ def _requirement(given: object, where: str) -> Requirement:
         library=_text(table["library"], f"{where}, `library`"),
         symbols=_strings(table.get("symbols", ()), f"{where}, `symbols`"),
     )
+
+
+def _providers(given: object, where: str) -> tuple[Provider, ...]:
+    """Return what `[[tool.wheelfix.provider]]` says, or texts that are yet to be looked up."""
+    if not isinstance(given, list | tuple):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
+    return tuple(
+        _provider(each, f"{where}, item {n}")
+        for n, each in enumerate(cast("list[object]", given), start=1)
+    )
+
+
+def _provider(given: object, where: str) -> Provider:
+    if isinstance(given, str):
+        return Provider(source=_text(given, where))
+    if not isinstance(given, Mapping):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
+    table = cast("Mapping[str, object]", given)
+    keys = ("requirement", "libraries", "directory", "scheme")
+    for key in table:
+        if key not in keys:
+            raise SettingsError(f"{where}: there is no key `{key}`", hint=suggestion(key, keys))
+    requirement = _text(table.get("requirement", ""), f"{where}, `requirement`")
+    if not name_of(requirement):
+        raise SettingsError(
+            f"{where}: `{requirement}` is no requirement", hint="such as nvidia-cublas-cu12>=12.4"
+        )
+    scheme = table.get("scheme", SCHEMES[0])
+    if scheme not in SCHEMES:
+        raise SettingsError(f"{where}: `scheme` must be one of {', '.join(SCHEMES)}")
+    if ("libraries" in table) != ("directory" in table):
+        raise SettingsError(
+            f"{where} must have both `libraries` and `directory`, or neither",
+            hint="without them, both are looked up by the name of the requirement",
+        )
+    libraries = _strings(table.get("libraries", ()), f"{where}, `libraries`")
+    return Provider(
+        requirement=requirement,
+        libraries=libraries,
+        directory=_folder(table["directory"], f"{where}, `directory`") if libraries else None,
+        scheme=str(scheme),
+    )
+
+
+def _folder(given: object, where: str) -> str:
+    """Return a folder relative to site-packages."""
+    folder = _text(given, where).rstrip("/")
+    if folder.startswith("/") or not {".", "..", ""}.isdisjoint(folder.split("/")):
+        raise SettingsError(f"{where} is `{folder}`; it must be relative to site-packages")
+    return folder
 
 
 def _reasons(given: object, where: str) -> dict[str, str]:

@@ -99,6 +99,8 @@ class Options:
     schemes: tuple[str, ...] = ("venv",)
     dependencies: bool = False
     """Install what the wheel requires, from the index that the installer is configured for."""
+    beside: tuple[Path, ...] = ()
+    """Other wheels to install with it, without what they require."""
     runs: tuple[tuple[str, ...], ...] = ()
     """Commands in place of `--version`, by the program's name."""
     timeout: float = 60
@@ -238,7 +240,14 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
         place = make_spread(known, python, root, environ)
     else:
         place = make(scheme, python, root, environ)
-    install(path, wheel, place, environ, dependencies=options.dependencies)
+    install(
+        path,
+        wheel,
+        place,
+        environ,
+        dependencies=options.dependencies,
+        beside=options.beside,
+    )
     site, files = find(place.root, wheel, known)
     paths = dict.fromkeys((str(site), *place.paths))
     is_venv = scheme.startswith("venv")

@@ -55,6 +55,7 @@ def check(
     exclude: options.Exclude = None,
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
+    provider: options.ProviderOf = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,

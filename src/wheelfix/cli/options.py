@@ -124,6 +124,9 @@ SacrificialEntryChoice = Annotated[
     SacrificialEntry | None, _option("sacrificial_entry", "--sacrificial-entry")
 ]
 KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry", metavar="GLOB")]
+ProviderOf = Annotated[
+    list[str] | None, _option("provider", "--provider", metavar="WHEEL|NAME|DIR")
+]
 Require = Annotated[
     list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
 ]

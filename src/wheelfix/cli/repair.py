@@ -57,6 +57,7 @@ def repair(
     sacrificial_entry: options.SacrificialEntryChoice = None,
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
+    provider: options.ProviderOf = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,14 @@ def verify(
     deps: Annotated[
         bool, typer.Option("--deps/--no-deps", help="Install what the wheel requires, too.")
     ] = False,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="WHEEL",
+            help="Another wheel to install beside, such as one with libraries; repeatable.",
+        ),
+    ] = None,
     runs: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,6 +83,7 @@ def verify(
         pythons=pythons,
         schemes=tuple(each.strip() for each in scheme.split(",")),
         dependencies=deps,
+        beside=tuple(beside or ()),
         runs=tuple(tuple(shlex.split(each)) for each in runs or () if each.strip()),
         timeout=timeout,
         jobs=jobs,

@@ -11,6 +11,7 @@ from wheelfix.elf import Elf, Libc, PathTag
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Layout
 from wheelfix.rules.base import Context, Stage, rule
+from wheelfix.rules.providers import leads_to_provider
 from wheelfix.settings import SacrificialEntry, SearchPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
@@ -44,6 +45,8 @@ def kind(entry: str, member: str, context: Context) -> Kind:
     if any(fnmatchcase(entry, pattern) for pattern in context.settings.keep_entries):
         return Kind.FINE
     if entry == SACRIFICE and context.settings.sacrificial_entry is not SacrificialEntry.OFF:
+        return Kind.FINE
+    if leads_to_provider(entry, member, context):
         return Kind.FINE
     spelling = _spelling(entry, context.wheel.elfs[member])
     return _installed_kind(entry, member, context) if spelling is Kind.FINE else spelling

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from wheelfix.findings import Hit, Severity
+from wheelfix.left_to_others import Provider, providers
 from wheelfix.policy import satisfies
-from wheelfix.providers import Provider, providers
 from wheelfix.rules.base import Context, rule
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel

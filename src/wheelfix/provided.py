@@ -1,0 +1,190 @@
+"""What providers have: read from a wheel, an installed distribution, or a directory.
+
+Only names are read here; the symbols of their libraries are `hostlibs`' to read.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from glob import escape
+from pathlib import Path, PurePosixPath
+
+from wheelfix.errors import SettingsError
+from wheelfix.providers import SCHEMES, Provider, name_of, presets
+from wheelfix.settings import Settings
+from wheelfix.wheel import WheelName
+
+_LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+_SITE = ("site-packages", "dist-packages")
+
+
+def with_providers(settings: Settings, base: Path) -> Settings:
+    """Return `settings` with all providers looked up, and those at hand to be looked into.
+
+    `base` is where relative paths count from. Raises `SettingsError` for one that is not found.
+    """
+    if not settings.provider:
+        return settings
+    found = [each for given in settings.provider for each in _looked_up(given, base)]
+    seen: dict[str, Provider] = {}
+    for each in found:
+        if each.at_hand and each.name:
+            seen.setdefault(each.name, each)
+    providers = tuple(_together(each, seen.get(each.name), found) for each in found)
+    places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
+    return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
+
+
+def _together(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
+    """Let what is said of one distribution in several ways be said of it as a whole."""
+    asked = (each.requirement for each in among if each.name and each.name == provider.name)
+    longest = max(asked, key=len, default=provider.requirement)
+    if known is None or provider.at_hand:
+        return replace(provider, requirement=longest)
+    return replace(provider, requirement=longest, at_hand=known.at_hand, version=known.version)
+
+
+def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
+    if given.libraries:
+        return (given,)
+    text = given.requirement or given.source
+    path = base / text
+    if not given.requirement and path.suffix == ".whl":
+        return in_wheel(path)
+    if not given.requirement and path.is_dir():
+        return in_directory(path)
+    found = in_distribution(text) or presets().get(name_of(text), ())
+    if not found:
+        raise SettingsError(
+            f"the provider `{text}` is neither a wheel nor a directory, is not installed, and "
+            "wheelfix does not know it",
+            hint="give its wheel: `--provider FILE.whl`; or `libraries` and `directory` in "
+            "[[tool.wheelfix.provider]]",
+        )
+    return tuple(replace(each, requirement=text) for each in found)
+
+
+# --- Three kinds of places ------------------------------------------------------------------------
+
+
+def in_wheel(path: Path) -> tuple[Provider, ...]:
+    """Return what the wheel at `path` provides, one provider for each of its folders.
+
+    Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
+    """
+    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+            texts = [archive.read(m) for m in members if m.endswith(".dist-info/WHEEL")]
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SettingsError(
+            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+    name = WheelName.parse(path.name)
+    root = (
+        "purelib" if any(b"root-is-purelib: true" in each.lower() for each in texts) else "platlib"
+    )
+    data = f"{name.distribution}-{name.version}.data/"
+    places = (_place_in_wheel(member, data, root) for member in members)
+    found = _providers(
+        (place for place in places if place is not None),
+        Provider(
+            requirement=name.distribution.replace("_", "-"),
+            source=path.name,
+            at_hand=str(path),
+            version=name.version,
+        ),
+    )
+    return _some(found, f"the wheel `{path}`")
+
+
+def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
+    """Return the scheme path that `member` belongs to, and its place there."""
+    if not member.startswith(data):
+        return root, member
+    scheme, _, rest = member.removeprefix(data).partition("/")
+    return (scheme, rest) if scheme in SCHEMES else None
+
+
+def in_distribution(requirement: str) -> tuple[Provider, ...]:
+    """Return what the distribution provides as it is installed beside wheelfix, by its RECORD.
+
+    Nothing where it is not installed, or has no RECORD.
+    """
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely asked for
+
+    try:
+        distribution = metadata.distribution(name_of(requirement))
+    except (metadata.PackageNotFoundError, ValueError):
+        return ()
+    root = "purelib" if "root-is-purelib: true" in _wheel_text(distribution) else "platlib"
+    own = Provider(
+        requirement=requirement,
+        source=f"{distribution.name} {distribution.version}, installed",
+        version=distribution.version,
+    )
+    places: list[tuple[str, str]] = []
+    for file in distribution.files or ():
+        # What lies outside site-packages came from the data scheme: `../../../lib/libx.so`.
+        inside = PurePosixPath(*[part for part in file.parts if part != ".."])
+        places.append(("data" if ".." in file.parts else root, str(inside)))
+    site = Path(str(distribution.locate_file("")))
+    return tuple(
+        replace(each, at_hand=str(_on_disk(distribution.files or (), each, site)))
+        for each in _providers(places, own)
+    )
+
+
+def _wheel_text(distribution: object) -> str:
+    read = getattr(distribution, "read_text", None)
+    return (read("WHEEL") or "").lower() if read else ""
+
+
+def _on_disk(files: Iterable[PurePosixPath], provider: Provider, site: Path) -> Path:
+    wanted = f"{provider.directory}/"
+    for file in files:
+        inside = str(PurePosixPath(*[part for part in file.parts if part != ".."]))
+        if inside.startswith(wanted):
+            return (site / file).resolve().parent
+    return site / (provider.directory or "")
+
+
+def in_directory(path: Path) -> tuple[Provider, ...]:
+    """Return what the directory at `path` holds; an entry leads there if it is in site-packages."""
+    names = sorted(each.name for each in path.iterdir() if _LIBRARY.fullmatch(each.name))
+    parts = path.resolve().parts
+    at = max((n for n, part in enumerate(parts) if part in _SITE), default=None)
+    own = Provider(
+        libraries=tuple(escape(name) for name in names),
+        directory=None if at is None else "/".join(parts[at + 1 :]),
+        source=str(path),
+        at_hand=str(path),
+    )
+    return _some((own,) if names else (), f"the directory `{path}`")
+
+
+def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
+    """Return `own` once for each folder that has libraries for others."""
+    folders: dict[tuple[str, str], list[str]] = {}
+    for scheme, place in places:
+        folder, _, name = place.rpartition("/")
+        # What auditwheel grafted is the wheel's own business.
+        if _LIBRARY.fullmatch(name) and not folder.partition("/")[0].endswith(".libs"):
+            folders.setdefault((scheme, folder), []).append(name)
+    return tuple(
+        replace(
+            own,
+            libraries=tuple(escape(name) for name in sorted(names)),
+            directory=folder,
+            scheme=scheme,
+        )
+        for (scheme, folder), names in folders.items()
+    )
+
+
+def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
+    if not found:
+        raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
+    return found

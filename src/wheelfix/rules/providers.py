@@ -1,0 +1,570 @@
+"""Whether what a wheel takes from other wheels is there, reached, and asked for."""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from wheelfix.asneeded import Library
+from wheelfix.elf import Elf, Undefined
+from wheelfix.findings import Fix, Hit, Severity
+from wheelfix.layout import Key, describe, entries_to, split
+from wheelfix.providers import Provider, name_of, never_bundled, provider_of
+from wheelfix.rules.base import Context, rule
+from wheelfix.rules.reach import add_entries
+from wheelfix.settings import DataLibraries, Settings
+from wheelfix.symbols import binds
+from wheelfix.wheel import Wheel
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
+_SHOWN = 5
+_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Use:
+    """One object of the wheel, and one library that it takes from a provider."""
+
+    member: str
+    elf: Elf
+    library: str
+    provider: Provider
+
+
+def _uses(context: Context) -> Iterator[_Use]:
+    """Yield what is taken from providers; a library that the wheel ships is its own."""
+    providers = context.settings.provider
+    for member, elf in context.wheel.elfs.items() if providers else ():
+        for library in dict.fromkeys(elf.needed):
+            provider = provider_of(library, providers)
+            if provider is not None and library not in context.shipped:
+                yield _Use(member=member, elf=elf, library=library, provider=provider)
+
+
+def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that a provider gives, or that only the machine can give."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(
+        name
+        for name in needed
+        if provider_of(name, settings.provider) is not None
+        or (leaves_drivers(settings) and never_bundled(name) is not None)
+    )
+
+
+def leaves_drivers(settings: Settings) -> bool:
+    """Whether what belongs to the machine's drivers is kept out of the wheel."""
+    return not any(map(bundled_driver.matches, settings.ignore))
+
+
+def _by_provider(uses: Iterable[_Use]) -> Mapping[str, list[_Use]]:
+    """Return the uses by distribution; mere directories are left out."""
+    found: dict[str, list[_Use]] = {}
+    for use in uses:
+        if use.provider.name:
+            found.setdefault(use.provider.name, []).append(use)
+    return found
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [f"`{name}`" for name in dict.fromkeys(names)]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more
+
+
+# --- Whether they are reached ---------------------------------------------------------------------
+
+
+def leads_to_provider(entry: str, member: str, context: Context) -> bool:
+    """Return whether a search path entry of `member` leads to the folder of a provider."""
+    return any(
+        _normal(entry) == _normal(wanted)
+        for provider in context.settings.provider
+        for wanted in _entries(context, member, provider)
+    )
+
+
+def _normal(entry: str) -> str:
+    return posixpath.normpath(entry.replace("${ORIGIN}", _DEEP).replace("$ORIGIN", _DEEP))
+
+
+def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:
+    """Return the entries from `member` to the provider's folder, over the schemes that install it.
+
+    Both are taken to be installed into one site-packages, unless every place is to be searched.
+    """
+    if provider.directory is None:
+        return ()
+    wheel = context.wheel
+    root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
+    place = split(member, wheel)
+    if place is not None and place[0] in _LIBRARY_KEYS:
+        root = place[0]
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root
+    installed = (
+        scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
+    )
+    return entries_to(member, (key, provider.directory), wheel, installed)
+
+
+@rule("WF106", "provider-not-searched", Severity.ERROR)
+def provider_not_searched(context: Context) -> Iterator[Hit]:
+    """An object does not search the folder in which another wheel has its library.
+
+    ## What it does
+    Looks at the objects that need a library of a `provider`, and at the entries of their own
+    search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
+    allow installs both into one site-packages.
+
+    ## Why is this bad?
+    The library is not in this wheel, and no default directory has it: the import fails, or takes
+    another copy from the user's machine. That a Python package loads it first is no help for who
+    opens the object another way.
+
+    ## Example
+    `pkg/_core.so` needs `libcublas.so.12` of nvidia-cublas-cu12, and has no entry
+    `$ORIGIN/../nvidia/cublas/lib`.
+
+    ## Common causes
+    - The build linked with the provider's library, and `--exclude` kept it out of the wheel.
+      **Solution**: `wheelfix repair --provider nvidia-cublas-cu12`.
+
+    ## Fix safety
+    Safe: the entry is added last. Where it takes one entry for each scheme, as for a program in
+    `*.data/scripts`, it is added with `data-libraries = "search"` only.
+    """
+    wanted: dict[tuple[str, tuple[str, ...]], list[_Use]] = {}
+    for use in _uses(context):
+        entries = _entries(context, use.member, use.provider)
+        own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
+        if missing := tuple(entry for entry in entries if _normal(entry) not in own):
+            wanted.setdefault((use.member, missing), []).append(use)
+    for (member, missing), uses in wanted.items():
+        searching = context.settings.data_libraries is DataLibraries.SEARCH
+        fixed = len(missing) == 1 or searching
+        edits = add_entries(context, member, missing)
+        labels = _listed(use.provider.label for use in uses)
+        yield Hit(
+            message=f"does not search where {labels} has {_listed(use.library for use in uses)}",
+            member=member,
+            notes=(f"missing is `{missing[0]}`",)
+            if fixed
+            else (f"no single entry leads there from where the file goes: {len(missing)} do",),
+            hint="`wheelfix repair` adds it, with this provider"
+            if fixed
+            else "`--data-libraries=search` adds an entry for each scheme",
+            fix=Fix(title="lead to the provider", edits=edits) if fixed else None,
+        )
+
+
+@rule("WF107", "provider-beside", Severity.INFO)
+def provider_beside(context: Context) -> Iterator[Hit]:
+    """The wheel works only where another one is installed beside it.
+
+    ## What it does
+    Names each provider that the wheel takes libraries from, and says where they are not found.
+
+    ## Why is this bad?
+    It is not, as long as both are installed into the same site-packages. The search path is
+    relative, and leads nowhere else.
+
+    ## Example
+    `pip install --user` of the wheel, where the provider is in the system's site-packages.
+
+    ## Common causes
+    - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
+      import the provider's package first, or load the library by its path with `ctypes`.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        yield Hit(
+            message=f"{provider.label} must be installed beside it, for "
+            + _listed(use.library for use in uses),
+            notes=_not_covered(context, provider),
+        )
+
+
+def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
+    notes = [
+        (
+            "not found where the two are apart: an editable install of one, a user install of one "
+            "over the other in the system's site-packages, two different `--target` directories"
+        )
+    ]
+    split_libraries = [
+        scheme
+        for layout in context.layouts
+        for scheme in layout.schemes
+        if scheme.purelib != scheme.platlib
+    ]
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    apart = provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib
+    if apart and split_libraries and not searching:
+        notes.append(
+            f"{provider.name} calls itself pure, and goes to another folder than the wheel in: "
+            + describe(split_libraries)
+        )
+    if provider.scheme == Key.DATA:
+        notes.append("`pip install --target` does not install the provider's libraries")
+    if provider.directory is None:
+        notes.append("no entry leads there: the directory is in no site-packages")
+    return tuple(notes)
+
+
+# --- Whether they are asked for -------------------------------------------------------------------
+
+
+def _required(context: Context, provider: Provider) -> "list[Requirement]":
+    """Return what METADATA asks of the distribution, extras among them."""
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - see above
+
+    found: list[Requirement] = []
+    for text in context.wheel.metadata.requires_dist:
+        if name_of(text) == provider.name:
+            try:
+                found.append(Requirement(text))
+            except InvalidRequirement:
+                continue
+    return found
+
+
+def _line(provider: Provider) -> str:
+    """Return the requirement to write, with the version at hand as the least if none is said."""
+    bare = provider.requirement.strip()
+    if provider.version and name_of(bare) == bare.lower().replace("_", "-").replace(".", "-"):
+        return f"{provider.name}>={provider.version}"
+    return bare
+
+
+def _only_extra(requirement: "Requirement") -> bool:
+    return requirement.marker is not None and "extra" in str(requirement.marker)
+
+
+@rule("WF821", "provider-not-required", Severity.ERROR)
+def provider_not_required(context: Context) -> Iterator[Hit]:
+    """METADATA does not ask for the distribution that has the wheel's libraries.
+
+    ## What it does
+    Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
+    METADATA. One that only an extra asks for is information.
+
+    ## Why is this bad?
+    `pip install` brings the wheel without the library, and the import fails.
+
+    ## Example
+    `_core.so` needs `libcublas.so.12`, and there is no `Requires-Dist: nvidia-cublas-cu12`.
+
+    ## Common causes
+    - The library was kept out by `--exclude`, and nobody told the package's metadata.
+      **Solution**: add the line that the finding names to `dependencies` in `pyproject.toml`.
+    - Only some modules need it. **Solution**: put it into `optional-dependencies`.
+
+    ## Fix safety
+    Not fixed: what a package requires is the project's to say.
+    """
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        required = _required(context, provider)
+        if required and not all(_only_extra(each) for each in required):
+            continue
+        libraries = _listed(use.library for use in uses)
+        yield Hit(
+            message=f"takes {libraries} from {provider.name}, and METADATA "
+            + ("asks for it by an extra only" if required else "does not ask for it"),
+            member=f"{context.wheel.dist_info}/METADATA",
+            entry=provider.name,
+            notes=(f"needed by {_listed(use.member for use in uses)}",),
+            hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml: '
+            f"`Requires-Dist: {_line(provider)}`"
+            if not required
+            else None,
+            severity=Severity.INFO if required else None,
+        )
+
+
+@rule("WF822", "provider-loosely-required", Severity.WARNING)
+def provider_loosely_required(context: Context) -> Iterator[Hit]:
+    """METADATA allows versions of a provider that are not known to serve.
+
+    ## What it does
+    Compares the specifier of `Requires-Dist` with the one of the `provider`, and with the version
+    at hand. Without either, it asks for some specifier.
+
+    ## Why is this bad?
+    The installer chooses among all versions that METADATA allows. One with another SONAME, or
+    without a symbol, breaks the wheel on the day it is published.
+
+    ## Example
+    apache-tvm 0.25.0 asks for `apache-tvm-ffi>=0.1.12`; 0.1.15 has another signature of a
+    function, and the import fails.
+
+    ## Common causes
+    - No upper bound where SONAMEs do not tell incompatible versions apart.
+      **Solution**: add one, and say the same in `requirement` of the provider.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        for each in _required(context, provider):
+            if problem := _looseness(provider, each):
+                yield Hit(
+                    message=f"METADATA asks for `{each}`: {problem}",
+                    member=f"{context.wheel.dist_info}/METADATA",
+                    entry=provider.name,
+                    notes=(f"it takes {_listed(use.library for use in uses)} from it",),
+                    hint=f"such as `{_line(provider)}`",
+                )
+
+
+def _looseness(provider: Provider, required: "Requirement") -> str | None:
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - see above
+
+    specifier = required.specifier
+    if provider.version and not specifier.contains(provider.version, prereleases=True):
+        return f"that is not version {provider.version}, which was looked at"
+    try:
+        known = Requirement(provider.requirement).specifier
+    except InvalidRequirement:
+        return f"the provider's `{provider.requirement}` is no requirement"
+    if not str(specifier):
+        return "any version, though SONAMEs and symbols are those of some"
+    for version in _probes(str(each.version) for each in (*specifier, *known)):
+        if specifier.contains(version, prereleases=True) and not known.contains(
+            version, prereleases=True
+        ):
+            return f"that allows {version}, which `{provider.requirement}` does not"
+    return None
+
+
+def _probes(bounds: Iterable[str]) -> Iterator[str]:
+    """Yield versions around each bound: where two sets of specifiers differ, one is in between."""
+    yield from ("0", "99999")
+    for bound in bounds:
+        plain = bound.removesuffix(".*")
+        release = plain.split(".")
+        yield plain
+        yield f"{plain}.99999"
+        if release[-1].isdigit():
+            yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
+            if int(release[-1]):
+                yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])
+
+
+# --- Whether they are there -----------------------------------------------------------------------
+
+
+def _at_hand(context: Context, use: _Use) -> Library | None:
+    """Return the provider's library, None where it is not at hand or not there."""
+    if context.definitions is None:
+        return None
+    library = context.definitions.host(use.library, use.elf)
+    if library is None or not library.path.startswith(f"{use.provider.at_hand}/"):
+        return None
+    return library
+
+
+@rule("WF823", "provider-lacks-library", Severity.ERROR)
+def provider_lacks_library(context: Context) -> Iterator[Hit]:
+    """The provider at hand does not have the library that the wheel takes from it.
+
+    ## What it does
+    Looks for each DT_NEEDED entry that the patterns of a `provider` match in the provider's own
+    wheel, installed distribution or directory, where one was given.
+
+    ## Why is this bad?
+    The import fails with `cannot open shared object file`, whatever the search path.
+
+    ## Example
+    `libraries = ["libcublas.so.*"]`, the object needs `libcublas.so.13`, and the wheel at hand
+    has `libcublas.so.12`.
+
+    ## Common causes
+    - Built with another major version than METADATA asks for. **Solution**: build against the
+      provider's own libraries and headers.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for use in _uses(context):
+        if use.provider.at_hand and context.definitions and _at_hand(context, use) is None:
+            yield Hit(
+                message=f"needs `{use.library}`, which {use.provider.label} does not have",
+                member=use.member,
+                entry=use.library,
+                notes=(f"looked at: `{use.provider.at_hand}`",),
+                hint="build against the provider's libraries, or ask for a version that has it",
+            )
+
+
+@rule("WF824", "provider-lacks-symbol", Severity.ERROR)
+def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
+    """The provider at hand does not define a symbol that the wheel takes from it.
+
+    ## What it does
+    Where the provider's libraries are at hand, looks in them for every symbol that the wheel asks
+    for in one of their versions, and for every symbol without a version that nothing else
+    defines that is loaded with the object.
+
+    ## Why is this bad?
+    The import fails with `undefined symbol` or `version … not found` once the provider is
+    installed in that version, and nothing in either wheel tells.
+
+    ## Example
+    apache-tvm 0.25.0 beside apache-tvm-ffi 0.1.15:
+    `undefined symbol: _ZN3tvm3ffi4json9StringifyERKNS0_3AnyENS0_8OptionalIivEE`.
+
+    ## Common causes
+    - The provider changed a function under the same SONAME. **Solution**: an upper bound in
+      `Requires-Dist`, and a new build.
+
+    ## Fix safety
+    Not fixed.
+    """
+    unresolved = {each.member: each for each in context.unresolved if not each.absent}
+    for member, uses in _by_member(_uses(context)).items():
+        libraries = {use.library: (use, found) for use in uses if (found := _at_hand(context, use))}
+        for name, (use, library) in libraries.items():
+            there = library.exports.definitions
+            asked = [each for each in use.elf.undefined if each.file == name and not each.weak]
+            lacking = [each for each in asked if not binds(there.get(each.name, ()), each.version)]
+            if lacking:
+                yield _lacking(use, library, lacking)
+        left = unresolved[member].references if member in unresolved and libraries else ()
+        plain = [reference[0] for reference in left if reference[1] is None]
+        if plain:
+            use, library = next(iter(libraries.values()))
+            wanted = [each for each in use.elf.undefined if each.name in plain]
+            yield _lacking(use, library, wanted, among=libraries)
+
+
+def _by_member(uses: Iterable[_Use]) -> Mapping[str, list[_Use]]:
+    found: dict[str, list[_Use]] = {}
+    for use in uses:
+        found.setdefault(use.member, []).append(use)
+    return found
+
+
+def _lacking(
+    use: _Use, library: Library, lacking: list[Undefined], among: Iterable[str] = ()
+) -> Hit:
+    spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
+    provider = use.provider
+    version = f" {provider.version}" if provider.version else ""
+    names = _listed(among or [use.library])
+    return Hit(
+        message=f"needs {_listed(spelled)}, not in {names} of {provider.name or provider.label}"
+        f"{version}",
+        member=use.member,
+        entry=lacking[0].name,
+        notes=(
+            f"looked at: `{library.path}`",
+            *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
+            *([] if not among else ["nothing else that is loaded with it defines them"]),
+        ),
+        hint="build against this version, or keep it out by the specifier in `Requires-Dist`",
+    )
+
+
+@rule("WF826", "provider-unused", Severity.INFO)
+def provider_unused(context: Context) -> Iterator[Hit]:
+    """A provider is named of which the wheel takes nothing.
+
+    ## What it does
+    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where a pattern
+    would match with an asterisk for the version.
+
+    ## Why is this bad?
+    A pattern that lacks its asterisk lets the library in: it is grafted after all, hundreds of
+    megabytes for CUDA's.
+
+    ## Example
+    `libraries = ["libcublas.so"]`, and the object needs `libcublas.so.12`.
+
+    ## Common causes
+    - No asterisk for the version. **Solution**: `libcublas.so.*`.
+    - The library is opened by name, and not linked with. **Solution**: nothing to do.
+
+    ## Fix safety
+    Not fixed.
+    """
+    providers = context.settings.provider
+    needed = dict.fromkeys(n for elf in context.wheel.elfs.values() for n in elf.needed)
+    used = {(use.provider.name, use.provider.source) for use in _uses(context)}
+    labels = {(each.name, "" if each.name else each.source) for each in providers}
+    for name, source in sorted(labels):
+        if any(name == u[0] and (name or source == u[1]) for u in used):
+            continue
+        own = [each for each in providers if each.name == name and (name or each.source == source)]
+        near = [
+            (glob, library)
+            for each in own
+            for glob in each.libraries
+            for library in needed
+            if library.startswith(f"{glob}.")
+        ]
+        yield Hit(
+            message=f"nothing is taken from the provider `{own[0].label}`",
+            entry=own[0].label,
+            notes=tuple(f"`{glob}` does not match `{library}`" for glob, library in near),
+            hint=f"did you mean `{near[0][0]}*`?" if near else None,
+            severity=Severity.WARNING if near else None,
+        )
+
+
+# --- What no wheel may bring ----------------------------------------------------------------------
+
+
+@rule("WF825", "bundled-driver", Severity.WARNING)
+def bundled_driver(context: Context) -> Iterator[Hit]:
+    """The wheel brings a library that belongs to the driver or the display of the machine.
+
+    ## What it does
+    Reports libraries inside the wheel that are on the list of those that only the user's machine
+    can have right: the NVIDIA driver's, OpenGL's dispatchers and drivers, GBM, libX11.
+    `repair` never grafts them.
+
+    ## Why is this bad?
+    The copy does not fit the kernel module, or finds no driver, or keeps a second set of state
+    in the process: `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`, a black window, a crash.
+
+    ## Example
+    `pkg.libs/libcuda-1a2b3c4d.so.1`, from a build container with a driver in it.
+
+    ## Common causes
+    - auditwheel grafts what the platform tag does not promise. **Solution**: `wheelfix repair` of
+      the unrepaired wheel; or `--exclude libcuda.so.1`.
+
+    ## Fix safety
+    Not fixed: what needs the library was changed to need this copy. With the rule ignored, such
+    libraries are grafted like any other.
+    """
+    for member, elf in context.wheel.elfs.items():
+        name = posixpath.basename(member)
+        reason = never_bundled(name) or never_bundled(elf.soname or "")
+        if reason is not None and not elf.is_executable:
+            yield Hit(
+                message=f"brings `{name}`: {reason}",
+                member=member,
+                hint="leave it to the machine: repair the unrepaired wheel with `wheelfix repair`",
+            )
+
+
+RULES = (
+    provider_not_searched,
+    provider_beside,
+    provider_not_required,
+    provider_loosely_required,
+    provider_lacks_library,
+    provider_lacks_symbol,
+    provider_unused,
+    bundled_driver,
+)
