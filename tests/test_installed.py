@@ -547,6 +547,8 @@ def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees
     }
     kind = tree.root.name if tree.root.name in SCHEMES else tree.root.name.partition("-")[0]
     scheme = SCHEMES[kind]
+    if kind == "debian-pip" and not (tree.root / "local").is_dir():
+        scheme = "prefix"  # what Debian's own pip 23 does; pip 26 takes a prefix as elsewhere
     if "/" not in scheme:
         debian = kind == "debian-pip"
         version = trees.debian_python_version() if debian else sysconfig.get_python_version()

@@ -423,14 +423,25 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
     assert process.wait(timeout=20) == 5
 
 
+MEASURE = """
+import os, sys
+child = os.spawnv(os.P_NOWAIT, sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(child, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss // 1024))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process to start another from: a child's peak counts from its parent's size at first."""
+
+
 def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[int, int]:
     """Trace a command that is small itself; return the exit code, and the largest RSS in MiB."""
     path = os.pathsep.join(each for each in sys.path if each)
+    size = report.with_suffix(".size")
     words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(report), "--", *command]
-    process = subprocess.Popen(words, env=environment(PYTHONPATH=path), stdout=out)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_maxrss // 1024
+    measured = [PYTHON, "-S", "-c", MEASURE, str(size), *words]
+    done = subprocess.run(measured, env=environment(PYTHONPATH=path), stdout=out, check=False)
+    return done.returncode, int(size.read_text())
 
 
 def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -> None:
