@@ -288,7 +288,9 @@ def _readelf(data: bytes) -> str:
         file.write(data)
         file.flush()
         command = ["readelf", "-W", "-d", "-V", "-l", "--dyn-syms", file.name]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stderr
+        return subprocess.run(command, capture_output=True, check=False).stderr.decode(
+            errors="replace"
+        )
 
 
 def fuzz_source(dice: random.Random) -> bytes:
