@@ -18,7 +18,7 @@ from wheelfix.elf import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.engine import run_rules
 from wheelfix.errors import SettingsError
 from wheelfix.findings import Finding, Severity
-from wheelfix.left_to_others import providers
+from wheelfix.providers import bringing
 from wheelfix.rules import RULES
 from wheelfix.rules.base import Context
 from wheelfix.settings import Settings
@@ -168,10 +168,9 @@ def test_a_library_that_a_required_package_brings_is_a_warning() -> None:
 
 
 def test_the_packages_of_each_cuda_are_known() -> None:
-    known = providers(["libcudart.so.12", "libcudart.so.13", "libmine.so"])
-    assert known["libcudart.so.12"].among(["nvidia-cuda-runtime-cu12==12.9"])
-    assert known["libcudart.so.13"].among(["nvidia_cuda_runtime==13.0"])
-    assert "libmine.so" not in known
+    assert bringing("libcudart.so.12") == ("nvidia-cuda-runtime-cu12",)
+    assert bringing("libcudart.so.13") == ("nvidia-cuda-runtime",)
+    assert bringing("libmine.so") == ()
 
 
 def test_the_import_fails_where_nobody_gives_the_library(tmp_path: Path) -> None:

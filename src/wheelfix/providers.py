@@ -84,10 +84,16 @@ def presets() -> Mapping[str, tuple[Provider, ...]]:
     return {name: tuple(each) for name, each in found.items()}
 
 
+def bringing(library: str) -> tuple[str, ...]:
+    """Return the names of the well-known wheels that have `library`."""
+    return tuple(
+        name for name, found in presets().items() if any(each.has(library) for each in found)
+    )
+
+
 def known_for(library: str) -> str:
     """Return the options by which well-known wheels would give `library`; empty for none."""
-    known = (name for name, found in presets().items() if any(each.has(library) for each in found))
-    return " or ".join(f"--provider {name}" for name in known)
+    return " or ".join(f"--provider {name}" for name in bringing(library))
 
 
 def never_bundled(library: str) -> str | None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from wheelfix.findings import Hit, Severity
-from wheelfix.left_to_others import Provider, providers
 from wheelfix.policy import satisfies
+from wheelfix.providers import bringing, name_of, never_bundled
 from wheelfix.rules.base import Context, rule
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -184,38 +184,36 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     verdict = context.verdict
     if verdict is None or not any(map(_promises, context.wheel.name.platforms)):
         return
-    if not verdict.external:
-        return
-    known = providers(verdict.external)
     for library in verdict.external:
-        yield _unprovided(context, library, known.get(library))
+        yield _unprovided(context, library)
 
 
 def _promises(tag: str) -> bool:
     return tag.startswith(("manylinux", "musllinux", "android"))
 
 
-def _unprovided(context: Context, library: str, provider: Provider | None) -> Hit:
+def _unprovided(context: Context, library: str) -> Hit:
     wheel = context.wheel
     users = [member for member, elf in wheel.elfs.items() if library in elf.needed]
-    required = provider.among(context.wheel.metadata.requires_dist) if provider else None
-    tags = ".".join(wheel.name.platforms)
+    packages, reason = bringing(library), never_bundled(library)
+    required = next((r for r in wheel.metadata.requires_dist if name_of(r) in packages), None)
     notes = [f"needed by `{user}`" for user in users]
-    if provider and provider.note:
-        notes.append(provider.note)
+    if reason:
+        notes.append(reason)
     elif required:
         notes.append(f"`Requires-Dist: {required}` brings it")
-    elif provider:
-        packages = " or ".join(f"`{package}*`" for package in provider.packages)
-        notes.append(f"{packages} brings it, but METADATA does not require that")
+    elif packages:
+        listed = " or ".join(f"`{package}`" for package in packages)
+        notes.append(f"{listed} brings it, but METADATA does not require that")
     exclude = f'if another brings it, say so: `exclude = ["{library}"]` in [tool.wheelfix]'
     return Hit(
-        message=f"`{library}` is neither in the wheel nor promised by {tags}",
+        message=f"`{library}` is neither in the wheel nor promised by "
+        f"{'.'.join(wheel.name.platforms)}",
         member=users[0] if users else None,
         entry=library,
         notes=tuple(notes),
         hint=exclude
-        if required or (provider and provider.note)
+        if required or reason
         else f"`wheelfix repair` grafts it where it is installed; {exclude}",
         severity=Severity.WARNING if required else None,
     )
