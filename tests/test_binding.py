@@ -39,6 +39,7 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
         *steps: Any,
         libc: Libc = Libc.GLIBC,
         program: int = 1,
+        links: dict[str, str] | None = None,
         **fields: Any,
     ) -> list[Any]:
         made = programs[libc]
@@ -58,6 +59,7 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
             directories=frozenset(folders | {path.rpartition("/")[0] for path in files}),
             cwd=f"{root}/d2",
             main=f"{root}/bin/probe",
+            links={f"{root}/{path}": target for path, target in (links or {}).items()},
             loaded={"libc.so.6": "/lib/libc.so.6"} if libc is Libc.GLIBC else {},
             **fields,
         )
@@ -280,6 +282,48 @@ def test_what_fails_for_a_symbol_is_unloaded(agreed: Agreed) -> None:
         *_, failed, last = agreed(libraries, root, Step(name="../d1/libwb.so"), libc=libc)
         assert failed.binding.failure.symbol == "s7"
         assert last.load.objects[0].endswith("/d1/libwb.so")
+
+
+@pytest.mark.parametrize(
+    ("libc", "folders"), [(Libc.GLIBC, ["d2", "d1"]), (Libc.MUSL, ["d1", "d2"])]
+)
+def test_a_name_that_a_failed_load_gave_to_another_object_stays(
+    agreed: Agreed, libc: Libc, folders: list[str]
+) -> None:
+    # The failed load finds d1/libwb.so once more, by a link with another name. musl lets it answer
+    # to its own file name from then on, glibc to that of the link; the other name is found in d2.
+    libraries = {
+        "d1/libwb.so": library("libwb1.so"),
+        "d0/libwa.so": library("libwa.so", refers("s7"), needed=("libwb.so", "libwd.so")),
+        "d0/libwb.so": library("libwb0.so"),
+        "d2/libwb.so": library("libwb2.so"),
+        "d2/libwc.so": library("libwc.so", needed=("libwb.so", "libwd.so")),
+    }
+    steps = Step(name="../d1/libwb.so"), Step(name="libwa.so"), Step(name="./libwc.so")
+    links = {"d0/libwd.so": "../d1/libwb.so", "d2/libwd.so": "libwb.so"}
+    *_, failed, last = agreed(libraries, *steps, libc=libc, links=links)
+    assert failed.binding.failure.symbol == "s7"
+    wanted = {each.name: each.result.split("/")[-2:] for each in last.load.requests[1:]}
+    assert wanted == {
+        "libwb.so": [folders[0], "libwb.so"],
+        "libwd.so": [folders[1], "libwb.so"],
+    }
+
+
+@pytest.mark.parametrize(("libc", "folder"), [(Libc.GLIBC, "d0"), (Libc.MUSL, "d1")])
+def test_of_two_objects_with_a_name_the_one_loaded_first_answers(
+    agreed: Agreed, libc: Libc, folder: str
+) -> None:
+    libraries = {
+        "d1/libwb.so": library("libwb1.so"),
+        "d0/libwb.so": library("libwb0.so"),
+        "d0/libwa.so": library("libwa.so", needed=("libwb.so", "libwd.so")),
+        "d0/libwc.so": library("libwc.so", needed=("libwb.so",)),
+    }
+    steps = Step(name="../d1/libwb.so"), Step(name="libwa.so"), Step(name="libwc.so")
+    links = {"d0/libwd.so": "../d1/libwb.so"}  # musl: d1/libwb.so answers to "libwb.so" then
+    *_, last = agreed(libraries, *steps, libc=libc, links=links)
+    assert last.load.objects[1].endswith(f"/{folder}/libwb.so")
 
 
 def test_two_default_versions_serve_no_unversioned_reference(agreed: Agreed) -> None:

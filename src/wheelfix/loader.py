@@ -10,6 +10,7 @@ was opened by, never made canonical. Only the virtual file system below resolves
 
 import re
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -347,7 +348,7 @@ class _Tree:
 class _Map:
     """One loaded object: glibc's `struct link_map`, musl's `struct dso`."""
 
-    __slots__ = ("elf", "file", "loader", "names", "opened", "origin")
+    __slots__ = ("elf", "file", "loader", "names", "opened", "origin", "place")
 
     def __init__(
         self, *, file: str, opened: str, origin: str, elf: Elf | None, loader: "_Map | None"
@@ -358,6 +359,8 @@ class _Map:
         self.elf = elf
         self.loader = loader
         self.names: set[str] = set()
+        self.place = 0
+        """In load order."""
 
 
 class _Walk(NamedTuple):
@@ -387,7 +390,7 @@ class _Process(ABC):
     def __init__(self, environment: Environment, tree: _Tree, main: str | None) -> None:
         self.environment = environment
         self.tree = tree
-        self._names: dict[str, _Map] = {}
+        self._names: dict[str, list[_Map]] = {}  # in load order: the first one answers
         self._inodes: dict[str, _Map] = {}
         self._answers: list[tuple[_Map, str]] = []
         self.main = None if main is None else self._program(main)
@@ -441,9 +444,9 @@ class _Process(ABC):
         """Serve one name: by what is loaded, by the file that a search finds, or not at all."""
         asker = requester.file if requester else None
         spelled = self._spell(requester, name) if "$" in name else name
-        found = self._names.get(spelled)
-        if found is not None:
-            return found, self._served(asker, name, found)
+        named = self._names.get(spelled)
+        if named:
+            return named[0], self._served(asker, name, named[0])
         if self._is_libc(spelled):
             return None, Request(
                 requester=asker, name=name, result=None, how=How.LIBC, provided=True
@@ -603,15 +606,17 @@ class _Process(ABC):
         return self.tree.absolute(opened).rpartition("/")[0] or "/"
 
     def _register(self, loaded: _Map, name: str) -> None:
+        loaded.place = len(self._inodes)
         self._inodes[self.tree.inode(loaded.file)] = loaded
         for each in self._own_names(loaded, name):
             self._answer(loaded, each)
 
     def _answer(self, loaded: _Map, name: str) -> None:
-        """Let `loaded` answer to `name`, unless an object loaded earlier does."""
-        if self._names.setdefault(name, loaded) is loaded and name not in loaded.names:
+        """Let `loaded` answer to `name`, where no object loaded earlier does."""
+        if name not in loaded.names:
             loaded.names.add(name)
             self._answers.append((loaded, name))
+            insort(self._names.setdefault(name, []), loaded, key=_place)
 
     def _unload(self, load: Load, failed: int) -> None:
         """Take away what a failed load brought; what was there before stays.
@@ -621,13 +626,13 @@ class _Process(ABC):
         """
         for loaded, name in self._answers[failed:]:
             loaded.names.remove(name)
-            del self._names[name]
+            self._names[name].remove(loaded)
         del self._answers[failed:]
         new = {request.result for request in load.requests if request.how in _SEARCHES}
         for file in filter(None, new):
             gone = self._inodes.pop(self.tree.inode(file))
             for name in gone.names:
-                del self._names[name]
+                self._names[name].remove(gone)
 
     def _search_path(self, owner: _Map, path: str) -> _Places:
         """Return the expanded search path of `owner`, the same one for all processes."""
@@ -636,6 +641,10 @@ class _Process(ABC):
             pairs = search_directories(path, owner.origin, self.environment)
             known = self.tree.search_paths[owner.opened] = _Places(owner.file, pairs)
         return known
+
+
+def _place(loaded: _Map) -> int:
+    return loaded.place
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}
