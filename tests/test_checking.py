@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -189,3 +190,33 @@ def test_writing_a_baseline_needs_a_name(wheel: Path, capsys: pytest.CaptureFixt
     assert "--write-baseline needs a file" in capsys.readouterr().err
     assert cli.run(["check", "--baseline", "none.json", str(wheel)]) == 2
     assert "cannot read the baseline `none.json`" in capsys.readouterr().err
+
+
+# --- Stale ignores --------------------------------------------------------------------------------
+
+
+def stale(*wheels: Path, **settings: Any) -> set[str | None]:
+    found = wheelfix.check_all(wheels, Settings(**settings)).findings
+    return {finding.entry for finding in found if finding.code == "WF901"}
+
+
+def test_an_ignore_that_fits_nothing_is_told(wheel: Path) -> None:
+    assert stale(wheel, ignore={"WF601": "why", "WF118": "gone"}) == {"WF118"}
+    per_file = {"demo/*": ("WF601", "WF118"), "other/*": ("WF6",)}
+    assert stale(wheel, per_file_ignores=per_file) == {"WF118", "WF6"}
+    assert stale(wheel) == set()
+
+
+def test_of_two_ignores_that_fit_the_same_neither_is_stale(wheel: Path) -> None:
+    assert stale(wheel, ignore={"WF6": "", "WF601": "", "broken-elf": ""}) == set()
+
+
+def test_an_ignored_rule_about_sets_is_not_stale(wheel: Path) -> None:
+    files = {**BROKEN, "demo/three.py": b""}
+    more = [
+        make_wheel(wheel.parent, tag=f"cp3{minor}-cp3{minor}-linux_x86_64", files=files)
+        for minor in (10, 12, 13)
+    ]
+    assert any(f.code == "WF852" for f in wheelfix.check_all([wheel, *more]).findings)
+    assert stale(wheel, *more, ignore={"WF852": "three came later"}) == set()
+    assert stale(wheel, ignore={"WF852": "three came later"}) == {"WF852"}

@@ -1,11 +1,12 @@
 """What is wrong with wheels as they stand: read, run the rules, and sort out what counts.
 
-Nothing but the wheels is looked at, and what `--library-path` hands over: the same wheel gets the
-same report on every machine.
+Nothing is looked at but the wheels and what the settings hand over (`library-path`, `provider`,
+`against`): with the same of them, the same wheel gets the same report on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +22,8 @@ from wheelfix.plugins import known_rules
 from wheelfix.provided import with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
-from wheelfix.rules.base import Context, SetContext
+from wheelfix.rules.base import Context, SetContext, names_rule
+from wheelfix.rules.ignores import stale_ignore
 from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings
 from wheelfix.tools.policies import read_policies
@@ -135,13 +137,19 @@ def check_set(
     `settings_for` gives what holds for the wheel of a file name, and without one for the run.
     """
     settings = settings_for(None)
-    names = [report.source.name for report in reports if report.wheel is not None]
+    read = [report for report in reports if report.wheel is not None]
     context = SetContext(
-        wheels=tuple(report.wheel for report in reports if report.wheel is not None),
+        wheels=tuple(report.wheel for report in read if report.wheel is not None),
         settings=settings,
-        stale=_stale(reports, map(settings_for, names)),
     )
-    found = find_in_set(context, chosen(settings, SET_RULES))
+    rules = chosen(settings, SET_RULES)
+    found = tuple(find_in_set(context, (rule for rule in rules if rule is not stale_ignore)))
+    _, set_aside = sift(found, settings, _distribution_of, baseline)
+    kept = [each.finding for report in read for each in report.suppressed]
+    kept += [each.finding for each in set_aside]
+    asked = (settings_for(report.source.name) for report in read)
+    stale = replace(context, stale=_stale(kept, asked))
+    found += tuple(find_in_set(stale, (rule for rule in rules if rule is stale_ignore)))
     counting, suppressed = sift(found, settings, _distribution_of, baseline)
     return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
 
@@ -150,14 +158,21 @@ def _distribution_of(finding: Finding) -> str:
     return finding.wheel.partition("-")[0] if finding.wheel else ""
 
 
-def _stale(reports: Iterable[Report], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
-    """Return what the projects' ignores say in vain."""
-    used = {(each.selector, each.glob) for report in reports for each in report.suppressed}
+def _stale(kept: Sequence[Finding], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
+    """Return the ignores that fit none of the findings that are `kept` from counting."""
     asked: set[tuple[str, str]] = set()
     for each in settings:
         asked |= {(selector, "") for selector in each.ignore}
         asked |= {(s, glob) for glob, listed in each.per_file_ignores.items() for s in listed}
-    return frozenset(asked - used)
+    return frozenset(
+        (selector, glob)
+        for selector, glob in asked
+        if not any(
+            names_rule(selector, each.code, each.name)
+            and fnmatchcase(each.member or "", glob or "*")
+            for each in kept
+        )
+    )
 
 
 def without(checked: SetReport, baseline: Baseline) -> SetReport:
