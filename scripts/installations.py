@@ -497,8 +497,8 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     steps: list[Step] = []
     for _ in range(6):
         steps.append(random_step(dice, str(root), list(files), steps))
-    write(environment, codes, program)
-    return Case(root=root, environment=environment, steps=tuple(steps))
+    written = write(environment, codes, program)
+    return Case(root=root, environment=written, steps=tuple(steps))
 
 
 def _wanted(program: Elf) -> list[str]:
@@ -507,26 +507,27 @@ def _wanted(program: Elf) -> list[str]:
     return [f"{folders[-1]}/{name}" for name in program.needed if name in NAMES]
 
 
-def write(environment: Environment, codes: dict[str, Code], program: Path) -> None:
-    """Make the files that `environment` describes, and describe what was made."""
+def write(environment: Environment, codes: dict[str, Code], program: Path) -> Environment:
+    """Make the files that `environment` describes, and return it with what was made."""
     for each in environment.directories:
         Path(each).mkdir(parents=True, exist_ok=True)
     files = dict(environment.files)
-    for path, elf in files.items():
+    for path, elf in environment.files.items():
         if path == environment.main:
             shutil.copy(program, path)
         elif path not in environment.hard_links:
             data = misfit(elf) if elf.bits == 32 else shared_object(elf, codes.get(path))
             Path(path).write_bytes(data)
             if path in codes:
-                environment.files[path] = read_elf(data, path)  # type: ignore[index]
+                files[path] = read_elf(data, path)
     for path, original in environment.hard_links.items():
         Path(path).hardlink_to(original)
-        environment.files[path] = environment.files[original]  # type: ignore[index]
+        files[path] = files[original]
     for path in environment.broken:
         Path(path).write_text("INPUT(libz.so)\n" * 10)
     for path, target in environment.links.items():
         Path(path).symlink_to(target)
+    return replace(environment, files=files)
 
 
 def random_library(dice: random.Random, path: str, root: str) -> Elf:

@@ -63,8 +63,8 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
             loaded={"libc.so.6": "/lib/libc.so.6"} if libc is Libc.GLIBC else {},
             **fields,
         )
-        installations.write(environment, codes, source)
-        case = installations.Case(root=root, environment=environment, steps=steps)
+        written = installations.write(environment, codes, source)
+        case = installations.Case(root=root, environment=written, steps=steps)
         assert installations.differences(case) == []
         found: list[Any] = installations.predict(case)
         return found

@@ -127,7 +127,7 @@ class _Disk:
             step = os.path.normpath(os.path.join(parent, name))  # noqa: PTH118 - text
             if Path(step).is_symlink():
                 target = self.links[step] = os.readlink(step)  # noqa: PTH115 - text
-                step = self._follow(os.path.join(parent, target), depth + 1)  # noqa: PTH118
+                step = self._follow(os.path.join(parent, target), depth + 1)  # noqa: PTH118 - text
             self._real[path] = step
         return self._real.get(path, path)
 

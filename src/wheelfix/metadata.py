@@ -102,7 +102,6 @@ def read_core_metadata(text: str) -> Metadata:
         version=_one(fields, "version") or "",
         requires_python=_one(fields, "requires-python"),
         requires_dist=_all(fields, "requires-dist"),
-        provides_extra=_all(fields, "provides-extra"),
         license_files=_all(fields, "license-file"),
         fields=fields,
     )

@@ -41,7 +41,7 @@ def parse_record(
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     """Split RECORD into rows; rows that cannot be read are problems, not errors."""
     import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import StringIO  # noqa: PLC0415
+    from io import StringIO  # noqa: PLC0415 (as above)
 
     try:
         text = data.decode("utf-8")
@@ -83,7 +83,7 @@ def _read_row(
 def format_record(rows: Iterable[RecordRow]) -> bytes:
     """Write RECORD: UTF-8, one row a line, quoted only where CSV needs it."""
     import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import StringIO  # noqa: PLC0415
+    from io import StringIO  # noqa: PLC0415 (as above)
 
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -320,7 +320,7 @@ class _Watch:
         try:
             lines = (here / "maps").read_bytes().splitlines()
             seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel says it
-            seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115
+            seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115 - as above
         except OSError:
             return
         self._check_environment(seen, here)
@@ -434,6 +434,7 @@ def _mapped(fields: Sequence[bytes]) -> File:
 
 
 def _absolute(path: str, cwd: str | None) -> str:
+    # Paths stay text, as the loader spells them.
     return path if path.startswith("/") else os.path.join(cwd or os.getcwd(), path)  # noqa: PTH109, PTH118
 
 
@@ -622,7 +623,7 @@ def _leads(search_path: str | None, owner: str, path: str) -> bool:
 def _passed(asked: Asked, taken: Elf | None, elfs: _Elfs) -> Iterator[Passed]:
     """Yield the candidates that are there, but were not taken."""
     for tried in asked.tried:
-        if tried.path == asked.path or not os.path.exists(tried.path):  # noqa: PTH110
+        if tried.path == asked.path or not os.path.exists(tried.path):  # noqa: PTH110 - text
             continue
         reason = _reason(elfs.get(tried.path), taken)
         yield Passed(path=tried.path, how=tried.how, reason=reason)

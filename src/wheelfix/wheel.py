@@ -5,7 +5,7 @@ looked up by the ten thousand, and a path object would normalise what must be ju
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Self
 
@@ -73,7 +73,6 @@ class Metadata:
     requires_python: str | None = None
     requires_dist: tuple[str, ...] = ()
     """As written, one requirement each (PEP 508)."""
-    provides_extra: tuple[str, ...] = ()
     license_files: tuple[str, ...] = ()
     """Paths relative to `*.dist-info/licenses` (PEP 639)."""
     fields: tuple[tuple[str, str], ...] = ()
@@ -184,7 +183,3 @@ class Wheel:
     def data_dir(self) -> str:
         """`name-version.data`, the folder that PEP 427 spreads over the install scheme."""
         return self.dist_info.removesuffix(".dist-info") + ".data"
-
-    def replace_elfs(self, changed: Mapping[str, Elf]) -> Self:
-        """Return the wheel with some objects said anew; the order of objects is kept."""
-        return replace(self, elfs={**self.elfs, **changed})

@@ -261,8 +261,8 @@ _NAME = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
 
 def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (start-up)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415
+    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 (start-up)
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (start-up)
 
     keys = [key for key, _ in metadata.fields]
     for key in _SINGLE:
