@@ -66,11 +66,11 @@ def repair(
     """
     try:
         progress("reading")
-        settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
             tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
         ):
+            settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             run = _Run(
                 path=path,
                 archive=archive,
