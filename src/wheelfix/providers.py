@@ -100,6 +100,15 @@ def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, 
     return tuple(known[each] for each in sorted(good))
 
 
+def wheels_at_hand(providers: Iterable[Provider]) -> tuple[str, ...]:
+    """Return the paths of the providers' wheels, of several versions the first."""
+    found: dict[str, str] = {}
+    for each in providers:
+        if each.at_hand.endswith(".whl"):
+            found.setdefault(each.name, each.at_hand)
+    return tuple(found.values())
+
+
 def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, ...]:
     """Return `provider` in each version at hand that is to be judged, the highest first."""
     found: dict[str, Provider] = {}
@@ -140,6 +149,12 @@ def bringing(library: str) -> tuple[str, ...]:
     return tuple(
         name for name, found in presets().items() if any(each.has(library) for each in found)
     )
+
+
+def whose(library: str) -> str:
+    """Say which well-known wheels have `library`, and how they are installed; empty for none."""
+    names = bringing(library)
+    return f"`{library}` is in {' or '.join(names)}: pip install {names[0]}" if names else ""
 
 
 def known_for(library: str) -> str:

@@ -32,7 +32,13 @@ from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
 from wheelfix.provided import with_providers
-from wheelfix.providers import known_for, never_bundled, never_globs, provider_of
+from wheelfix.providers import (
+    known_for,
+    never_bundled,
+    never_globs,
+    provider_of,
+    wheels_at_hand,
+)
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
@@ -367,8 +373,7 @@ class _Run:
     @property
     def _providing_wheels(self) -> tuple[Path, ...]:
         """The wheels of the providers that are at hand as wheels."""
-        given = (each.at_hand for each in self.settings.provider)
-        return tuple(dict.fromkeys(Path(each) for each in given if each.endswith(".whl")))
+        return tuple(Path(each) for each in wheels_at_hand(self.settings.provider))
 
     # --- Judging
 

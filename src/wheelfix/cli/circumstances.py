@@ -1,7 +1,7 @@
 """The circumstances of a load, as `explain` and `tree` let them be described."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -10,7 +10,8 @@ import typer
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.explain import Question
+    from wheelfix.explain import Beside, Question
+    from wheelfix.settings import Settings
     from wheelfix.targets import Target
     from wheelfix.wheel import Wheel
 
@@ -63,6 +64,16 @@ With = Annotated[
         show_default=False,
     ),
 ]
+
+
+def settings_of(
+    context: typer.Context, provider: list[str] | None, config: Path | None
+) -> "Callable[[str], Settings]":
+    """Return what gives the settings for a wheel of some name: of them, the providers count."""
+    from wheelfix.cli.options import layers
+    from wheelfix.config import configured
+
+    return configured(Path.cwd(), config).over(layers(context, {"provider": provider})).settings_for
 
 
 def library_path_of(assignments: Sequence[str]) -> tuple[str, ...] | None:
@@ -159,6 +170,7 @@ def question_of(
     others: "Sequence[Wheel]",
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
+    settings: "Settings | None" = None,
 ) -> "Question":
     """Return the circumstances that the options describe; `directories` are read as well."""
     from wheelfix.explain import Planted, Question
@@ -173,6 +185,17 @@ def question_of(
         target=found,
         scheme=scheme,
         others=tuple(others),
+        beside=_provided(wheel, settings),
         library_path=library_path,
         planted=planted,
     )
+
+
+def _provided(wheel: "Wheel", settings: "Settings | None") -> "tuple[Beside, ...]":
+    """Return what the providers of `settings` install beside `wheel`."""
+    if settings is None or not settings.provider:
+        return ()
+    from wheelfix.beside import standing_beside
+    from wheelfix.provided import with_providers
+
+    return standing_beside(wheel, with_providers(settings, Path.cwd(), wheel).provider)
