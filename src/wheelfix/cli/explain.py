@@ -19,6 +19,7 @@ from wheelfix.cli.circumstances import (
     target_of,
     variables_of,
 )
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def explain(
     target: circumstances.TargetName = None,
     env: circumstances.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
 ) -> None:
     """Say what an object loads once installed: from where, by which entry, and why not another.
 
