@@ -11,7 +11,10 @@ from pathlib import Path, PurePosixPath
 
 from wheelfix.errors import SettingsError
 from wheelfix.layout import interpreters
+from wheelfix.metadata import read_core_metadata
 from wheelfix.providers import SCHEMES, Provider, allowed, name_of, presets
+from wheelfix.rules.providers import Taken
+from wheelfix.sbom import Expected
 from wheelfix.settings import Settings
 from wheelfix.wheel import Wheel, WheelName
 
@@ -294,3 +297,70 @@ def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
     if not found:
         raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
     return found
+
+
+# --- For the list of what is used -----------------------------------------------------------------
+
+
+def described(taken: Taken) -> Expected:
+    """Return what is known of a provider that libraries are taken from.
+
+    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
+    """
+    provider = taken.provider
+    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
+    return Expected(
+        name=provider.name,
+        requirements=taken.requirements,
+        libraries=taken.libraries,
+        optional=taken.optional,
+        version=provider.version,
+        file=wheel.name if wheel else "",
+        sha256=_sha256(wheel) if wheel else "",
+        licence=_licence(_metadata(provider, wheel)),
+    )
+
+
+def _sha256(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 - rarely asked for
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _metadata(provider: Provider, wheel: Path | None) -> str:
+    """Return the METADATA of the provider at hand; empty where there is none."""
+    if wheel is not None:
+        import zipfile  # noqa: PLC0415 - slow to import
+
+        with zipfile.ZipFile(wheel) as archive:
+            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
+            return next((archive.read(n).decode("utf-8", "replace") for n in names), "")
+    from importlib import metadata  # noqa: PLC0415 - slow to import
+
+    if not provider.at_hand:
+        return ""
+    try:
+        return metadata.distribution(provider.name).read_text("METADATA") or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+
+
+def _licence(text: str) -> str | None:
+    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
+    fields = read_core_metadata(text).fields
+    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
+    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
+    classifiers = [
+        value.rpartition(" :: ")[2]
+        for name, value in fields
+        if name == "classifier" and value.startswith("License :: ")
+    ]
+    return known or "; ".join(classifiers) or None
+
+
+_LONGEST = 100
+"""Letters of a licence's name; some write the whole text into the field."""

@@ -55,6 +55,32 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a wheel takes from one provider."""
+
+    provider: Provider
+    libraries: tuple[str, ...]
+    requirements: tuple[str, ...]
+    """What METADATA asks of it, or else what the settings do."""
+    optional: bool
+    """Whether only an extra asks for it."""
+
+
+def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
+    """Yield what is taken from each provider that has a name."""
+    context = Context(wheel=wheel, settings=settings)
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        required = _required(context, provider)
+        yield Taken(
+            provider=provider,
+            libraries=tuple(dict.fromkeys(use.library for use in uses)),
+            requirements=tuple(map(str, required)) or (provider.requirement,),
+            optional=bool(required) and all(map(_only_extra, required)),
+        )
+
+
 def leaves_drivers(settings: Settings) -> bool:
     """Whether what belongs to the machine's drivers is kept out of the wheel."""
     return not any(map(bundled_driver.matches, settings.ignore))
