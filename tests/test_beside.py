@@ -21,7 +21,7 @@ from wheelfix.graph import graph_of
 from wheelfix.provided import with_providers
 from wheelfix.providers import Provider, whose
 from wheelfix.settings import Settings
-from wheelfix.targets import find
+from wheelfix.targets import default_name, find
 from wheelfix.trace import trace
 from wheelfix.wheel import Wheel
 
@@ -193,6 +193,17 @@ def test_a_provider_stands_where_its_scheme_puts_it() -> None:
     apart = world(subject, pure, scheme="lib64")
     (path,) = (p for p, name in apart.members.items() if name == USER)
     assert [step.request.name for step in explain(apart, path).missing] == ["libp.so"]
+
+
+def test_the_oldest_machine_is_one_that_the_provider_can_be_installed_on() -> None:
+    ours = wheel(
+        {USER: elf()}, name="d-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+    )
+    assert default_name(ours) == "glibc:2.17"
+    assert default_name(ours, [("manylinux_2_28_x86_64", "manylinux_2_27_x86_64"), ("any",)]) == (
+        "glibc:2.27"
+    )
+    assert default_name(ours, [("manylinux1_x86_64",)]) == "glibc:2.17"
 
 
 def test_an_installed_provider_is_read_where_it_is(

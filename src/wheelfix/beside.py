@@ -54,7 +54,9 @@ def _at_hand(provider: Provider) -> Beside:
             wheel = archive.wheel
         places = ((split(member, wheel), elf) for member, elf in wheel.elfs.items())
         return Beside(
-            name=str(wheel.name), elfs={place: elf for place, elf in places if place is not None}
+            name=str(wheel.name),
+            elfs={place: elf for place, elf in places if place is not None},
+            platforms=wheel.name.platforms,
         )
     return Beside(name=provider.name or provider.source, elfs=dict(_in_directory(path, provider)))
 

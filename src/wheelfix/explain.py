@@ -188,6 +188,8 @@ class Beside:
     """Of its wheel, where that is at hand, or else of the distribution."""
     elfs: Mapping[tuple[Key, str], Elf] = field(default_factory=dict[tuple[Key, str], Elf])
     """By the path of the install scheme, and the place below it."""
+    platforms: tuple[str, ...] = ()
+    """The platform tags of its wheel, where that is at hand."""
 
     def placed(self, scheme: Scheme) -> Iterator[tuple[str, tuple[str, Elf]]]:
         """Yield where `scheme` has each object, what to call it, and what it says."""

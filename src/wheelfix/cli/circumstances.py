@@ -1,7 +1,7 @@
 """The circumstances of a load, as `explain` and `tree` let them be described."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -129,12 +129,17 @@ def directories_of(variables: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def target_of(text: str | None, wheel: "Wheel | None") -> "Target":
-    """Return the target that `text` names; a description if it is a file."""
+def target_of(
+    text: str | None, wheel: "Wheel | None", beside: "Iterable[Sequence[str]]" = ()
+) -> "Target":
+    """Return the target that `text` names; a description if it is a file.
+
+    Without one, it is what the platform tags promise, those `beside` among them.
+    """
     from wheelfix import targets
 
     if text is None:
-        return targets.find(targets.default_name(wheel), wheel)
+        return targets.find(targets.default_name(wheel, beside), wheel)
     path = Path(text)
     if path.suffix not in {".toml", ".json"}:
         return targets.find(text, wheel)
@@ -176,7 +181,9 @@ def question_of(
     from wheelfix.explain import Planted, Question
 
     planted = Planted()
-    found = target_of(target, wheel)
+    provided = _provided(wheel, settings)
+    tags = (*(each.name.platforms for each in others), *(each.platforms for each in provided))
+    found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
         from wheelfix.site import planted as read_planted
 
@@ -185,7 +192,7 @@ def question_of(
         target=found,
         scheme=scheme,
         others=tuple(others),
-        beside=_provided(wheel, settings),
+        beside=provided,
         library_path=library_path,
         planted=planted,
     )
