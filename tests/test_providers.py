@@ -530,6 +530,8 @@ def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it
     assert f"pro {blamed}" in lacking.message
     which = {"2.0": "lowest", "2.1": "highest"}[blamed]
     assert any(f"{blamed} is the {which}" in note for note in lacking.notes)
+    bound = {"2.0": ">2.0", "2.1": "<2.1"}[blamed]
+    assert f"`Requires-Dist: pro{bound}`" in (lacking.hint or "")
     (good,) = (each for version, each in wheels.items() if version != blamed)
     mended = repaired(path, tmp_path / "out", str(good)).output
     assert mended is not None

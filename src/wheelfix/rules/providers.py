@@ -424,6 +424,14 @@ def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
     return (looked, f"{version.version} is the {which} version at hand that METADATA allows")
 
 
+def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> str:
+    """Say how METADATA keeps a version out, if another one at hand is left."""
+    if len(among) < 2:
+        return otherwise
+    bound = "<" if version == among[0] else ">"
+    return f"keep it out: `Requires-Dist: {version.name}{bound}{version.version}`"
+
+
 @rule("WF823", "provider-lacks-library", Severity.ERROR)
 def provider_lacks_library(context: Context) -> Iterator[Hit]:
     """The provider at hand does not have the library that the wheel takes from it.
@@ -462,7 +470,8 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
                     member=use.member,
                     entry=use.library,
                     notes=_which(version, versions),
-                    hint="build against the provider's libraries, or ask for a version that has it",
+                    hint="build against the provider's libraries, or "
+                    + _kept_out(version, versions, "ask for a version that has it"),
                 )
 
 
@@ -519,7 +528,8 @@ class _Taken:
     use: _Use
     version: Provider
     library: Library
-    notes: tuple[str, ...]
+    versions: tuple[Provider, ...]
+    """All that are judged."""
 
 
 def _in_versions(context: Context, uses: Iterable[_Use]) -> list[list[_Taken]]:
@@ -528,7 +538,7 @@ def _in_versions(context: Context, uses: Iterable[_Use]) -> list[list[_Taken]]:
     for use in uses:
         versions = _of(context, use)
         taken = [
-            _Taken(use=use, version=each, library=library, notes=_which(each, versions))
+            _Taken(use=use, version=each, library=library, versions=versions)
             for each in versions
             if (library := _at_hand(context, use, each)) is not None
         ]
@@ -572,11 +582,14 @@ def _lacking(taken: _Taken, lacking: list[Undefined], among: Iterable[str] = ())
         member=taken.use.member,
         entry=lacking[0].name,
         notes=(
-            *taken.notes,
+            *_which(taken.version, taken.versions),
             *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
             *([] if not among else ["nothing else that is loaded with it defines them"]),
         ),
-        hint="build against this version, or keep it out by the specifier in `Requires-Dist`",
+        hint="build against this version, or "
+        + _kept_out(
+            taken.version, taken.versions, "keep it out by the specifier in `Requires-Dist`"
+        ),
     )
 
 
