@@ -8,13 +8,13 @@ mixed with its successor.
 
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from wheelfix.contents import Content, buffered, read_contents
+from wheelfix.contents import Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
@@ -99,14 +99,18 @@ class Archive:
         """
         return self.contents[member].tables or self.buffer(member)
 
-    def inflated(self, member: str) -> Iterator[bytes]:
-        """Yield a member's bytes in pieces of up to 1 MiB.
+    def inflated(
+        self, member: str, watch: Callable[[bytes], None] | None = None
+    ) -> Iterator[bytes]:
+        """Yield a member's bytes in pieces of up to 1 MiB; `watch` is given the data as stored.
 
         Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
         or CRC are not as stated.
         """
         entry = self.entries[member]
         _, raw = self.raw(member)
+        if watch:
+            raw = watched(raw, watch)
         pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
         crc = size = 0
         for piece in pieces:
@@ -201,10 +205,13 @@ def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
 # --- Opening -----------------------------------------------------------------------------------
 
 
-def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
+def open_wheel(
+    path: Path, *, name: WheelName | None = None, origin: Archive | None = None
+) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not carry its name, such as one that is yet to be published.
+    What has the same compressed bytes as in `origin`, which was opened before, is as it was there.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
@@ -222,7 +229,7 @@ def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name)
+        _fill(archive, name, origin)
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -236,7 +243,7 @@ def _is_regular(descriptor: int) -> bool:
     return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
 
 
-def _fill(archive: Archive, name: WheelName) -> None:
+def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     entries = _read_directory(archive)
     _check_total(entries)
     for entry in entries:
@@ -246,7 +253,7 @@ def _fill(archive: Archive, name: WheelName) -> None:
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
     metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata)
+    archive.wheel = _verified(archive, name, dist_info, metadata, origin)
 
 
 def _read_directory(archive: Archive) -> list[Entry]:
@@ -381,12 +388,21 @@ def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:
         raise BadWheelError(f"{shown(name)} is not UTF-8", hint="build the wheel again") from None
 
 
-def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: WheelMetadata) -> Wheel:
+def _verified(
+    archive: Archive,
+    name: WheelName,
+    dist_info: str,
+    metadata: WheelMetadata,
+    origin: Archive | None,
+) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     record_name = f"{dist_info}/RECORD"
     rows, problems = _read_record(archive, record_name)
     algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
-    archive.contents = contents = read_contents(archive.entries, archive.inflated, algorithms)
+    known = _unchanged(archive, origin, algorithms) if origin else {}
+    rest = {member: entry for member, entry in archive.entries.items() if member not in known}
+    read = known | read_contents(rest, archive.inflated, algorithms)
+    archive.contents = contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
         for e in archive.entries.values()
@@ -412,6 +428,29 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         texts=dict(_texts(archive, dist_info)),
         shebangs=dict(_shebangs(archive, dist_info)),
     )
+
+
+def _unchanged(
+    archive: Archive, origin: Archive, algorithms: Mapping[str, str]
+) -> dict[str, Content]:
+    """Return what is known of the members that are copies, byte by byte as they are stored."""
+    known: dict[str, Content] = {}
+    for member, entry in archive.entries.items():
+        old, content = origin.entries.get(member), origin.contents.get(member)
+        if old is None or content is None or _data_of(old) != _data_of(entry):
+            continue
+        if content.hash.partition("=")[0] != algorithms.get(member, ""):
+            continue
+        crc = 0
+        for piece in archive.raw(member)[1]:
+            crc = zlib.crc32(piece, crc)
+        if crc == content.stored_crc:
+            known[member] = content
+    return known
+
+
+def _data_of(entry: Entry) -> tuple[int, ...]:
+    return entry.method, entry.crc, entry.compressed_size, entry.size
 
 
 def _read_metadata(archive: Archive, member: str) -> Metadata:

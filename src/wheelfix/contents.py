@@ -13,6 +13,7 @@ from itertools import chain
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from threading import Event
 from typing import NamedTuple
+from zlib import crc32
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
@@ -33,7 +34,9 @@ _NAME = b".so"  # in the name of every library that a linker makes
 _OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
 """A Python source without these words, in whatever case, opens no library."""
 
-Inflate = Callable[[str], Iterator[bytes]]
+Watch = Callable[[bytes], None]
+Inflate = Callable[[str, Watch], Iterator[bytes]]
+"""Gives the bytes of a member in pieces, and shows what it reads as it is stored."""
 
 
 class Content(NamedTuple):
@@ -54,6 +57,8 @@ class Content(NamedTuple):
     Those of .dynstr are left out."""
     tables: memoryview | None = None
     """Of an object: its tables at their places, and zeros elsewhere."""
+    stored_crc: int = 0
+    """CRC of the data as it is stored: by that a copy of it is known."""
 
 
 def read_contents(
@@ -120,17 +125,22 @@ class _Reader:
 
         algorithm = self._algorithms.get(member)
         hasher = getattr(hashlib, algorithm)() if algorithm else None
-        pieces = self._inflate(member)
+        stored_crc = 0
+
+        def watch(piece: bytes) -> None:
+            nonlocal stored_crc
+            stored_crc = crc32(piece, stored_crc)
+
+        pieces = self._inflate(member, watch)
         if hasher:
-            pieces = _passing(pieces, hasher.update)
+            pieces = watched(pieces, hasher.update)
         if self._entries[member].size > _SMALL:
             pieces = self._stoppable(pieces)
         content = self._content(member, pieces)
         for _ in pieces:
             pass
-        if hasher and algorithm:
-            content = content._replace(hash=hash_field(algorithm, hasher.digest()))
-        self.contents[member] = content
+        said = hash_field(algorithm, hasher.digest()) if hasher and algorithm else ""
+        self.contents[member] = content._replace(hash=said, stored_crc=stored_crc)
 
     def _content(self, member: str, pieces: Iterator[bytes]) -> Content:
         first = next(pieces, b"")
@@ -146,7 +156,7 @@ class _Reader:
         from wheelfix.elfread import dynamic_strings, read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
 
         names = Strings(_NAME)
-        data = buffered(_passing(pieces, names.feed), self._entries[member].size)
+        data = buffered(watched(pieces, names.feed), self._entries[member].size)
         names.finish()
         try:
             elf, places = read_elf_and_tables(data, member)
@@ -202,9 +212,10 @@ def _may_open(source: bytes) -> bool:
     return any(word in lower for word in _OPENERS)
 
 
-def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:
+def watched(pieces: Iterable[bytes], watch: Watch) -> Iterator[bytes]:
+    """Yield pieces that `watch` is shown first."""
     for piece in pieces:
-        tap(piece)
+        watch(piece)
         yield piece
 
 
