@@ -131,7 +131,7 @@ class Archive:
         """
         entry = self.entries[member]
         span = entry.end - entry.offset
-        head = self.read_at(entry.offset, min(span, _PIECE))
+        head = self._head(entry)
         length, extra = check_local(entry, head)
         end = length + entry.compressed_size
         rest = head[end:] if len(head) == span else self._pread_rest(entry.offset + end, entry.end)
@@ -146,6 +146,16 @@ class Archive:
         if len(first) == entry.compressed_size:
             return extra, (first,) if first else ()
         return extra, self._pieces(first, entry.offset + len(head), entry.offset + end)
+
+    def stored(self, member: str) -> Callable[[int, int], bytes]:
+        """Return what reads the data as stored: from an offset so many bytes, fewer at its end."""
+        entry = self.entries[member]
+        length, _ = check_local(entry, self._head(entry))
+        start, size = entry.offset + length, entry.compressed_size
+        return lambda at, count: self.read_at(start + at, min(count, max(size - at, 0)))
+
+    def _head(self, entry: Entry) -> bytes:
+        return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
 
     def _pread_rest(self, start: int, end: int) -> bytes:
         # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
