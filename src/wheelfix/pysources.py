@@ -376,7 +376,7 @@ class _Scan:
     # --- Statements
 
     def module(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
             elif isinstance(node, _FunctionNode):
@@ -884,6 +884,18 @@ class _Scan:
         )
         # The first walk that came here knew most: the import comes before the functions.
         self.found.setdefault((node.lineno, name, where), new)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, those of a level before what is in them; expressions hold none."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:  # grows while it is walked
+        for field_ in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, field_, ())
+            if isinstance(inner, list):  # a lambda has a body, too
+                waiting += inner
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 def _merge(environment: _Environment, other: _Environment) -> None:
