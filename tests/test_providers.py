@@ -513,6 +513,21 @@ def test_versions_that_metadata_does_not_allow_are_not_judged_and_it_is_said(
     assert "3.0, which is at hand, and was not judged" in told.message
 
 
+def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Path) -> None:
+    wheels = [other_provider(tmp_path, version, "py3-none-any") for version in ("1.0", "3.0")]
+    told = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (told, *(Provider(source=str(each)) for each in wheels))
+    for requires, version, refused in (("pro", "3.0", ()), ("pro==2.*", "3.0", ("1.0", "3.0"))):
+        subject = wheel({USER: elf("libpro.so.3")}, metadata=asked(requires))
+        settings = with_providers(Settings(provider=given), tmp_path, subject)
+        assert settings.provider[0].libraries == told.libraries
+        assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
+        assert bool(settings.provider[0].at_hand) is not bool(refused)
+        assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
+        found = findings(rules.provider_loosely_required, subject, provider=settings.provider)
+        assert any("was not judged" in each.message for each in found) is bool(refused)
+
+
 @pytest.mark.parametrize(
     ("older", "newer", "blamed"),
     [

@@ -37,7 +37,7 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     found = [each for some in _by_name(found) for each in _judged(some, requirements)]
     seen: dict[str, Provider] = {}
     for each in found:
-        if each.at_hand and each.name:
+        if each.name and (each.at_hand or each.refused):
             seen.setdefault(each.name, each)
     providers = tuple(_together(each, seen.get(each.name), found) for each in found)
     places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
@@ -48,7 +48,7 @@ def _together(provider: Provider, known: Provider | None, among: Iterable[Provid
     """Let what is said of one distribution in several ways be said of it as a whole."""
     asked = (each.requirement for each in among if each.name and each.name == provider.name)
     longest = max(asked, key=len, default=provider.requirement)
-    if known is None or provider.at_hand:
+    if known is None or provider.at_hand or provider.refused:
         return replace(provider, requirement=longest)
     return replace(
         provider,
@@ -128,7 +128,7 @@ def _for_wheel(providers: list[Provider], wheel: WheelName | None) -> Iterator[P
         if not each.at_hand.endswith(".whl"):
             kept.append(each)
             continue
-        problem = _misfit(WheelName.parse(each.source), wheel)
+        problem = _misfit(WheelName.parse(Path(each.at_hand).name), wheel)
         if problem is not None:
             misfits.setdefault(each.name, f"the provider `{each.source}` is {problem}")
             continue

@@ -179,9 +179,9 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
             for each in document.get("dependencies", ())
             if each["ref"] in refs
         }
-        tools = document["metadata"].get("tools", ())
-        # CycloneDX 1.4, which auditwheel writes, has a mere list of them.
-        programs: Any = tools if document["specVersion"] == "1.4" else tools["components"]
+        programs: Any = document["metadata"].get("tools", ())
+        if "components" in programs:  # CycloneDX 1.4, which auditwheel writes, has a mere list
+            programs = programs["components"]
         named = frozenset((str(each["name"]), str(each["version"])) for each in programs)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
