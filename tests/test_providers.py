@@ -282,6 +282,7 @@ def test_a_wheel_says_which_libraries_it_has_and_where(tmp_path: Path) -> None:
         ("purelib", "pro/lib"): ("libpro.so.3", "libpro_more.so"),
         ("data", "lib"): ("libdata.so.1",),
         ("platlib", "plat"): ("libplat.so",),
+        ("purelib", "pro.libs"): ("libgrafted-1a2b3c4d.so.1",),
     }
     assert {(each.name, each.version) for each in in_wheel(path)} == {("a-pro", "2.0")}
 

@@ -27,6 +27,7 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
+from wheelfix.providers import Provider, provider_of
 from wheelfix.sbom import MEMBER, Library, write_sbom
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
@@ -78,6 +79,30 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     ]
     renames = {member: still(pairs) for member, pairs in graft.renames.items()}
     return replace(graft, libraries=tuple(libraries), renames=renames)
+
+
+def without_owned(
+    graft: Graft, providers: Sequence[Provider]
+) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
+    """Return `graft` without what one of `providers` shares with it, and what goes for that.
+
+    auditwheel puts a hash of a library's bytes into its name: what has the same name is the same.
+    All references keep the new name. What only such a library needs goes with it.
+    """
+    owners = [each for each in providers if each.shared]
+    owned = {each.soname for each in graft.libraries if provider_of(each.soname, owners)}
+    if not owned:
+        return graft, ()
+    left = {each.soname: each for each in graft.libraries if each.soname not in owned}
+    reached: set[str] = set()
+    waiting = {new for pairs in graft.renames.values() for _, new in pairs} & left.keys()
+    while waiting:
+        reached |= waiting
+        needed = {new for soname in waiting for _, new in left[soname].renames}
+        waiting = needed & left.keys() - reached
+    kept = tuple(each for soname, each in left.items() if soname in reached)
+    gone = tuple(each for each in graft.libraries if each.soname in owned)
+    return replace(graft, libraries=kept), gone
 
 
 def _library(library: GraftedLibrary) -> Iterator[Edit]:

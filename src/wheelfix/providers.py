@@ -4,10 +4,11 @@ Nothing is looked at here; `provided` reads wheels, installed distributions and 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
+from glob import escape
 from importlib.resources import files
 from typing import Any, Final
 
@@ -35,6 +36,12 @@ class Provider:
     """The wheel or the directory to look into; empty where the libraries are known by name only."""
     version: str = ""
     """The version at hand."""
+    owner: bool = False
+    """Whether it is a wheel of the same run, found by what METADATA asks for."""
+    shared: bool = False
+    """Whether what both would graft is grafted there alone."""
+    through: str = ""
+    """The distribution that METADATA asks for in its place, and that asks for it."""
 
     @property
     def name(self) -> str:
@@ -63,6 +70,25 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
     """Return the first of `providers` that has `library`."""
     return next((provider for provider in providers if provider.has(library)), None)
+
+
+def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return what `pattern`, which matches too little, was probably to be, and what that matches.
+
+    A version or its asterisk is forgotten first of all, then `lib`, then comes another version
+    and a typing error. None where none of `names` comes near.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - slow, and rarely needed
+
+    stem, dot_so, _ = pattern.partition(".so")
+    bare = pattern.rstrip("*")
+    tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
+    tries += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
+    for glob in tries:
+        found = tuple(n for n in names if fnmatchcase(n, glob) and not fnmatchcase(n, pattern))
+        if found and bare and stem.strip("*"):
+            return glob, found
+    return None
 
 
 # --- Shipped knowledge ----------------------------------------------------------------------------

@@ -64,6 +64,17 @@ class PruneNeeded(StrEnum):
     """Also those with constructors, names opened at run time and the like."""
 
 
+class Share(StrEnum):
+    """With which wheels of the same run a wheel shares the libraries that both would graft."""
+
+    OFF = "off"
+    """With none, and none of them is a provider."""
+    PRODUCT = "product"
+    """With those that METADATA pins, or asks for at the wheel's own version."""
+    REQUIRED = "required"
+    """With all that METADATA asks for."""
+
+
 class FailOn(StrEnum):
     """The mildest finding that makes a check fail."""
 
@@ -150,6 +161,9 @@ class Settings:
     provider: tuple[Provider, ...] = ()
     """Another wheel, distribution or directory that has libraries: they are not grafted, and
     found where it is installed; repeatable."""
+    share: Share = Share.PRODUCT
+    """Graft what two wheels of a run need once, in the one that the other requires: off, product
+    (pinned, or of the same version) or required."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()
