@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 import wheelfix
-from build import extension, make_wheel, shared_object
+from build import executable, extension, make_wheel, shared_object
 from wheelfix import cli
 from wheelfix.checking import check_each
 from wheelfix.errors import OwnerError
 from wheelfix.findings import Severity
 from wheelfix.outcome import Outcome, Status
 from wheelfix.product import Part, Place, places
-from wheelfix.settings import Settings, Share
+from wheelfix.settings import DataLibraries, Settings, Share
 from wheelfix.wheel import WheelName
 
 MACHINE = os.uname().machine
@@ -408,6 +408,34 @@ def test_what_only_a_shared_library_needs_is_left_out_with_it(tmp_path: Path) ->
     assert [len(grafted(each)) for each in written] == [2, 0]
     site = unpacked(tmp_path / "site", *written)
     assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+
+
+def test_a_library_for_a_program_stays_unless_each_scheme_gets_its_entry(tmp_path: Path) -> None:
+    counter = library(tmp_path / "sdk")
+    source = "int bump(void); int main(void) { return bump() - 1; }"
+    program = executable(
+        tmp_path / "build" / "tool", source, needed=[counter], runpath=str(counter.parent)
+    )
+    core = built(tmp_path, "core", counter)
+    plug = built(
+        tmp_path,
+        "plug",
+        counter,
+        requires=["core==1.0"],
+        files={"plug-1.0.data/scripts/tool": program},
+    )
+    found = repaired([core, plug], tmp_path / "out")
+    assert any("for an object outside site-packages" in each for each in found[1].messages)
+    assert grafted(outputs(found)[1])
+    search = DataLibraries.SEARCH
+    written = outputs(repaired([core, plug], tmp_path / "search", data_libraries=search))
+    assert not grafted(written[1])
+    venv.create(tmp_path / "env", with_pip=False)
+    python = str(tmp_path / "env" / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index"]
+    subprocess.run([*pip, *map(str, written)], check=True, env=dict(ENVIRON))
+    subprocess.run([tmp_path / "env" / "bin" / "tool"], check=True)
+    assert run(python, BOTH) == "1 2 1"
 
 
 def test_a_chain_has_the_library_once_and_asks_for_a_pin_of_its_owner(tmp_path: Path) -> None:

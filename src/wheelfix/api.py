@@ -58,7 +58,7 @@ def repair_all(
     """
     where = os.environ if environ is None else environ
 
-    def attempt(path: Path, chosen: Settings, *, publish: bool) -> Outcome:
+    def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
         return repairing.repair(path, chosen, where, publish=publish)
 
     files = [Path(path) for path in paths]

@@ -27,8 +27,10 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
-from wheelfix.providers import Provider, provider_of
+from wheelfix.layout import Key, split
+from wheelfix.providers import provider_of
 from wheelfix.sbom import MEMBER, Library, write_sbom
+from wheelfix.settings import DataLibraries, Settings
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
@@ -82,27 +84,55 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
 
 
 def without_owned(
-    graft: Graft, providers: Sequence[Provider]
+    graft: Graft, wheel: Wheel, settings: Settings
 ) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
-    """Return `graft` without what one of `providers` shares with it, and what goes for that.
+    """Return `graft` without what a provider shares with the wheel, and what goes for that.
 
     auditwheel puts a hash of a library's bytes into its name: what has the same name is the same.
-    All references keep the new name. What only such a library needs goes with it.
+    All references keep the new name. What only such a library needs goes with it; what an object
+    outside site-packages may load stays, for no one entry leads from there to the provider.
     """
-    owners = [each for each in providers if each.shared]
-    owned = {each.soname for each in graft.libraries if provider_of(each.soname, owners)}
+    shared = [each for each in settings.provider if each.shared]
+    owned = {each.soname for each in graft.libraries if provider_of(each.soname, shared)}
+    if owned and settings.data_libraries is not DataLibraries.SEARCH:
+        owned -= _reached(graft, wheel, _outside(wheel))
     if not owned:
         return graft, ()
-    left = {each.soname: each for each in graft.libraries if each.soname not in owned}
-    reached: set[str] = set()
-    waiting = {new for pairs in graft.renames.values() for _, new in pairs} & left.keys()
-    while waiting:
-        reached |= waiting
-        needed = {new for soname in waiting for _, new in left[soname].renames}
-        waiting = needed & left.keys() - reached
-    kept = tuple(each for soname, each in left.items() if soname in reached)
+    left = replace(graft, libraries=tuple(e for e in graft.libraries if e.soname not in owned))
+    reached = _reached(left, wheel, wheel.elfs)
+    kept = tuple(each for each in left.libraries if each.soname in reached)
     gone = tuple(each for each in graft.libraries if each.soname in owned)
     return replace(graft, libraries=kept), gone
+
+
+def _outside(wheel: Wheel) -> Iterator[str]:
+    """Yield the objects that are not installed into site-packages."""
+    for member in wheel.elfs:
+        place = split(member, wheel)
+        if place is not None and place[0] not in {Key.PURELIB, Key.PLATLIB}:
+            yield member
+
+
+def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
+    """Return the names that `members` need once renamed, and what is found by them in turn."""
+    grafted = {each.soname: [new for _, new in each.renames] for each in graft.libraries}
+    shipped: dict[str, list[str]] = {}
+    for member in wheel.elfs:
+        shipped.setdefault(posixpath.basename(member), []).append(member)
+
+    def needs(member: str) -> Iterator[str]:
+        renames = dict(graft.renames.get(member, ()))
+        return (renames.get(name, name) for name in wheel.elfs[member].needed)
+
+    found: set[str] = set()
+    waiting = [name for member in members for name in needs(member)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += grafted.get(name, ())
+            waiting += (each for member in shipped.get(name, ()) for each in needs(member))
+    return found
 
 
 def _library(library: GraftedLibrary) -> Iterator[Edit]:

@@ -243,7 +243,7 @@ class _Run:
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
         decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.environ)
-        rest, owned = grafting.without_owned(decided, self.settings.provider)
+        rest, owned = grafting.without_owned(decided, wheel, self.settings)
         graft = grafting.with_names_kept(rest, self.settings.keep_names)
         before = wheel
         wheel, steps = planned_in_turn(
@@ -474,7 +474,12 @@ def _owned_by_others(
     }
     for each in grafted:
         provider = theirs.get(unhashed(each.soname))
-        if provider is not None:
+        if provider is not None and provider.has(each.soname):
+            yield (
+                f"`{each.original}` is grafted, though {provider.name} has it: it is also for an "
+                "object outside site-packages; `--data-libraries search` leaves it there"
+            )
+        elif provider is not None:
             glob = f"{each.original.partition('.so')[0]}.so.*"
             yield (
                 f"`{each.original}` is grafted, though {provider.name} has one: they are two "

@@ -26,7 +26,7 @@ from wheelfix.wheel import Wheel, normalized
 class Attempt(Protocol):
     """Repair one wheel; what goes wrong is in the outcome."""
 
-    def __call__(self, path: Path, settings: Settings, *, publish: bool) -> Outcome:
+    def __call__(self, path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
         """Without `publish`, only plan it."""
         ...
 

@@ -99,7 +99,7 @@ def _repaired(
     """Yield what becomes of each wheel, in their order."""
     from wheelfix.together import repair_each
 
-    def attempt(path: Path, settings: "Settings", *, publish: bool) -> "Outcome":
+    def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
         return _attempt(path, settings, terminal.progress(path), publish=publish)
 
     jobs = configuration.settings.jobs
