@@ -3,6 +3,7 @@
 # ruff: noqa: PLR0913 -- keyword arguments are the point of a builder
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -21,6 +22,7 @@ from wheelfix.errors import OwnerError
 from wheelfix.findings import Severity
 from wheelfix.outcome import Outcome, Status
 from wheelfix.product import Part, Place, places
+from wheelfix.providers import Provider
 from wheelfix.settings import DataLibraries, Settings, Share
 from wheelfix.wheel import WheelName
 
@@ -327,6 +329,7 @@ def test_a_wheel_that_is_merely_required_shares_nothing_unless_asked_to(tmp_path
     assert [len(grafted(each)) for each in shared] == [1, 0]
     apart = repaired([core, plug], tmp_path / "off", share=Share.OFF)
     assert outputs(apart)[1].read_bytes() == before
+    assert not apart[1].messages
 
 
 def test_plugins_of_no_owner_keep_their_own_and_are_told_what_it_costs(tmp_path: Path) -> None:
@@ -485,6 +488,53 @@ def test_wheels_for_several_pythons_find_their_own_owner(tmp_path: Path) -> None
         assert grafted(core.output)[0].rpartition("/")[2] in module.needed
 
 
+MUSL = shutil.which("musl-gcc")
+
+
+@pytest.mark.skipif(MUSL is None, reason="needs musl-gcc")
+def test_a_set_for_musl_is_one_too(tmp_path: Path) -> None:
+    """Judged by musl's own loader, of a program that opens both modules."""
+    name = f"libc.musl-{MACHINE}.so.1"  # Debian's musl has no file of the name that others need
+    libc = shared_object(tmp_path / "sdk" / name, "", soname=name, libc=False)
+
+    def object_of(path: Path, source: str, *needed: Path, soname: str | None = None) -> Path:
+        return shared_object(path, source, soname=soname, needed=[*needed, libc], libc=False)
+
+    def packed(name: str, requires: str = "") -> Path:
+        source = "int bump(void); void *PyInit__m(void) { return 0; }"
+        source += f"int {name}_value(void) {{ return bump(); }}"
+        module = object_of(tmp_path / name / "_m.so", source, counter)
+        files: dict[str, bytes | str | Path] = {f"{name}/__init__.py": b"", f"{name}/_m.so": module}
+        return make_wheel(tmp_path / "dist", name, files=files, tag=TAG, metadata=requires)
+
+    counter = object_of(tmp_path / "sdk" / "libcount.so.1", COUNTER, soname="libcount.so.1")
+    paths = [packed("plug", "Requires-Dist: core==1.0\n"), packed("core")]
+    settings = Settings(wheel_dir=tmp_path / "out", ldpaths=str(counter.parent))
+    written = outputs(wheelfix.repair_all(paths, settings, environ=ENVIRON))
+    assert [len(grafted(each)) for each in written] == [0, 1]
+    assert all("musllinux" in each.name for each in written)
+    site = unpacked(tmp_path / "site", *written)
+    source = f"""
+    #include <dlfcn.h>
+    #include <stdio.h>
+    static int value(const char *file, const char *name) {{
+        void *module = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        if (!module) {{ puts(dlerror()); return -1; }}
+        return ((int (*)(void))dlsym(module, name))();
+    }}
+    int main(void) {{
+        int plug = value("{site}/plug/_m.so", "plug_value");
+        printf("%d %d\\n", plug, value("{site}/core/_m.so", "core_value"));
+        return 0;
+    }}
+    """
+    program = tmp_path / "program"
+    command = [str(MUSL), "-xc", "-", "-o", str(program)]
+    subprocess.run(command, input=source.encode(), check=True)
+    done = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert done.stdout == "1 2\n"
+
+
 # --- The run --------------------------------------------------------------------------------------
 
 
@@ -522,6 +572,17 @@ def test_a_repaired_set_stays_as_it_is_and_an_owner_may_be_repaired_already(
     later = repaired([core, pair[1]], tmp_path / "later")
     assert [each.status for each in later] == [Status.UNCHANGED, Status.REPAIRED]
     assert outputs(later)[1].read_bytes() == plug.read_bytes()
+
+
+def test_a_job_for_the_plugin_alone_takes_the_owners_wheel_as_provider(
+    tmp_path: Path, pair: tuple[Path, Path]
+) -> None:
+    core, plug = outputs(repaired(pair, tmp_path / "out"))
+    given = (Provider(source=str(core)),)
+    by_itself = repaired([pair[1]], tmp_path / "job", provider=given, share=Share.REQUIRED)
+    assert outputs(by_itself)[0].read_bytes() == plug.read_bytes()
+    kept = repaired([pair[1]], tmp_path / "kept", provider=given)
+    assert grafted(outputs(kept)[0])
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -28,9 +28,9 @@ from wheelfix.edits import (
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
 from wheelfix.layout import Key, split
-from wheelfix.providers import provider_of
+from wheelfix.providers import Provider, provider_of
 from wheelfix.sbom import MEMBER, Library, write_sbom
-from wheelfix.settings import DataLibraries, Settings
+from wheelfix.settings import DataLibraries, Settings, Share
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
@@ -92,7 +92,7 @@ def without_owned(
     All references keep the new name. What only such a library needs goes with it; what an object
     outside site-packages may load stays, for no one entry leads from there to the provider.
     """
-    shared = [each for each in settings.provider if each.shared]
+    shared = sharing(settings)
     owned = {each.soname for each in graft.libraries if provider_of(each.soname, shared)}
     if owned and settings.data_libraries is not DataLibraries.SEARCH:
         owned -= _reached(graft, wheel, _outside(wheel))
@@ -103,6 +103,12 @@ def without_owned(
     kept = tuple(each for each in left.libraries if each.soname in reached)
     gone = tuple(each for each in graft.libraries if each.soname in owned)
     return replace(graft, libraries=kept), gone
+
+
+def sharing(settings: Settings) -> tuple[Provider, ...]:
+    """Return the providers that share what both they and the wheel would graft."""
+    anyone = settings.share is Share.REQUIRED
+    return tuple(each for each in settings.provider if each.shared or anyone)
 
 
 def _outside(wheel: Wheel) -> Iterator[str]:

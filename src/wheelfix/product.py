@@ -5,11 +5,12 @@ Nothing is looked at here but file names and requirements.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from wheelfix.layout import interpreters
+from wheelfix.providers import name_of
 from wheelfix.wheel import WheelName, normalized
 
 if TYPE_CHECKING:
@@ -134,12 +135,10 @@ def _asked(among: _Among, index: int) -> _Asked:
     own = normalized(part.name.distribution)
     owners: dict[int, bool] = {}
     messages: list[str] = []
-    for requirement in _requirements(part):
-        name = normalized(requirement.name)
-        there = [
-            n for n in among.present.get(name, ()) if _meets(among.reach[n], among.reach[index])
-        ]
-        if name == own or not there or not _applies(requirement, among.reach[index]):
+    for requirement in _requirements(part, among.present.keys() - {own}):
+        others = among.present[normalized(requirement.name)]
+        there = [n for n in others if _meets(among.reach[n], among.reach[index])]
+        if not there or not _applies(requirement, among.reach[index]):
             continue
         fit = [n for n in there if _contains(requirement, among.parts[n].name.version)]
         serving = [n for n in fit if _serves(among.reach[n], among.reach[index])]
@@ -153,10 +152,12 @@ def _asked(among: _Among, index: int) -> _Asked:
     return _Asked(owners=owners, messages=tuple(messages))
 
 
-def _requirements(part: Part) -> "Iterator[Requirement]":
+def _requirements(part: Part, present: Container[str]) -> "Iterator[Requirement]":
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
 
     for text in part.requires_dist:
+        if name_of(text) not in present:
+            continue
         try:
             yield Requirement(text)
         except InvalidRequirement:

@@ -461,7 +461,7 @@ def _owned_by_others(
     owned: Iterable[GraftedLibrary], grafted: Iterable[GraftedLibrary], settings: Settings
 ) -> Iterator[str]:
     """Say of each library that an owner has, or has another file of, where it comes from."""
-    owners = [each for each in settings.provider if each.shared]
+    owners = grafting.sharing(settings)
     for each in owned:
         provider = provider_of(each.soname, owners)
         if provider is not None:

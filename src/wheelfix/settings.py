@@ -72,7 +72,7 @@ class Share(StrEnum):
     PRODUCT = "product"
     """With those that METADATA pins, or asks for at the wheel's own version."""
     REQUIRED = "required"
-    """With all that METADATA asks for."""
+    """With all that METADATA asks for, and with every provider that is given by its wheel."""
 
 
 class FailOn(StrEnum):
@@ -162,8 +162,8 @@ class Settings:
     """Another wheel, distribution or directory that has libraries: they are not grafted, and
     found where it is installed; repeatable."""
     share: Share = Share.PRODUCT
-    """Graft what two wheels of a run need once, in the one that the other requires: off, product
-    (pinned, or of the same version) or required."""
+    """Graft once what a wheel has in common with another that it requires: off, product (pinned, or
+    of one version) or required."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

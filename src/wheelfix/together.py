@@ -13,9 +13,8 @@ from typing import Protocol
 
 from wheelfix.errors import OwnerError
 from wheelfix.outcome import Outcome, Status
-from wheelfix.product import Owner, Part, Place, meet, places
+from wheelfix.product import Part, Place, meet, places
 from wheelfix.provided import libraries_in, parts_in
-from wheelfix.providers import Provider
 from wheelfix.rules.contents import in_units
 from wheelfix.rules.names import unhashed
 from wheelfix.rules.size import NOTABLE
@@ -56,9 +55,9 @@ def repair_each(
         )
         outcomes = run.side_by_side(jobs) if min(jobs, len(paths)) > 1 else run.in_turn()
         grafted: list[Mapping[str, int]] = []
-        for outcome in outcomes:
-            grafted.append(_grafted(outcome.after))
-            said = _repeated(run, len(grafted) - 1, grafted)
+        for index, outcome in enumerate(outcomes):
+            grafted.append(_grafted(outcome.after) if run.shares(index) else {})
+            said = _repeated(run, index, grafted)
             yield replace(outcome, messages=(*outcome.messages, *said))
 
 
@@ -85,6 +84,10 @@ class _Run:
     def __post_init__(self) -> None:
         owning = frozenset(o.index for place in self.places for o in place.owners)
         object.__setattr__(self, "owning", owning)
+
+    def shares(self, index: int) -> bool:
+        """Whether the wheel may have anything to do with the others."""
+        return self.settings_for(self.paths[index].name).share is not Share.OFF
 
     # --- Order
 
@@ -123,7 +126,7 @@ class _Run:
         if lacking is not None:
             return _Finished(outcome=_held_up(path, lacking))
         given = [
-            _as_owner(provider, owner, settings.share)
+            replace(provider, owner=True, shared=owner.same_product, through=owner.through)
             for owner, finished in before
             if finished.written is not None
             for provider in libraries_in(finished.written)
@@ -144,12 +147,7 @@ class _Run:
         return self.places[index].depth
 
 
-# --- What an owner has ----------------------------------------------------------------------------
-
-
-def _as_owner(provider: Provider, owner: Owner, share: Share) -> Provider:
-    shares = owner.same_product or share is Share.REQUIRED
-    return replace(provider, owner=True, shared=shares, through=owner.through)
+# --- What becomes of it ----------------------------------------------------------------------------
 
 
 def _held_up(path: Path, owner: Outcome) -> Outcome:
