@@ -9,6 +9,7 @@ from wheelfix.outcome import Outcome
 from wheelfix.report import Report, SetReport
 from wheelfix.settings import Settings
 from wheelfix.together import repair_each
+from wheelfix.tools.standby import Standby
 
 DEFAULTS = Settings()
 
@@ -58,10 +59,12 @@ def repair_all(
     """
     where = os.environ if environ is None else environ
 
-    def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
-        return repairing.repair(path, chosen, where, publish=publish)
-
     files = [Path(path) for path in paths]
-    return list(
-        repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)
-    )
+    with Standby(where) as standby:
+
+        def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
+            return repairing.repair_with(standby, path, chosen, publish=publish)
+
+        return list(
+            repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)
+        )

@@ -147,7 +147,7 @@ class _Run:
         return self.places[index].depth
 
 
-# --- What becomes of it ----------------------------------------------------------------------------
+# --- What becomes of it ---------------------------------------------------------------------------
 
 
 def _held_up(path: Path, owner: Outcome) -> Outcome:
