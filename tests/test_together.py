@@ -23,7 +23,9 @@ from wheelfix.findings import Severity
 from wheelfix.outcome import Outcome, Status
 from wheelfix.product import Part, Place, places
 from wheelfix.providers import Provider
-from wheelfix.settings import DataLibraries, Settings, Share
+from wheelfix.repairing import repair
+from wheelfix.settings import DataLibraries, Requirement, Settings, Share
+from wheelfix.together import repair_each
 from wheelfix.wheel import WheelName
 
 MACHINE = os.uname().machine
@@ -90,6 +92,7 @@ def test_an_owner_serves_all_pythons_of_its_user_or_none() -> None:
     both = [part("core-1.0-cp38-abi3-linux_x86_64"), part("core-1.0-cp312-cp312-linux_x86_64")]
     assert last(*both, plug).owners[0].index == 1
     stable = part("plug-1.0-cp311-abi3-linux_x86_64", "core")
+    assert not last(part("core-3.0"), stable).messages, "nothing would be shared anyway"
     alone = last(part("core-1.0"), stable)
     assert not alone.owners
     assert "not for all Pythons" in alone.messages[0]
@@ -597,6 +600,25 @@ def test_a_plugin_of_an_owner_that_fails_is_not_written_and_says_why(
     assert isinstance(found[0].error, OwnerError)
     assert "requires `core-1.0-" in found[0].error.message
     assert [each.name for each in (tmp_path / "out").iterdir()] == [outputs(found[2:])[0].name]
+
+
+def test_an_owner_of_another_product_that_fails_holds_nobody_up(tmp_path: Path) -> None:
+    own = library(tmp_path / "tree")
+    files = {"core/lib/libcount.so.1": own}
+    core = built(tmp_path, "core", own, version="3.1", files=files)
+    plug = built(tmp_path, "plug", own, requires=["core>=3"])
+    demanding = Requirement(library="libmissing.so")
+    settings = {core.name: Settings(wheel_dir=tmp_path / "out", require=(demanding,))}
+
+    def settings_for(name: str) -> Settings:
+        return settings.get(name, Settings(wheel_dir=tmp_path / "out"))
+
+    def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
+        return repair(path, chosen, ENVIRON, publish=publish)
+
+    found = list(repair_each([core, plug], settings_for, attempt))
+    assert [each.status for each in found] == [Status.REJECTED, Status.REPAIRED]
+    assert not grafted(outputs(found[1:])[0])
 
 
 def test_a_plugin_that_asks_for_a_symbol_which_the_owner_lacks_is_refused(tmp_path: Path) -> None:

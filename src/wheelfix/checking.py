@@ -20,8 +20,7 @@ from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
 from wheelfix.product import places
-from wheelfix.provided import libraries_in, parts_in, with_providers
-from wheelfix.providers import Provider
+from wheelfix.provided import in_wheel_beside, parts_in, with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.base import Context, SetContext, names_rule
@@ -136,17 +135,9 @@ def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Set
         given = (
             replace(provider, owner=True, through=owner.through)
             for owner in owners
-            for provider in _libraries(paths[owner.index].absolute())
+            for provider in in_wheel_beside(paths[owner.index].absolute())
         )
         yield replace(own, provider=(*own.provider, *given))
-
-
-def _libraries(path: Path) -> tuple[Provider, ...]:
-    """Return what the wheel has for others; what is wrong with it is in its own report."""
-    try:
-        return libraries_in(path)
-    except WheelfixError:
-        return ()
 
 
 def check_set(

@@ -132,23 +132,23 @@ def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
 
 def _asked(among: _Among, index: int) -> _Asked:
     part = among.parts[index]
-    own = normalized(part.name.distribution)
+    others = among.present.keys() - {normalized(part.name.distribution)}
     owners: dict[int, bool] = {}
     messages: list[str] = []
-    for requirement in _requirements(part, among.present.keys() - {own}):
-        others = among.present[normalized(requirement.name)]
-        there = [n for n in others if _meets(among.reach[n], among.reach[index])]
+    for requirement in _requirements(part, others):
+        named = among.present[normalized(requirement.name)]
+        there = [n for n in named if _meets(among.reach[n], among.reach[index])]
         if not there or not _applies(requirement, among.reach[index]):
             continue
         fit = [n for n in there if _contains(requirement, among.parts[n].name.version)]
         serving = [n for n in fit if _serves(among.reach[n], among.reach[index])]
         chosen = _best(among, serving, index)
-        if chosen is None:
+        own = part.name.version
+        if chosen is not None:
+            same = _of_one(requirement, among.parts[chosen].name.version, own)
+            owners[chosen] = owners.get(chosen, False) or same
+        elif any(_of_one(requirement, among.parts[n].name.version, own) for n in there):
             messages.append(_alone(among, there, fit, serving, requirement))
-        else:
-            owners[chosen] = owners.get(chosen, False) or _of_one(
-                requirement, among.parts[chosen].name.version, part.name.version
-            )
     return _Asked(owners=owners, messages=tuple(messages))
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
 
-from wheelfix.errors import BadWheelError, SettingsError
+from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.metadata import read_core_metadata
 from wheelfix.product import Part
 from wheelfix.providers import SCHEMES, Provider, name_of, presets
@@ -75,11 +75,18 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
-    return _some(libraries_in(path), f"the wheel `{path}`")
+    return _some(_in_wheel(path), f"the wheel `{path}`")
 
 
-def libraries_in(path: Path) -> tuple[Provider, ...]:
-    """Return the same; a wheel without libraries provides nothing."""
+def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
+    """Return what another wheel of the run provides; what is wrong with it is told elsewhere."""
+    try:
+        return _in_wheel(path)
+    except WheelfixError:
+        return ()
+
+
+def _in_wheel(path: Path) -> tuple[Provider, ...]:
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
     try:

@@ -14,7 +14,8 @@ from typing import Protocol
 from wheelfix.errors import OwnerError
 from wheelfix.outcome import Outcome, Status
 from wheelfix.product import Part, Place, meet, places
-from wheelfix.provided import libraries_in, parts_in
+from wheelfix.provided import in_wheel_beside, parts_in
+from wheelfix.providers import Provider
 from wheelfix.rules.contents import in_units
 from wheelfix.rules.names import unhashed
 from wheelfix.rules.size import NOTABLE
@@ -40,8 +41,8 @@ def repair_each(
 ) -> Iterator[Outcome]:
     """Yield what becomes of each wheel, in their order; `jobs` of them side by side.
 
-    A wheel whose owner was not repaired fails. Without `publish`, owners are written to a
-    temporary folder, so that the others are planned as they would be repaired.
+    A wheel fails if its owner of the same product was not repaired. Without `publish`, owners are
+    written to a temporary folder, so that the others are planned as they would be repaired.
     """
     with tempfile.TemporaryDirectory(prefix="wheelfix-") as folder:
         parts = parts_in(paths)
@@ -121,16 +122,18 @@ class _Run:
         path, place = self.paths[index], self.places[index]
         settings = self.settings_for(path.name)
         owners = () if settings.share is Share.OFF else place.owners
-        before = [(owner, done(owner.index)) for owner in owners]
-        lacking = next((each.outcome for _, each in before if each.written is None), None)
-        if lacking is not None:
-            return _Finished(outcome=_held_up(path, lacking))
-        given = [
-            replace(provider, owner=True, shared=owner.same_product, through=owner.through)
-            for owner, finished in before
-            if finished.written is not None
-            for provider in libraries_in(finished.written)
-        ]
+        given: list[Provider] = []
+        for owner in owners:
+            finished = done(owner.index)
+            shares = owner.same_product or settings.share is Share.REQUIRED
+            if shares and finished.written is None:
+                return _Finished(outcome=_held_up(path, finished.outcome))
+            # What an owner has in its own package is the same before its repair.
+            file = finished.written or self.paths[owner.index].absolute()
+            given += (
+                replace(each, owner=True, shared=shares, through=owner.through)
+                for each in in_wheel_beside(file)
+            )
         settings = replace(settings, provider=(*settings.provider, *given))
         if index in self.owning and self.scratch is not None:
             aside = replace(settings, wheel_dir=self.scratch / str(index), verify=False)
