@@ -183,6 +183,7 @@ def built(
     files: Mapping[str, Path] | None = None,
     tag: str = TAG,
     version: str = "1.0",
+    searched: bool = True,
 ) -> Path:
     """Build a wheel with one extension module `<name>._m` that links `needed`."""
     suffix = SUFFIX if tag == TAG else ".so"
@@ -191,7 +192,7 @@ def built(
         "_m",
         needed=needed,
         calls=calls,
-        runpath=":".join(dict.fromkeys(str(each.parent) for each in needed)),
+        runpath=":".join(dict.fromkeys(str(each.parent) for each in needed)) if searched else None,
     )
     return make_wheel(
         folder / "dist",
@@ -376,6 +377,30 @@ def test_a_library_in_the_owners_package_is_used_where_it_is(tmp_path: Path) -> 
     assert [len(grafted(each)) for each in written] == [0, 1]
     assert not [e for e in found[0].remaining if e.severity > Severity.INFO], found[0].remaining
     site = unpacked(tmp_path / "site", *written)
+    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+
+
+def test_a_library_that_is_found_for_the_owner_alone_is_taken_from_there(tmp_path: Path) -> None:
+    """The plug-in's build left no search path behind: by itself it cannot be repaired."""
+    counter = library(tmp_path / "sdk")
+    core = built(tmp_path, "core", counter)
+    plug = built(tmp_path, "plug", counter, requires=["core==1.0"], searched=False)
+    (alone,) = repaired([plug], tmp_path / "alone")
+    assert "libcount.so.1" in str(alone.error)
+    written = outputs(repaired([plug, core], tmp_path / "out"))
+    assert [len(grafted(each)) for each in written] == [0, 1]
+    site = unpacked(tmp_path / "site", *written)
+    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+
+
+def test_a_plugin_that_was_linked_with_the_repaired_owner_is_tied_to_it(tmp_path: Path) -> None:
+    counter = library(tmp_path / "sdk")
+    (core,) = outputs(repaired([built(tmp_path, "core", counter)], tmp_path / "core"))
+    (theirs,) = unpacked(tmp_path / "build" / "site", core).glob("core.libs/*")
+    plug = built(tmp_path, "plug", theirs, requires=["core>=1"])
+    found = repaired([core, plug], tmp_path / "out")
+    assert "WF822" in {each.code for each in found[1].remaining}
+    site = unpacked(tmp_path / "site", *outputs(found))
     assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 

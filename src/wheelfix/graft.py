@@ -3,7 +3,7 @@
 import hashlib
 import mmap
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import metadata
@@ -81,6 +81,21 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     ]
     renames = {member: still(pairs) for member, pairs in graft.renames.items()}
     return replace(graft, libraries=tuple(libraries), renames=renames)
+
+
+def borrowed(
+    wheel: Wheel, settings: Settings, is_at_hand: Callable[[str, Elf], bool]
+) -> Iterator[Edit]:
+    """Yield the edits that let objects ask a provider for what was found for that one alone.
+
+    A build may leave the way to a library in one of its wheels, and not in the others.
+    """
+    names = {old: new for each in sharing(settings) for old, new in each.grafted}
+    shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
+    for member, elf in wheel.elfs.items() if names else ():
+        for name in dict.fromkeys(elf.needed):
+            if name in names and name not in shipped and not is_at_hand(name, elf):
+                yield RenameNeeded(member=member, old=name, new=names[name])
 
 
 def without_owned(

@@ -40,6 +40,8 @@ class Provider:
     """Whether it is a wheel of the same run, found by what METADATA asks for."""
     shared: bool = False
     """Whether what both would graft is grafted there alone."""
+    grafted: tuple[tuple[str, str], ...] = ()
+    """What it grafted in this run: the names in DT_NEEDED, and those that they became."""
     through: str = ""
     """The distribution that METADATA asks for in its place, and that asks for it."""
 

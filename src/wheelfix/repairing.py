@@ -258,6 +258,13 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
+        wheel, taken = planned_in_turn(
+            wheel,
+            grafting.borrowed(wheel, self.settings, self._is_at_hand),
+            "graft",
+            "graft",
+            "take what another wheel of the product has",
+        )
         decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.standby)
         if decided.verdict is None:
             self.standby.prepare()
@@ -276,7 +283,7 @@ class _Run:
             self.verdicts.append((wheel, decided.verdict))
         return wheel, _Decision(
             after=wheel,
-            edits=steps,
+            edits=(*taken, *steps),
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
@@ -287,6 +294,9 @@ class _Run:
                 *_could_be_left_out(graft.libraries),
             ),
         )
+
+    def _is_at_hand(self, name: str, user: Elf) -> bool:
+        return self.definitions.host(name, user) is not None
 
     @property
     def _graft_settings(self) -> Settings:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from wheelfix.edits import RenameNeeded
 from wheelfix.errors import OwnerError
 from wheelfix.outcome import Outcome, Status
 from wheelfix.product import Part, Place, meet, places
@@ -131,7 +132,13 @@ class _Run:
             # What an owner has in its own package is the same before its repair.
             file = finished.written or self.paths[owner.index].absolute()
             given += (
-                replace(each, owner=True, shared=shares, through=owner.through)
+                replace(
+                    each,
+                    owner=True,
+                    shared=shares,
+                    grafted=_names(finished.outcome, each),
+                    through=owner.through,
+                )
                 for each in in_wheel_beside(file)
             )
         settings = replace(settings, provider=(*settings.provider, *given))
@@ -151,6 +158,16 @@ class _Run:
 
 
 # --- What becomes of it ---------------------------------------------------------------------------
+
+
+def _names(owner: Outcome, provider: Provider) -> tuple[tuple[str, str], ...]:
+    """Return what the repair of an owner has renamed, as far as the provider has it."""
+    edits = (step.edit for step in owner.edits)
+    names: dict[str, set[str]] = {}
+    for edit in edits:
+        if isinstance(edit, RenameNeeded) and unhashed(edit.new) and provider.has(edit.new):
+            names.setdefault(edit.old, set()).add(edit.new)
+    return tuple((old, new) for old, found in names.items() if len(found) == 1 for new in found)
 
 
 def _held_up(path: Path, owner: Outcome) -> Outcome:
