@@ -14,7 +14,7 @@ from typing import Protocol
 from wheelfix.edits import RenameNeeded
 from wheelfix.errors import OwnerError
 from wheelfix.outcome import Outcome, Status
-from wheelfix.product import Part, Place, meet, places
+from wheelfix.product import Owner, Part, Place, meet, places
 from wheelfix.provided import in_wheel_beside, parts_in
 from wheelfix.providers import Provider
 from wheelfix.rules.contents import in_units
@@ -123,24 +123,11 @@ class _Run:
         path, place = self.paths[index], self.places[index]
         settings = self.settings_for(path.name)
         owners = () if settings.share is Share.OFF else place.owners
-        given: list[Provider] = []
-        for owner in owners:
-            finished = done(owner.index)
-            shares = owner.same_product or settings.share is Share.REQUIRED
-            if shares and finished.written is None:
+        before = [(owner, done(owner.index)) for owner in owners]
+        for owner, finished in before:
+            if finished.written is None and _shares(owner, settings):
                 return _Finished(outcome=_held_up(path, finished.outcome))
-            # What an owner has in its own package is the same before its repair.
-            file = finished.written or self.paths[owner.index].absolute()
-            given += (
-                replace(
-                    each,
-                    owner=True,
-                    shared=shares,
-                    grafted=_names(finished.outcome, each),
-                    through=owner.through,
-                )
-                for each in in_wheel_beside(file)
-            )
+        given = (each for pair in before for each in self._provided(*pair, settings))
         settings = replace(settings, provider=(*settings.provider, *given))
         if index in self.owning and self.scratch is not None:
             aside = replace(settings, wheel_dir=self.scratch / str(index), verify=False)
@@ -153,11 +140,30 @@ class _Run:
             outcome = replace(outcome, messages=(*place.messages, *outcome.messages))
         return _Finished(outcome=outcome, written=output.absolute() if output else None)
 
+    def _provided(
+        self, owner: Owner, finished: _Finished, settings: Settings
+    ) -> Iterator[Provider]:
+        """Yield what an owner has; what is in its own package is the same before its repair."""
+        file = finished.written or self.paths[owner.index].absolute()
+        for provider in in_wheel_beside(file):
+            yield replace(
+                provider,
+                owner=True,
+                shared=_shares(owner, settings),
+                grafted=_names(finished.outcome, provider),
+                through=owner.through,
+            )
+
     def _depth(self, index: int) -> int:
         return self.places[index].depth
 
 
 # --- What becomes of it ---------------------------------------------------------------------------
+
+
+def _shares(owner: Owner, settings: Settings) -> bool:
+    """Whether what the owner grafts is for the wheel, too."""
+    return owner.same_product or settings.share is Share.REQUIRED
 
 
 def _names(owner: Outcome, provider: Provider) -> tuple[tuple[str, str], ...]:
