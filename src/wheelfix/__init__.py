@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from wheelfix.api import check as check
     from wheelfix.api import check_all as check_all
     from wheelfix.api import repair as repair
+    from wheelfix.api import repair_all as repair_all
     from wheelfix.errors import WheelfixError as WheelfixError
     from wheelfix.findings import Finding as Finding
     from wheelfix.findings import Fix as Fix
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("check", "check_all", "repair"),
+    "api": ("check", "check_all", "repair", "repair_all"),
     "errors": ("WheelfixError",),
     "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
     "outcome": ("Outcome", "Status"),
@@ -42,6 +43,7 @@ __all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rul
     "check",
     "check_all",
     "repair",
+    "repair_all",
     "Settings",
     "Report",
     "SetReport",

@@ -8,6 +8,8 @@ from wheelfix import checking, repairing
 from wheelfix.outcome import Outcome
 from wheelfix.report import Report, SetReport
 from wheelfix.settings import Settings
+from wheelfix.together import repair_each
+from wheelfix.tools.standby import Standby
 
 DEFAULTS = Settings()
 
@@ -23,7 +25,7 @@ def check(path: str | os.PathLike[str], settings: Settings = DEFAULTS) -> Report
 
 def check_all(paths: Iterable[str | os.PathLike[str]], settings: Settings = DEFAULTS) -> SetReport:
     """Return what is wrong with each wheel, and with all of them side by side."""
-    reports = [check(path, settings) for path in paths]
+    reports = list(checking.check_each([Path(path) for path in paths], lambda _: settings))
     return checking.check_set(reports, lambda _: settings)
 
 
@@ -42,3 +44,27 @@ def repair(
     """
     where = os.environ if environ is None else environ
     return repairing.repair(Path(path), settings, where, publish=not dry_run)
+
+
+def repair_all(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings = DEFAULTS,
+    *,
+    environ: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> list[Outcome]:
+    """Write each wheel as `repair` does; those of one product share libraries.
+
+    What a wheel requires of the others is repaired first. `settings.jobs` work side by side.
+    """
+    where = os.environ if environ is None else environ
+
+    files = [Path(path) for path in paths]
+    with Standby(where) as standby:
+
+        def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
+            return repairing.repair_with(standby, path, chosen, publish=publish)
+
+        return list(
+            repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)
+        )

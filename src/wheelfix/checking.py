@@ -19,13 +19,14 @@ from wheelfix.errors import OutputError, SettingsError, WheelfixError
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
-from wheelfix.provided import with_providers
+from wheelfix.product import places
+from wheelfix.provided import in_wheel_beside, parts_in, with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.base import Context, SetContext, names_rule
 from wheelfix.rules.ignores import stale_ignore
 from wheelfix.rules.providers import given_by_others
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, Share
 from wheelfix.tools.policies import read_policies
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -122,9 +123,21 @@ def check_each(
     executor: "Executor | None" = None,
 ) -> Iterator[Report]:
     """Yield the report of each wheel, in their order; `executor` may work on them side by side."""
-    settings = [settings_for(path.name) for path in paths]
+    settings = list(_beside(paths, [settings_for(path.name) for path in paths]))
     work = partial(check, baseline=baseline)
     yield from (executor.map if executor else map)(work, paths, settings)
+
+
+def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
+    """Yield the settings of each wheel, with those of the others that it requires as providers."""
+    for place, own in zip(places(parts_in(paths)), settings, strict=True):
+        owners = place.owners if own.share is not Share.OFF else ()
+        given = (
+            replace(provider, owner=True, through=owner.through)
+            for owner in owners
+            for provider in in_wheel_beside(paths[owner.index].absolute())
+        )
+        yield replace(own, provider=(*own.provider, *given))
 
 
 def check_set(

@@ -3,14 +3,24 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
-from wheelfix.providers import Provider, editions, folder_of, name_of, never_bundled, provider_of
+from wheelfix.providers import (
+    Provider,
+    editions,
+    folder_of,
+    meant,
+    name_of,
+    never_bundled,
+    provider_of,
+)
 from wheelfix.rules.base import Context, rule
+from wheelfix.rules.names import unhashed
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
@@ -72,7 +82,7 @@ def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
     context = Context(wheel=wheel, settings=settings)
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
-        required = _required(context, provider)
+        required = _required(context, provider.name)
         yield Taken(
             provider=provider,
             libraries=tuple(dict.fromkeys(use.library for use in uses)),
@@ -257,13 +267,13 @@ def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
 # --- Whether they are asked for -------------------------------------------------------------------
 
 
-def _required(context: Context, provider: Provider) -> "list[Requirement]":
+def _required(context: Context, name: str) -> "list[Requirement]":
     """Return what METADATA asks of the distribution, extras among them."""
     from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - see above
 
     found: list[Requirement] = []
     for text in context.wheel.metadata.requires_dist:
-        if name_of(text) == provider.name:
+        if name_of(text) == name:
             try:
                 found.append(Requirement(text))
             except InvalidRequirement:
@@ -307,8 +317,10 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
-        required = _required(context, provider)
+        required = _required(context, provider.name)
         if required and not all(_only_extra(each) for each in required):
+            continue
+        if provider.through and _required(context, provider.through):
             continue
         libraries = _listed(use.library for use in uses)
         yield Hit(
@@ -344,21 +356,47 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
     ## Common causes
     - No upper bound where SONAMEs do not tell incompatible versions apart.
       **Solution**: add one, and say the same in `requirement` of the provider.
+    - A library that the other wheel grafted, `core.libs/libfoo-1a2b3c4d.so.1`: its name is that of
+      one build. **Solution**: `core==1.0`; or graft it under its own name in both, by
+      `keep-names = ["libfoo.so.*"]`.
 
     ## Fix safety
     Not fixed.
     """
     for uses in _by_provider(_uses(context)).values():
-        provider = uses[0].provider
-        for each in _required(context, provider):
+        tied = [use for use in uses if unhashed(use.library) is not None and use.provider.version]
+        provider = _exactly(tied[0].provider) if tied else uses[0].provider
+        required = _required(context, provider.name)
+        for each in required:
             if problem := _looseness(provider, each):
                 yield Hit(
                     message=f"METADATA asks for `{each}`: {problem}",
                     member=f"{context.wheel.dist_info}/METADATA",
                     entry=provider.name,
-                    notes=(f"it takes {_listed(use.library for use in uses)} from it",),
+                    notes=tuple(_reasons(uses, tied)),
                     hint=f"such as `{_line(provider)}`",
                 )
+        if tied and not required and provider.through:
+            yield Hit(
+                message=f"METADATA asks for {provider.name} by way of {provider.through} only",
+                member=f"{context.wheel.dist_info}/METADATA",
+                entry=provider.name,
+                notes=tuple(_reasons(uses, tied)),
+                hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml',
+            )
+
+
+def _exactly(provider: Provider) -> Provider:
+    return replace(provider, requirement=f"{provider.name}=={provider.version}")
+
+
+def _reasons(uses: Iterable[_Use], tied: Sequence[_Use]) -> Iterator[str]:
+    yield f"it takes {_listed(use.library for use in uses)} from it"
+    if tied:
+        yield (
+            f"the hash in `{tied[0].library}` is that of the build at hand: a version with another "
+            "build of the library has another name for it"
+        )
 
 
 def _looseness(provider: Provider, required: "Requirement") -> str | None:
@@ -598,8 +636,8 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """A provider is named of which the wheel takes nothing.
 
     ## What it does
-    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where a pattern
-    would match with an asterisk for the version.
+    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where one of its
+    patterns would match with an asterisk for the version, or misses a name that comes near.
 
     ## Why is this bad?
     A pattern that lacks its asterisk lets the library in: it is grafted after all, hundreds of
@@ -615,28 +653,41 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    providers = context.settings.provider
-    needed = dict.fromkeys(n for elf in context.wheel.elfs.values() for n in elf.needed)
+    # What a run finds among its own wheels was not named by anybody.
+    providers = [each for each in context.settings.provider if not each.owner]
+    needed = (
+        {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
+    )
     used = {(use.provider.name, use.provider.source) for use in _uses(context)}
-    labels = {(each.name, "" if each.name else each.source) for each in providers}
-    for name, source in sorted(labels):
-        if any(name == u[0] and (name or source == u[1]) for u in used):
+    named: dict[tuple[str, str], list[Provider]] = {}
+    for each in providers:
+        named.setdefault((each.name, "" if each.name else each.source), []).append(each)
+    for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
+        is_used = any(name == u[0] and (name or source == u[1]) for u in used)
+        near = list(_near(own, providers, needed))
+        if is_used and not near:
             continue
-        own = [each for each in providers if each.name == name and (name or each.source == source)]
-        near = [
-            (glob, library)
-            for each in own
-            for glob in each.libraries
-            for library in needed
-            if library.startswith(f"{glob}.")
-        ]
         yield Hit(
-            message=f"nothing is taken from the provider `{own[0].label}`",
+            message=f"nothing is taken from the provider `{own[0].label}`"
+            if not is_used
+            else f"a pattern of the provider `{own[0].label}` matches no library",
             entry=own[0].label,
-            notes=tuple(f"`{glob}` does not match `{library}`" for glob, library in near),
-            hint=f"did you mean `{near[0][0]}*`?" if near else None,
+            notes=tuple(f"`{glob}` does not match {_listed(found)}" for glob, _, found in near),
+            hint=f"did you mean `{near[0][1]}`?" if near else None,
             severity=Severity.WARNING if near else None,
         )
+
+
+def _near(
+    own: Iterable[Provider], providers: Sequence[Provider], needed: Iterable[str]
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the globs that match too little, what was probably meant, and what that matches."""
+    names = [unhashed(name) or name for name in needed]
+    left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
+    for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
+        better = meant(glob, left)
+        if better is not None and not any(fnmatchcase(name, glob) for name in needed):
+            yield glob, *better
 
 
 # --- What no wheel may bring ----------------------------------------------------------------------
