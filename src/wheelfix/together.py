@@ -115,7 +115,7 @@ class _Run:
                 for index in range(len(self.paths)):
                     future = futures[index] if index in self.owning else futures.pop(index)
                     yield future.result().outcome
-            except (KeyboardInterrupt, SystemExit):
+            except BaseException:  # Ctrl-C, or a caller that has seen enough
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
