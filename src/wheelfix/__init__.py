@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wheelfix.api import check as check
     from wheelfix.api import check_all as check_all
+    from wheelfix.api import check_each as check_each
     from wheelfix.api import repair as repair
     from wheelfix.errors import WheelfixError as WheelfixError
     from wheelfix.findings import Finding as Finding
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("check", "check_all", "repair"),
+    "api": ("check", "check_all", "check_each", "repair"),
     "errors": ("WheelfixError",),
     "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
     "outcome": ("Outcome", "Status"),
@@ -41,6 +42,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rules are made of
     "check",
     "check_all",
+    "check_each",
     "repair",
     "Settings",
     "Report",

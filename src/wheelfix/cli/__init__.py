@@ -23,7 +23,7 @@ from wheelfix.cli.settings import settings
 from wheelfix.cli.trace import trace
 from wheelfix.cli.tree import tree
 from wheelfix.cli.verify import verify
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 EPILOG = (
     "Exit codes: 0 fine or all repaired, 1 errors remain in a wheel, 2 anything else. "
@@ -102,7 +102,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
-    from wheelfix.cli.terminal import internal_error
 
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
         import traceback

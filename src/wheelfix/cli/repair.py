@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 
 if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
@@ -119,7 +119,6 @@ def _attempt(
     wheel: Path, settings: "Settings", progress: Callable[[str], None], *, publish: bool
 ) -> "Outcome":
     """Repair one wheel; a bug that shows on it must not stop the others."""
-    from wheelfix.cli.terminal import internal_error
     from wheelfix.outcome import Outcome, Status
     from wheelfix.repairing import repair as repair_wheel
 
