@@ -36,6 +36,9 @@ class Crew:
     """Return an executor; another one after that has broken."""
     at_once: int
     """How many calls it gets before one has ended: a few for each worker."""
+    is_cancelling: bool = True
+    """Whether calls are cancelled when nobody wants the rest. Not those of a pool of processes
+    that is then killed: it stumbles over cancelled calls as it ends the others."""
 
 
 def crew_of(executor: Executor, at_once: int = 64) -> Crew:
@@ -77,9 +80,10 @@ def spread(
             else:
                 queue.popleft()
                 yield _result(item, future, lost)
-    finally:
-        for _, future in queue:
+    except GeneratorExit:  # nobody wants the rest
+        for _, future in queue if crew.is_cancelling else ():
             future.cancel()
+        raise
 
 
 def _one_by_one(
@@ -136,8 +140,8 @@ def _result(
         return future.result()
     except CancelledError as error:
         raise ToolError(
-            "the executor is gone: a call was cancelled that nobody here has cancelled",
-            hint="start it again; what was reported so far need not be done again",
+            "the workers are gone: a call was cancelled that nobody here has cancelled",
+            hint="start them again; a run that writes records to a file goes on with --resume",
         ) from error
     except WheelfixError:
         raise

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -222,7 +222,7 @@ def _checked(
 @contextmanager
 def _crew(
     wheels: Sequence[Path], jobs: int, dask: str | None, *, streams: bool
-) -> "Iterator[Crew | None]":
+) -> "Generator[Crew | None]":
     """Yield who does the work: nobody but this process, where that is enough.
 
     A long run is not made in this process: a wheel that takes its process down is then no end.

@@ -3,8 +3,9 @@
 Each worker has wheelfix of this version, and sees the wheels under the paths they have here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from logging import CRITICAL, getLogger
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +20,7 @@ _LEAST_AT_ONCE = 64
 
 
 @contextmanager
-def dask_workers(address: str, sample: Path) -> Iterator[Crew]:
+def dask_workers(address: str, sample: Path) -> Generator[Crew]:
     """Yield the workers of the cluster whose scheduler is at `address` as a crew.
 
     `sample` is a wheel that they must see. Raises `SettingsError` and `ToolError`.
@@ -31,6 +32,7 @@ def dask_workers(address: str, sample: Path) -> Iterator[Crew]:
             "--dask needs the package `distributed`", hint='`pip install "wheelfix[dask]"`'
         ) from error
     client = _connected(distributed, address)
+    getLogger("distributed.client").setLevel(CRITICAL)  # tracebacks of what `spread` tells
     try:
         _prove(client, address, sample)
         threads = sum(cast("Mapping[str, int]", client.nthreads()).values())
@@ -41,7 +43,10 @@ def dask_workers(address: str, sample: Path) -> Iterator[Crew]:
 
 
 def _connected(distributed: Any, address: str) -> Any:  # noqa: ANN401 - it ships no types
+    from distributed.comm.addressing import get_address_host_port
+
     try:
+        get_address_host_port(address)  # a client that is given none waits in vain, twice
         return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ToolError(

@@ -3,11 +3,11 @@
 import fcntl
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import BinaryIO
 
 from wheelfix.batch import Record, earlier
 from wheelfix.errors import OutputError, SettingsError
@@ -19,15 +19,14 @@ class Journal:
     """An open file of records."""
 
     path: Path
-    file: BinaryIO
+    file: FileIO
     kept: Mapping[str, Record]
     """What an earlier run has left and still holds, by the path of the wheel; without its text."""
 
     def write(self, record: Record) -> None:
         """Write a record; a process that is killed leaves it whole, torn or out."""
         try:
-            self.file.write(record.text.encode("ascii") + b"\n")
-            self.file.flush()
+            _write(self.file, record.text.encode("ascii") + b"\n")
         except OSError as error:
             raise OutputError(
                 f"cannot write to `{self.path}`: {error.strerror}",
@@ -36,7 +35,7 @@ class Journal:
 
 
 @contextmanager
-def begun(path: Path) -> Iterator[Journal]:
+def begun(path: Path) -> Generator[Journal]:
     """Open an empty journal. Raises `OutputError`."""
     with ExitStack() as stack:
         file = _opened(path, stack)
@@ -46,7 +45,7 @@ def begun(path: Path) -> Iterator[Journal]:
 
 
 @contextmanager
-def continued(path: Path, wanted: Mapping[str, str]) -> Iterator[Journal]:
+def continued(path: Path, wanted: Mapping[str, str]) -> Generator[Journal]:
     """Open the journal at `path` with those of its records that still hold, and no others.
 
     `wanted` is path -> `made_from` for the wheels of this run. Raises `OutputError`, and
@@ -64,11 +63,11 @@ def continued(path: Path, wanted: Mapping[str, str]) -> Iterator[Journal]:
         yield Journal(path=path, file=file, kept=kept)
 
 
-def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> BinaryIO:
+def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> FileIO:
     """Open `path`, or the file of `descriptor`, for as long as `stack` is and for no other run."""
     try:
-        opened = path.open("a+b") if descriptor is None else os.fdopen(descriptor, "a+b")
-        file = stack.enter_context(opened)
+        opened = path if descriptor is None else descriptor
+        file = stack.enter_context(FileIO(opened, "a+"))
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -83,14 +82,14 @@ def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> Bina
 
 
 def _kept(
-    file: BinaryIO, path: Path, wanted: Mapping[str, str], kept: dict[str, Record]
+    file: FileIO, path: Path, wanted: Mapping[str, str], kept: dict[str, Record]
 ) -> Iterator[tuple[int, int]]:
     """Yield where the records that still hold begin and end, and put them into `kept`."""
     file.seek(0)
-    start = 0
-    for number, line in enumerate(file, start=1):
+    start, lines = 0, BufferedReader(file)
+    for number, line in enumerate(lines, start=1):
         if not line.endswith(b"\n"):
-            return
+            break
         try:
             found = earlier(line.decode("ascii"))
         except ValueError as error:
@@ -102,17 +101,20 @@ def _kept(
             kept[found.path] = replace(found.record, text="")
             yield start, start + len(line)
         start += len(line)
+    lines.detach()  # it would close the file
 
 
-def _rewritten(
-    path: Path, old: BinaryIO, spans: list[tuple[int, int]], stack: ExitStack
-) -> BinaryIO:
+def _rewritten(path: Path, old: FileIO, spans: list[tuple[int, int]], stack: ExitStack) -> FileIO:
     """Put a file with the `spans` of `old` in its place, in one step, and open that."""
     with PendingWheel(path.parent, path.name) as pending:
         new = _opened(path, stack, os.dup(pending.descriptor))
         for start, stop in spans:
-            old.seek(start)
-            new.write(old.read(stop - start))
-        new.flush()
+            _write(new, os.pread(old.fileno(), stop - start, start))
         pending.publish()
     return new
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    """Write all of `data`: nothing of it waits in a buffer for a disk that has room again."""
+    while data:
+        data = data[file.write(data) :]

@@ -1,7 +1,7 @@
 """`wheelfix check --output-format jsonl`: a record a wheel, as soon as it is ready."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +100,7 @@ def streamed(
 @contextmanager
 def _journal(
     output: Path | None, everything: Iterator[Task], *, resume: bool
-) -> Iterator[tuple[Journal | None, Iterator[Task]]]:
+) -> Generator[tuple[Journal | None, Iterator[Task]]]:
     """Yield where the records go, and what is left to do."""
     if output is None:
         yield None, everything

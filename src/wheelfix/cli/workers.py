@@ -3,9 +3,9 @@
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Generator
 from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from multiprocessing import active_children, parent_process
 
 from wheelfix.spread import Crew
@@ -15,29 +15,31 @@ _WAITING = 2
 
 
 @contextmanager
-def processes(count: int) -> Iterator[Crew]:
+def processes(count: int) -> Generator[Crew]:
     """Yield a crew of `count` processes. Left by an exception, whatever they do ends at once."""
-    with ExitStack() as stack:
-        try:
-            yield Crew(start=_starter(stack, count), at_once=count * (1 + _WAITING))
-        except BaseException:
-            for child in active_children():
-                child.terminate()
-            raise
+    pools: list[ProcessPoolExecutor] = []
 
-
-def _starter(stack: ExitStack, count: int) -> Callable[[], Executor]:
     def start() -> Executor:
-        stack.close()  # the pool before this one, which broke
-        return stack.enter_context(ProcessPoolExecutor(count, initializer=_settle_in))
+        for broken in pools:
+            broken.shutdown()
+        pools[:] = [ProcessPoolExecutor(count, initializer=_settle_in)]
+        return pools[0]
 
-    return start
+    try:
+        yield Crew(start=start, at_once=count * (1 + _WAITING), is_cancelling=False)
+    except BaseException:
+        for child in active_children():
+            child.kill()  # the pool breaks, and ends its calls; a shutdown would wait for them
+        raise
+    finally:
+        for pool in pools:
+            pool.shutdown()
 
 
 def _settle_in() -> None:
     """Leave signals to the parent, who ends its workers; end with it even if it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to all of a group
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
