@@ -66,7 +66,7 @@ def with_objects(folder: Path, count: int) -> bench.Files:
     name = "-Wl,-soname,libpart00000.so"
     bench.compile_shared(library, "int part(void) { return 1; }\n", name)
     source = (
-        "int part(void);\nint calls(void) { return part(); }\nvoid *PyInit_m(void) { return 0; }\n"
+        "int part(void);\nint calls(void) { return part() + getpid(); }\nvoid *PyInit_m(void) { return 0; }\n"
     )
     bench.compile_shared(module, source, library, "-Wl,-rpath,$ORIGIN/../../bench.libs")
     for number in range(count // 2):
@@ -87,17 +87,17 @@ def with_symbols(folder: Path, count: int) -> bench.Files:
     )
     assembled(library, f".text\n{defined}ret\n", "-Wl,-soname,libmany.so")
     used = "".join(f".quad a_function_{number}\n" for number in range(0, count, 10))
-    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\nret\n"
+    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\ncall getpid@PLT\nret\n"
     assembled(module, f".data\n{used}.text\n{hook}", library, "-Wl,-rpath,$ORIGIN")
     yield "bench/libmany.so", library
     yield "bench/ext.abi3.so", module
 
 
 def assembled(target: Path, text: str, *options: str | Path) -> None:
-    """Assemble and link a shared object without the C library."""
+    """Assemble and link a shared object."""
     source = target.with_suffix(".s")
     source.write_text(text)
-    corpus.run("cc", "-shared", "-nostdlib", "-o", target, source, *options)
+    corpus.run("cc", "-shared", "-o", target, source, *options)
 
 
 CURVES: Mapping[str, Curve] = {
@@ -133,8 +133,9 @@ def points(
         wheel = wheel_of(curve, units, options.cache)
         commands = {name: partial(command, words, wheel) for name, words in programs.items()}
         for name, runs in bench.compare(commands, options.n, codes={0, 1}).items():
-            seconds = bench.figure(runs or [], "cpu", least=True)
-            peak = bench.figure(runs or [], "peak", least=True)
+            if not runs:
+                raise corpus.ProgramError(f"`wheelfix {name}` failed on {wheel}")
+            seconds, peak = (bench.figure(runs, what, least=True) for what in ("cpu", "peak"))
             found[name].append(Point(units=units, seconds=seconds, peak=peak))
         print(f"{curve} {units}: done", file=sys.stderr, flush=True)
     yield from found.items()
@@ -162,6 +163,8 @@ def exponent(found: Sequence[Point]) -> float | None:
 def slope(found: Sequence[Point]) -> float:
     """Return microseconds for a unit more, between the first and the last point."""
     first, last = found[0], found[-1]
+    if first is last:
+        return math.nan
     return (last.seconds - first.seconds) / (last.units - first.units) * 1e6
 
 
