@@ -39,7 +39,7 @@ import corpus
 PLATFORM = f"linux_{platform.machine()}"
 MEGABYTE = 1_000_000
 OURS = "wheelfix"
-UNITS = {"wall": "s", "cpu": "CPU s", "peak": "peak MB", "size": "size"}
+UNITS = {"wall": "s", "cpu": "CPU", "peak": "peak MB", "size": "size"}
 
 
 Files = Iterable[tuple[str, bytes | Path]]
@@ -370,22 +370,19 @@ def figure(runs: Sequence[Run], name: str, *, least: bool) -> float:
     return (min if least else statistics.median)(float(getattr(run, name)) for run in runs)
 
 
-def cells(
-    runs: Runs, *, least: bool, columns: Sequence[str] = ("wall", "cpu", "peak")
-) -> dict[str, str]:
-    """Lay out what the tools have spent: every tool's figure, then the ratios."""
+def cells(runs: Runs, *, least: bool) -> dict[str, str]:
+    """Lay out what the tools have spent: seconds and memory of each, and the ratios to ours."""
     row: dict[str, str] = {}
-    for name in columns:
-        unit = UNITS[name]
+    for name, unit in UNITS.items():
         values = {
             tool: figure(each, name, least=least) if each else None for tool, each in runs.items()
         }
-        if name != "size":
+        if name in {"wall", "peak"}:
             row |= {f"{tool} {unit}": shown(value) for tool, value in values.items()}
         ours = values[OURS]
         for tool, value in values.items():
-            if tool != OURS:
-                row[f"{unit} / {tool}"] = f"{ours / value:.3f}" if ours and value else "-"
+            if tool != OURS and name != "peak" and ours:
+                row[f"{unit} / {tool}"] = f"{ours / value:.3f}" if value else "-"
     return row
 
 
@@ -484,7 +481,7 @@ def repairing(programs: corpus.Programs, options: argparse.Namespace) -> str:
             tool: partial(repair_command, tool, program, case) for tool, program in programs.items()
         }
         runs = compare(commands, options.n, case.libraries)
-        return cells(runs, least=options.least, columns=("wall", "cpu", "peak", "size"))
+        return cells(runs, least=options.least)
 
     return of_each_wheel(row, options)
 

@@ -66,7 +66,8 @@ def with_objects(folder: Path, count: int) -> bench.Files:
     name = "-Wl,-soname,libpart00000.so"
     bench.compile_shared(library, "int part(void) { return 1; }\n", name)
     source = (
-        "int part(void);\nint calls(void) { return part() + getpid(); }\nvoid *PyInit_m(void) { return 0; }\n"
+        "#include <unistd.h>\nint part(void);\n"
+        "int calls(void) { return part() + getpid(); }\nvoid *PyInit_m(void) { return 0; }\n"
     )
     bench.compile_shared(module, source, library, "-Wl,-rpath,$ORIGIN/../../bench.libs")
     for number in range(count // 2):
