@@ -97,7 +97,7 @@ def with_symbols(folder: Path, count: int) -> bench.Files:
 def assembled(target: Path, text: str, *options: str | Path) -> None:
     """Assemble and link a shared object."""
     source = target.with_suffix(".s")
-    source.write_text(text)
+    source.write_text(f"{text}.section .note.GNU-stack\n")
     corpus.run("cc", "-shared", "-o", target, source, *options)
 
 

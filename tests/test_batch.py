@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
+from contextlib import suppress
 from importlib.resources import files
 from multiprocessing import get_context
 from pathlib import Path
@@ -132,6 +135,30 @@ def test_what_stands_beside_a_stream_is_refused(
         assert cli.run(arguments) == 2
         assert "hint" in capsys.readouterr().err
     assert not (folder / "x").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
+    command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-o", "records"]
+    master, terminal = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, stderr=terminal, env=environ) as run:
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(master, 4096):
+                shown += more
+    os.close(master)
+    assert run.returncode == 2
+    lines = re.findall(
+        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 not judged)?, [\d.]+ a", shown.decode()
+    )
+    assert lines == [*((str(n), bad) for n, bad in enumerate("00000123", start=1)), ("8", "3")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.count("\n") == 1
+    assert "8 of 8 wheels" in done.stderr
+    assert "WF85x" in done.stderr
+    assert subprocess.run([*command, "-q"], capture_output=True, check=False).stderr == b""
 
 
 # --- Which wheels ---------------------------------------------------------------------------------
