@@ -33,8 +33,8 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     """
     if not settings.provider:
         return settings
-    found = [each for given in settings.provider for each in _looked_up(given, base)]
-    found = list(_for_wheel(found, None if wheel is None else wheel.name))
+    there = looked_up(settings, base).provider
+    found = list(_for_wheel(there, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
     found = [each for some in _by_name(found) for each in _judged(some, requirements)]
     seen: dict[str, Provider] = {}
@@ -44,6 +44,15 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     providers = tuple(_together(each, seen.get(each.name), found) for each in found)
     places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
     return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
+
+
+def looked_up(settings: Settings, base: Path) -> Settings:
+    """Return `settings` with all that their providers mean, in every version at hand.
+
+    Raises `SettingsError` for a provider that is not found.
+    """
+    found = (each for given in settings.provider for each in _looked_up(given, base))
+    return replace(settings, provider=tuple(found))
 
 
 def _together(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
@@ -117,7 +126,7 @@ def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator
         yield from (replace(each, refused=refused) for each in own)
 
 
-def _for_wheel(providers: list[Provider], wheel: WheelName | None) -> Iterator[Provider]:
+def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
     """Yield what can be installed beside `wheel`, one wheel for each version.
 
     Raises `SettingsError` for a distribution of which no wheel at hand can.

@@ -151,6 +151,24 @@ Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
 Wheels = Annotated[
     list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.", show_default=False)
 ]
+WheelsOrList = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="WHEEL|DIR...",
+        help="The wheels; of a directory, all in it and below.",
+        show_default=False,
+    ),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file",
+        metavar="LIST",
+        help="Also the wheels and directories that this file names, or stdin if it is `-`: "
+        "one a line, or with NUL after each.",
+        show_default=False,
+    ),
+]
 Config = Annotated[
     Path | None,
     typer.Option(
