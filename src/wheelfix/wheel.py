@@ -13,6 +13,10 @@ from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
 
 
+PRELOAD = "_wheelfix_preload"
+"""The name of the module that opens libraries of other wheels, in each package that has one."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelName:
     """The five or six fields of a wheel's file name (PEP 427, PEP 491)."""
@@ -161,6 +165,9 @@ class Wheel:
         default_factory=dict[str, tuple[Opening, ...]]
     )
     """What the Python sources open by name, by member; sources that open nothing are left out."""
+    sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
+    objects in or below them, and the preload shims."""
     metadata: Metadata = field(default_factory=Metadata)
     size: int = 0
     """Bytes of the zip; 0 for a wheel that is yet to be written."""

@@ -17,6 +17,7 @@ from wheelfix.reports.formats import Format
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
+    ProviderBy,
     PruneNeeded,
     SacrificialEntry,
     SearchPathTag,
@@ -127,6 +128,8 @@ KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry"
 ProviderOf = Annotated[
     list[str] | None, _option("provider", "--provider", metavar="WHEEL|NAME|DIR")
 ]
+ProviderByChoice = Annotated[ProviderBy | None, _option("provider_by", "--provider-by")]
+AddRequires = Annotated[bool | None, _option("add_requires", "--add-requires/--no-add-requires")]
 Require = Annotated[
     list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
 ]

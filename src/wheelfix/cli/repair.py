@@ -58,6 +58,8 @@ def repair(
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
     provider: options.ProviderOf = None,
+    provider_by: options.ProviderByChoice = None,
+    add_requires: options.AddRequires = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,

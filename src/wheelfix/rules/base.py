@@ -4,18 +4,22 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from wheelfix.elf import Libc
+from wheelfix.elf import Elf, Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
+from wheelfix.providers import Provider
 from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
 from wheelfix.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel, normalized
+
+if TYPE_CHECKING:
+    from wheelfix.preloading import Preloading
 
 EVERY = "ALL"
 """The selector of all rules, those of other distributions among them."""
@@ -107,6 +111,23 @@ class Context:
             Trial(target=target, loads=loads(target), places=layout.members)
             for target in self.targets
         )
+
+    @cached_property
+    def preloading(self) -> "Preloading":
+        """Which libraries of providers a shim opens, or could open, before which modules."""
+        from wheelfix.preloading import Preloading, preloading  # noqa: PLC0415 - for a few wheels
+
+        providers = self.settings.provider
+        if not providers or not self.layouts:
+            return Preloading()
+        return preloading(
+            self.wheel, providers, self.layouts[0], self.loads[0], self._needs_of_provider
+        )
+
+    def _needs_of_provider(self, library: str, user: Elf, provider: Provider) -> tuple[str, ...]:
+        found = self.definitions.host(library, user) if self.definitions is not None else None
+        at_hand = found is not None and found.path.startswith(f"{provider.at_hand}/")
+        return found.elf.needed if found is not None and provider.at_hand and at_hand else ()
 
     @cached_property
     def world(self) -> World | None:

@@ -11,6 +11,7 @@ from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
 from wheelfix.providers import Provider, name_of, never_bundled, provider_of
 from wheelfix.rules.base import Context, rule
+from wheelfix.rules.preload import is_served
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
@@ -118,7 +119,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     ## What it does
     Looks at the objects that need a library of a `provider`, and at the entries of their own
     search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
-    allow installs both into one site-packages.
+    allow installs both into one site-packages. A preload shim (WF108) does as well, unless
+    `provider-by` asks for both.
 
     ## Why is this bad?
     The library is not in this wheel, and no default directory has it: the import fails, or takes
@@ -139,6 +141,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     """
     wanted: dict[tuple[str, tuple[str, ...]], list[_Use]] = {}
     for use in _uses(context):
+        if is_served(context, use.member, [use.library]):
+            continue
         entries = _entries(context, use.member, use.provider)
         own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
         if missing := tuple(entry for entry in entries if _normal(entry) not in own):
@@ -177,25 +181,42 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
-      import the provider's package first, or load the library by its path with `ctypes`.
+      `provider-by = "both"` finds it wherever Python does.
 
     ## Fix safety
     Not fixed.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
+        alone = [use for use in uses if not context.preloading.opens(use.member, [use.library])]
+        where = "beside it" if alone else "where Python finds it"
         yield Hit(
-            message=f"{provider.label} must be installed beside it, for "
+            message=f"{provider.label} must be installed {where}, for "
             + _listed(use.library for use in uses),
-            notes=_not_covered(context, provider),
+            notes=(
+                *(_PRELOADED for _ in uses[len(alone) :][:1]),
+                *(_not_covered(context, provider, alone, uses) if alone else ()),
+            ),
         )
 
 
-def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
+_PRELOADED = (
+    "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+    "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
+    "install; not for what opens the objects without an import"
+)
+
+
+def _not_covered(
+    context: Context, provider: Provider, alone: list[_Use], uses: list[_Use]
+) -> tuple[str, ...]:
+    members = _listed(use.member for use in alone)
+    whom = f" by {members}" if len(alone) < len(uses) else ""
     notes = [
         (
-            "not found where the two are apart: an editable install of one, a user install of one "
-            "over the other in the system's site-packages, two different `--target` directories"
+            f"not found{whom} where the two are apart: an editable install of one, a user install "
+            "of one over the other in the system's site-packages, two different `--target` "
+            "directories"
         )
     ]
     split_libraries = [
