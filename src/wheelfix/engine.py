@@ -234,7 +234,9 @@ def planned(wheel: Wheel, edit: Edit, code: str, name: str, title: str) -> Plann
     )
 
 
-def _change(wheel: Wheel, edit: Edit) -> tuple[str, str, str]:
+def _change(  # noqa: PLR0911 - one return for each kind
+    wheel: Wheel, edit: Edit
+) -> tuple[str, str, str]:
     match edit:
         case AddMember():
             return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
@@ -322,9 +324,7 @@ class _Draft:
             self.elfs[edit.member] = edit.elf
 
     def write(self, edit: WriteSource) -> None:
-        new = Member(
-            name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE
-        )
+        new = Member(name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE)
         there = self._members if edit.member in self._members else self._added
         old = there.get(edit.member, new)
         there[edit.member] = replace(old, size=new.size, compressed_size=0)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from typing import NamedTuple
 
 from wheelfix.wheel import PRELOAD
 
@@ -39,16 +40,25 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, Mem
 # --- The shim's text ------------------------------------------------------------------------------
 
 
+class Source(NamedTuple):
+    """Where a library comes from."""
+
+    distribution: str
+    """The name in its normal form; empty for a mere directory."""
+    requirement: str
+    """What to ask an installer for."""
+    scheme: str
+    """The path of the install scheme that `folder` counts from."""
+    folder: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shim:
     """What one shim opens. Modules are named relative to its package: `._core`."""
 
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Module -> the libraries that are opened before it, in this order."""
-    libraries: Mapping[str, tuple[str, str, str, str]] = field(
-        default_factory=dict[str, tuple[str, str, str, str]]
-    )
-    """Library -> the distribution, the requirement, the scheme path, and the folder there."""
+    libraries: Mapping[str, Source] = field(default_factory=dict[str, Source])
 
     def opens(self, module: str, libraries: Iterable[str]) -> bool:
         """Return whether it opens all of `libraries` before `module`."""
@@ -92,9 +102,7 @@ def read_shim(source: bytes) -> Shim | None:
         }
         modules = {str(name): tuple(map(str, each)) for name, each in tables["MODULES"].items()}
         libraries = {str(name): each for name, each in tables["LIBRARIES"].items()}
-        found: dict[str, tuple[str, str, str, str]] = {}
-        for library, (distribution, requirement, scheme, folder) in libraries.items():
-            found[library] = (str(distribution), str(requirement), str(scheme), str(folder))
+        found = {name: Source(*map(str, each)) for name, each in libraries.items()}
     except (*_UNREADABLE, AttributeError):
         return None
     return Shim(modules=modules, libraries=found)
@@ -102,8 +110,14 @@ def read_shim(source: bytes) -> Shim | None:
 
 def _literal(table: Mapping[str, list[str]]) -> str:
     """Write a table as a literal of Python, one key a line."""
-    lines = (f"    {json.dumps(key)}: {json.dumps(value)},\n" for key, value in table.items())
+    lines = (
+        f"    {_quoted(key)}: [{', '.join(map(_quoted, value))}],\n" for key, value in table.items()
+    )
     return "{\n" + "".join(lines) + "}"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text) if text.isascii() else ascii(text)
 
 
 @cache

@@ -7,21 +7,20 @@ behind them is served if nothing else leads to it.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from wheelfix.elf import Elf, Libc
 from wheelfix.layout import Key, Layout, split
 from wheelfix.loader import Load
-from wheelfix.preload import Shim, has_hook, read_shim, with_hook
-from wheelfix.providers import Provider, provider_of
+from wheelfix.preload import Shim, Source, has_hook, read_shim, with_hook
+from wheelfix.providers import Provider, name_of, provider_of
 from wheelfix.wheel import PRELOAD, Wheel
 
 Needs = Callable[[str, Elf, Provider], tuple[str, ...]]
 """What a library needs itself: asked with its name, its user, and the provider that has it."""
 
 _SITE = (Key.PURELIB, Key.PLATLIB)
-_MUSL = (
-    "musl does not take a library that was opened by its path for one that is asked for by name"
-)
+_MUSL = "musl does not take a library that was opened by its path for one that is asked for by name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +44,9 @@ class Preloading:
     hooks: Mapping[str, Hook] = field(default_factory=dict[str, Hook])
     """Extension module -> where a shim can run before it."""
     beyond: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Member that takes from providers -> why no shim comes before it."""
+    """Member that takes from providers -> why no shim comes before all that loads it."""
+    before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Module of `hooks` -> what it needs of the providers, itself or by other libraries."""
     wanted: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
     """`__init__.py` member -> the shim that its package should have."""
     there: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
@@ -57,12 +58,23 @@ class Preloading:
 
     def opens(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether the wheel's shims open `libraries` before all that loads `member`."""
-        if not self.can_open(member):
-            return False
         wanted = tuple(libraries)
-        hooks = (self.hooks[entrance] for entrance in self.entrances[member])
-        shims = ((self.there.get(hook.init), hook.module) for hook in hooks)
-        return all(shim is not None and shim.opens(module, wanted) for shim, module in shims)
+        return self.can_open(member) and all(
+            self._opens(self.hooks[entrance], wanted) for entrance in self.entrances[member]
+        )
+
+    def _opens(self, hook: Hook, libraries: tuple[str, ...]) -> bool:
+        shim = self.there.get(hook.init)
+        return shim is not None and shim.opens(hook.module, libraries)
+
+    @property
+    def lacking(self) -> Mapping[str, tuple[str, ...]]:
+        """`__init__.py` member -> the modules before which its shim does not open everything."""
+        found: dict[str, list[str]] = {}
+        for module, libraries in self.before.items():
+            if not self._opens(self.hooks[module], libraries):
+                found.setdefault(self.hooks[module].init, []).append(module)
+        return {init: tuple(modules) for init, modules in found.items()}
 
 
 def preloading(
@@ -84,22 +96,29 @@ def preloading(
         member: tuple(layout.members[path] for path in load.objects if path in layout.members)
         for member, load in loads.items()
     }
-    entrances = {member: tuple(_entrances(member, wheel, closures)) for member in needs}
+    entrances = _entrances(wheel, closures, needs)
     never = _never(wheel)
     doors = dict.fromkeys(door for each in entrances.values() for door in each)
-    modules = {door: place for door in doors if (place := _module(door, wheel)) is not None}
+    modules = {door: place for door in doors if (place := module_name(door, wheel)) is not None}
     hooks = {} if never else _hooks(wheel, modules)
     beyond = {
         member: why
         for member in needs
         if (why := never or _beyond(member, entrances[member], wheel, modules, hooks))
     }
+    shims = _Shims(wheel=wheel, providers=providers, needs=needs, needs_of=needs_of)
     return Preloading(
         needs=needs,
         entrances=entrances,
         hooks=hooks,
         beyond=beyond,
-        wanted=_wanted(wheel, providers, hooks, needs, closures, needs_of),
+        before={
+            module: tuple(
+                dict.fromkeys(name for user in closures[module] for name in needs.get(user, ()))
+            )
+            for module in hooks
+        },
+        wanted=shims.wanted(hooks, closures),
         there=dict(_there(wheel)),
     )
 
@@ -107,33 +126,37 @@ def preloading(
 # --- Who needs what, and how it comes to be loaded ------------------------------------------------
 
 
-def _needs(
-    wheel: Wheel, providers: tuple[Provider, ...]
-) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
     for member, elf in wheel.elfs.items() if providers else ():
         taken = tuple(
             name
             for name in dict.fromkeys(elf.needed)
-            if name not in shipped and provider_of(name, providers) is not None
+            if name not in shipped
+            and (provider := provider_of(name, providers)) is not None
+            and provider.directory is not None
         )
         if taken:
             yield member, taken
 
 
 def _entrances(
-    member: str, wheel: Wheel, closures: Mapping[str, tuple[str, ...]]
-) -> Iterator[str]:
-    """Yield the modules and programs that load `member`, or the libraries that nobody loads."""
-    users = [root for root, closure in closures.items() if member in closure]
-    for root in users:
-        if wheel.elfs[root].is_executable or _module(root, wheel) is not None:
-            yield root
-        elif not any(root in closures[other] for other in closures if other != root):
-            yield root
+    wheel: Wheel, closures: Mapping[str, tuple[str, ...]], needs: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return for each member the modules and programs that load it, or libraries nobody loads."""
+    users: dict[str, list[str]] = {}
+    for root, closure in closures.items():
+        for member in closure:
+            users.setdefault(member, []).append(root)
+
+    def is_entrance(root: str) -> bool:
+        first = wheel.elfs[root].is_executable or module_name(root, wheel) is not None
+        return first or users.get(root) == [root]
+
+    return {member: tuple(filter(is_entrance, users.get(member, ()))) for member in needs}
 
 
-def _module(member: str, wheel: Wheel) -> tuple[str, ...] | None:
+def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
     """Return the parts of the name by which Python imports an object, None where it does not."""
     elf, place = wheel.elfs[member], split(member, wheel)
     if place is None or place[0] not in _SITE or elf.is_executable or not elf.module_hooks:
@@ -141,8 +164,10 @@ def _module(member: str, wheel: Wheel) -> tuple[str, ...] | None:
     *folders, name = place[1].split("/")
     stem = name.partition(".")[0]
     parts = (*folders, *([] if stem == "__init__" else [stem]))
-    named = any(hook.endswith(f"_{stem}") or not stem.isascii() for hook in elf.module_hooks)
-    return parts if parts and named and all(part.isidentifier() for part in parts) else None
+    if not parts or not all(part.isidentifier() for part in parts):
+        return None
+    hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
+    return parts if hooks.intersection(elf.module_hooks) or not parts[-1].isascii() else None
 
 
 def _never(wheel: Wheel) -> str | None:
@@ -184,33 +209,42 @@ def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Ho
     One package for all modules that have it in common. The outermost would do as well, but may be
     a folder that several distributions share, each with an `__init__.py` of its own.
     """
-    inits: dict[tuple[str, ...], str] = {}
-    for member, source in wheel.sources.items():
-        place = split(member, wheel)
-        if place is None or place[0] not in _SITE or not member.endswith("/__init__.py"):
-            continue
-        if has_hook(source) or with_hook(source) is not None:
-            inits[tuple(place[1].split("/")[:-1])] = member
-    return dict(_hooked(0, dict(modules), inits))
+    places = ((member, split(member, wheel)) for member in wheel.sources)
+    inits = {
+        tuple(place[1].split("/")[:-1]): member
+        for member, place in places
+        if place is not None and place[0] in _SITE and place[1].endswith("/__init__.py")
+    }
+
+    @cache
+    def serves(folder: tuple[str, ...]) -> bool:
+        source = wheel.sources[inits[folder]] if folder in inits else None
+        return source is not None and (has_hook(source) or with_hook(source) is not None)
+
+    return {
+        member: Hook(init=inits[folder], module="." + ".".join(modules[member][len(folder) :]))
+        for member, folder in _chosen(0, modules, serves)
+    }
 
 
-def _hooked(
-    depth: int, modules: Mapping[str, tuple[str, ...]], inits: Mapping[tuple[str, ...], str]
-) -> Iterator[tuple[str, Hook]]:
-    """Yield the hooks of modules whose names are the same up to `depth`."""
+def _chosen(
+    depth: int,
+    modules: Mapping[str, tuple[str, ...]],
+    serves: Callable[[tuple[str, ...]], bool],
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the package for each of `modules`, whose names are the same up to `depth`."""
     tops: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
     for member, parts in modules.items():
         if len(parts) > depth + 1:  # what is left is a module of the package above
             tops.setdefault(parts[: depth + 1], {})[member] = parts
     for top, below in tops.items():
         common = _common([parts[:-1] for parts in below.values()])
-        above = [common[:n] for n in range(len(common), len(top) - 1, -1)]
-        found = next((folder for folder in above if folder in inits), None)
-        if found is None:
-            yield from _hooked(len(common), below, inits)
-            continue
-        for member, parts in below.items():
-            yield member, Hook(init=inits[found], module="." + ".".join(parts[len(found) :]))
+        above = (common[:n] for n in range(len(common), len(top) - 1, -1))
+        package = next(filter(serves, above), None)
+        if package is None:
+            yield from _chosen(len(common), below, serves)
+        else:
+            yield from ((member, package) for member in below)
 
 
 def _common(folders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
@@ -238,44 +272,51 @@ def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
 # --- What it opens --------------------------------------------------------------------------------
 
 
-def _wanted(  # noqa: PLR0913, PLR0917 - what was found out before, each once
-    wheel: Wheel,
-    providers: tuple[Provider, ...],
-    hooks: Mapping[str, Hook],
-    needs: Mapping[str, tuple[str, ...]],
-    closures: Mapping[str, tuple[str, ...]],
-    needs_of: Needs,
-) -> dict[str, Shim]:
-    wanted: dict[str, Shim] = {}
-    for member, hook in hooks.items():
-        libraries: dict[str, tuple[str, str, str, str]] = {}
-        for user in closures[member]:
-            for name in needs.get(user, ()):
-                _add(name, wheel.elfs[user], providers, libraries, needs_of, frozenset())
-        if libraries:
-            shim = Shim(modules={hook.module: tuple(libraries)}, libraries=libraries)
-            known = wanted.get(hook.init)
-            wanted[hook.init] = shim if known is None else known.including(shim)
-    return wanted
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shims:
+    """What shims are made from."""
 
+    wheel: Wheel
+    providers: tuple[Provider, ...]
+    needs: Mapping[str, tuple[str, ...]]
+    needs_of: Needs
 
-def _add(  # noqa: PLR0913, PLR0917 - a walk, with what it carries along
-    library: str,
-    user: Elf,
-    providers: tuple[Provider, ...],
-    libraries: dict[str, tuple[str, str, str, str]],
-    needs_of: Needs,
-    above: frozenset[str],
-) -> None:
-    """Add a library after those that it needs of the providers."""
-    provider = provider_of(library, providers)
-    if provider is None or provider.directory is None or library in libraries or library in above:
-        return
-    for each in needs_of(library, user, provider):
-        _add(each, user, providers, libraries, needs_of, above | {library})
-    libraries[library] = (
-        provider.name,
-        provider.label,
-        provider.scheme,
-        provider.directory,
-    )
+    def wanted(
+        self, hooks: Mapping[str, Hook], closures: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, Shim]:
+        """Return the shim for each `__init__.py` of `hooks`."""
+        wanted: dict[str, Shim] = {}
+        for member, hook in hooks.items():
+            libraries: dict[str, Source] = {}
+            for user in closures[member]:
+                for name in self.needs.get(user, ()):
+                    self._add(name, self.wheel.elfs[user], libraries, frozenset())
+            if libraries:
+                shim = Shim(modules={hook.module: tuple(libraries)}, libraries=libraries)
+                known = wanted.get(hook.init, Shim())
+                wanted[hook.init] = known.including(shim)
+        return wanted
+
+    def _add(
+        self, library: str, user: Elf, libraries: dict[str, Source], above: frozenset[str]
+    ) -> None:
+        """Add a library after those that it needs of the providers."""
+        provider = provider_of(library, self.providers)
+        if provider is None or provider.directory is None or library in {*libraries, *above}:
+            return
+        for each in self.needs_of(library, user, provider):
+            self._add(each, user, libraries, above | {library})
+        libraries[library] = Source(
+            distribution=provider.name,
+            requirement=self._asked(provider),
+            scheme=provider.scheme,
+            folder=provider.directory,
+        )
+
+    def _asked(self, provider: Provider) -> str:
+        """Return what METADATA asks for where it says which versions, else what it could ask."""
+        for text in self.wheel.metadata.requires_dist:
+            asked = text.partition(";")[0].strip()
+            if name_of(asked) == provider.name and set("<>=~!") & set(asked):
+                return asked
+        return provider.to_require

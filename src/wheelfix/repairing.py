@@ -350,7 +350,9 @@ class _Run:
         if found.metadata != predicted.metadata:
             wrong.append(f"{predicted.dist_info}/METADATA")
         sources = predicted.sources.items()
-        wrong += [member for member, source in sources if found.sources.get(member, source) != source]
+        wrong += [
+            member for member, source in sources if found.sources.get(member, source) != source
+        ]
         if wrong:
             raise VerificationError(
                 f"the wheel written differs from the plan in {_listed(wrong)}",

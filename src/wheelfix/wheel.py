@@ -12,7 +12,6 @@ from typing import Self
 from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
 
-
 PRELOAD = "_wheelfix_preload"
 """The name of the module that opens libraries of other wheels, in each package that has one."""
 

@@ -57,27 +57,14 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
     if context.settings.provider_by is ProviderBy.ENTRY:
         return
     preloading = context.preloading
-    lacking: dict[str, dict[str, None]] = {}
-    for member, libraries in preloading.needs.items():
-        if preloading.can_open(member) and not preloading.opens(member, libraries):
-            for entrance in preloading.entrances[member]:
-                lacking.setdefault(preloading.hooks[entrance].init, {})[entrance] = None
-    for init, modules in lacking.items():
-        shim = preloading.wanted.get(init)
-        libraries = dict.fromkeys(
-            library
-            for member in modules
-            for library in (shim.modules[preloading.hooks[member].module] if shim else ())
+    for init, modules in preloading.lacking.items():
+        opened = dict.fromkeys(name for module in modules for name in preloading.before[module])
+        yield Hit(
+            message=f"does not open {_listed(opened)} before {_listed(modules)}",
+            member=init,
+            hint=f"`wheelfix repair` writes `{PRELOAD}.py` beside it, with this provider",
+            fix=Fix(title="open libraries before the import", edits=tuple(_edits(context, init))),
         )
-        if shim is not None:
-            yield Hit(
-                message=f"does not open {_listed(libraries)} before {_listed(modules)}",
-                member=init,
-                hint=f"`wheelfix repair` writes `{PRELOAD}.py` beside it, with this provider",
-                fix=Fix(
-                    title="open libraries before the import", edits=tuple(_edits(context, init))
-                ),
-            )
     whys: dict[str, list[str]] = {}
     for member, why in preloading.beyond.items():
         whys.setdefault(why, []).append(member)

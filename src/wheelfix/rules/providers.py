@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wheelfix.asneeded import Library
+from wheelfix.edits import AddRequirement
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
@@ -194,7 +195,7 @@ def provider_beside(context: Context) -> Iterator[Hit]:
             message=f"{provider.label} must be installed {where}, for "
             + _listed(use.library for use in uses),
             notes=(
-                *(_PRELOADED for _ in uses[len(alone) :][:1]),
+                *((_PRELOADED,) if len(alone) < len(uses) else ()),
                 *(_not_covered(context, provider, alone, uses) if alone else ()),
             ),
         )
@@ -257,11 +258,7 @@ def _required(context: Context, provider: Provider) -> "list[Requirement]":
 
 
 def _line(provider: Provider) -> str:
-    """Return the requirement to write, with the version at hand as the least if none is said."""
-    bare = provider.requirement.strip()
-    if provider.version and name_of(bare) == bare.lower().replace("_", "-").replace(".", "-"):
-        return f"{provider.name}>={provider.version}"
-    return bare
+    return provider.to_require
 
 
 def _only_extra(requirement: "Requirement") -> bool:
@@ -274,7 +271,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
-    METADATA. One that only an extra asks for is information.
+    METADATA. One that only an extra asks for is information, and a warning where an `__init__.py`
+    surely imports what needs it. Where other extension modules of the wheel do without the
+    provider, and no `__init__.py` surely imports those that need it, the line to add has an extra.
 
     ## Why is this bad?
     `pip install` brings the wheel without the library, and the import fails.
@@ -288,7 +287,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     - Only some modules need it. **Solution**: put it into `optional-dependencies`.
 
     ## Fix safety
-    Not fixed: what a package requires is the project's to say.
+    Not fixed, as what a package requires is the project's to say, unless it says so by
+    `--add-requires`: the line is added, with the version at hand as the least if the provider
+    names none. What only some modules need is never made everybody's.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
@@ -296,18 +297,62 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         if required and not all(_only_extra(each) for each in required):
             continue
         libraries = _listed(use.library for use in uses)
+        sure, partly = _who_needs(context, uses)
+        mild = Severity.WARNING if sure else Severity.INFO
         yield Hit(
             message=f"takes {libraries} from {provider.name}, and METADATA "
             + ("asks for it by an extra only" if required else "does not ask for it"),
             member=f"{context.wheel.dist_info}/METADATA",
             entry=provider.name,
-            notes=(f"needed by {_listed(use.member for use in uses)}",),
-            hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml: '
-            f"`Requires-Dist: {_line(provider)}`"
-            if not required
-            else None,
-            severity=Severity.INFO if required else None,
+            notes=(
+                f"needed by {_listed(use.member for use in uses)}",
+                *([f"an `__init__.py` imports {_listed(sure)} in any case"] if sure else []),
+                *(["other modules of the wheel do without it"] if partly else []),
+            ),
+            hint=_how_to_ask(_line(provider), partly=partly) if not required else None,
+            fix=_asking(context, _line(provider)) if not required and not partly else None,
+            severity=mild if required else None,
         )
+
+
+def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]:
+    """Return the modules that need it and are surely imported, and whether others do without."""
+    from wheelfix.preloading import module_name  # noqa: PLC0415 - for a few wheels
+    from wheelfix.pyimports import surely_imported  # noqa: PLC0415 - for a few wheels
+
+    wheel = context.wheel
+    names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
+    doors = {door for use in uses for door in context.preloading.entrances.get(use.member, ())}
+    places = {member: split(member, wheel) for member in wheel.sources}
+    packages = {
+        place[1].removesuffix("/__init__.py").replace("/", "."): wheel.sources[member]
+        for member, place in places.items()
+        if place is not None and place[0] in _LIBRARY_KEYS and place[1].endswith("/__init__.py")
+    }
+    imported = surely_imported(packages)
+    sure = sorted({name for member, name in names.items() if member in doors} & imported)
+    return sure, bool(names.keys() - doors) and not sure
+
+
+def _how_to_ask(line: str, *, partly: bool) -> str:
+    """Say what to add, and where."""
+    if partly:
+        return (
+            f'add "{line}" to an extra in `optional-dependencies` of pyproject.toml: '
+            f"`Requires-Dist: {line}; extra == '...'`; if nothing works without it, to "
+            "`dependencies`"
+        )
+    return (
+        f'add "{line}" to `dependencies` in pyproject.toml, or repair with `--add-requires`: '
+        f"`Requires-Dist: {line}`"
+    )
+
+
+def _asking(context: Context, line: str) -> Fix | None:
+    """Return the fix that adds the line, where that was asked for and METADATA can be read."""
+    if not context.settings.add_requires or context.wheel.metadata.problem is not None:
+        return None
+    return Fix(title="ask for the provider", edits=(AddRequirement(requirement=line),))
 
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)
