@@ -147,15 +147,21 @@ def with_hook(source: bytes) -> bytes | None:
     tree = _parsed(source)
     if tree is None or b"extend_path" in source or b"declare_namespace" in source:
         return None
-    for candidate in _candidates(source, tree):
+    first = _first_statements(tree)
+    for candidate in _candidates(source, tree, first):
         changed = _parsed(candidate)
-        if changed is None:
+        if changed is None or len(changed.body) <= first:
             continue
-        hooks = [statement for statement in changed.body if _is_hook(statement)]
-        changed.body = [statement for statement in changed.body if not _is_hook(statement)]
-        if len(hooks) == 1 and ast.dump(changed) == ast.dump(tree):
+        if _is_hook(changed.body.pop(first)) and _is_same(changed, tree):
             return candidate
     return None
+
+
+def _is_same(one: ast.Module, other: ast.Module) -> bool:
+    try:
+        return ast.dump(one) == ast.dump(other)
+    except RecursionError:
+        return False
 
 
 def _parsed(source: bytes) -> ast.Module | None:
@@ -174,12 +180,11 @@ def _is_hook(statement: ast.stmt) -> bool:
     )
 
 
-def _candidates(source: bytes, tree: ast.Module) -> Iterator[bytes]:
+def _candidates(source: bytes, tree: ast.Module, count: int) -> Iterator[bytes]:
     """Yield the source with a line more, and where that does not do, with a statement in a line."""
     head = _BOM if source.startswith(_BOM) else b""
     lines = source.removeprefix(_BOM).splitlines(keepends=True)
     end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
-    count = _first_statements(tree)
     following = tree.body[count] if count < len(tree.body) else None
     at = (tree.body[count - 1].end_lineno or 0) if count else _line_of(following, len(lines)) - 1
     before = b"".join(lines[:at])
