@@ -64,6 +64,17 @@ def judged_symbols(policies: Iterable[Policy]) -> Container[str] | None:
     return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
 
 
+def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:
+    """Return the libraries of which some symbols must not be used under `policies`."""
+    return frozenset(library for policy in policies for library in policy.blacklist)
+
+
+def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
+    """Return the libraries that every manylinux platform of `policies` has."""
+    lists = [policy.whitelist for policy in policies if policy.name.startswith("manylinux")]
+    return lists[0].intersection(*lists[1:]) if lists else frozenset()
+
+
 # --- Whether a verdict allows a tag -------------------------------------------------------------
 
 

@@ -25,6 +25,8 @@ _MAX_ALTERNATIVES = 8
 _MAX_DEPTH = 4
 _MAX_STEPS = 100_000
 
+_FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 def openings(source: bytes, path: str, modules: Mapping[str, str]) -> tuple[Opening, ...]:
     """Return what the source at `path`, below site-packages, opens; in source order.
@@ -36,10 +38,52 @@ def openings(source: bytes, path: str, modules: Mapping[str, str]) -> tuple[Open
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return ()
-    scan = _Scan(path, modules)
+    scan = _Scan(path, modules, _Relevance(source.splitlines()))
     with suppress(_ExhaustedError, RecursionError):  # what was found until then is true
         scan.module(tree)
     return tuple(sorted(scan.found.values(), key=lambda each: (each.line, each.name)))
+
+
+OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+"""A Python source without these words, in whatever case, opens no library."""
+_WORD = re.compile(rb"[^\W\d]\w*")
+
+
+class _Relevance:
+    """Which functions of a source may open something, by the words on their lines.
+
+    Most functions of a large source cannot, and following them all takes most of the time.
+    """
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+
+    def of(self, functions: Sequence[_FunctionNode]) -> list[_FunctionNode]:
+        """Return those that name an opener, or a name that may stand for one."""
+        inside = {n for each in functions for n in range(each.lineno - 1, each.end_lineno or 0)}
+        texts = {each: self._text(each) for each in functions}
+        names = {
+            word
+            for n, line in enumerate(self._lines)
+            if n not in inside and _opens(line)
+            for word in _WORD.findall(line)
+        }
+        relevant = {each for each, text in texts.items() if _opens(text)}
+        words = {each: set(_WORD.findall(text)) for each, text in texts.items()}
+        before = -1
+        while before != len(relevant):
+            before = len(relevant)
+            names.update(each.name.encode() for each in relevant)
+            relevant.update(each for each in functions if not names.isdisjoint(words[each]))
+        return [each for each in functions if each in relevant]
+
+    def _text(self, function: _FunctionNode) -> bytes:
+        return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
+
+
+def _opens(text: bytes) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in OPENERS)
 
 
 # --- Values -------------------------------------------------------------------------------------
@@ -310,9 +354,10 @@ class _Scope:
 class _Scan:
     """One walk through one source."""
 
-    def __init__(self, path: str, modules: Mapping[str, str]) -> None:
+    def __init__(self, path: str, modules: Mapping[str, str], relevance: _Relevance) -> None:
         self.found: dict[tuple[int, str, Where], Opening] = {}
         self._modules = modules
+        self._relevance = relevance
         self._files = frozenset(modules.values())
         self._file = f"{_SITE}/{path}"
         package = posixpath.dirname(path).replace("/", ".")
@@ -323,23 +368,23 @@ class _Scan:
             "__name__": package if stem == "__init__" else f"{package}.{stem}".lstrip("."),
         }
         self._imported: dict[str, str] = {}
-        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._later: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self._functions: dict[str, _FunctionNode] = {}
+        self._later: list[_FunctionNode] = []
         self._scope: _Scope = _Scope(on_import=True)
         self._steps = 0
 
     # --- Statements
 
     def module(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            elif isinstance(node, _FunctionNode):
                 self._functions.setdefault(node.name, node)
                 self._later.append(node)
         environment: _Environment = {}
         self._block(tree.body, environment)
-        for function in self._later:
+        for function in self._relevance.of(self._later):
             self._scope = _Scope(on_import=False)
             self._body(function, dict(environment), self._parameters(function, (), {}))
 
@@ -737,7 +782,7 @@ class _Scan:
 
     def _inlined(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         given: Sequence[_Values],
         named: Mapping[str, _Values],
         environment: _Environment,
@@ -755,7 +800,7 @@ class _Scan:
 
     def _parameters(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         given: Sequence[_Values],
         named: Mapping[str, _Values],
     ) -> _Environment:
@@ -777,7 +822,7 @@ class _Scan:
 
     def _body(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         environment: _Environment,
         parameters: _Environment,
     ) -> _Values:
@@ -839,6 +884,18 @@ class _Scan:
         )
         # The first walk that came here knew most: the import comes before the functions.
         self.found.setdefault((node.lineno, name, where), new)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, those of a level before what is in them; expressions hold none."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:  # grows while it is walked
+        for field_ in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, field_, ())
+            if isinstance(inner, list):  # a lambda has a body, too
+                waiting += inner
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 def _merge(environment: _Environment, other: _Environment) -> None:

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,12 +25,22 @@ from typing import Any
 from wheelfix.elfread import read_elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
-from wheelfix.policy import Policy, explain, judge, judged_symbols, near_misses, strictest
+from wheelfix.policy import (
+    Policy,
+    explain,
+    judge,
+    judged_libraries,
+    judged_symbols,
+    near_misses,
+    platform_libraries,
+    strictest,
+)
 from wheelfix.settings import Settings
 from wheelfix.tools.policies import INSTALL_HINT, known_policies
-from wheelfix.tools.run import Completed, run
+from wheelfix.tools.run import Completed
+from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
-from wheelfix.view import View, build_view
+from wheelfix.view import Judged, View, build_view
 from wheelfix.wheel import Wheel, WheelName
 
 MINIMUM = (6, 8)
@@ -54,13 +63,6 @@ case $1 in
     ;;
 esac
 """
-_MAIN = (
-    "import logging, runpy; "
-    "logging.getLogger('auditwheel.repair').setLevel(logging.DEBUG); "
-    "runpy.run_module('auditwheel', run_name='__main__', alter_sys=True)"
-)
-"""auditwheel, and the one module's debug messages that tell where a library was found: all modules'
-(`-v`) are a megabyte and hide the cause of a failure."""
 _ARITY = {
     "--set-soname": 1,
     "--remove-needed": 1,
@@ -142,10 +144,10 @@ class _Call:
     """False only for a library that was found twice under one name, and forgotten over it."""
 
 
-def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Graft:
+def graft(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
 
-    `environ` is the user's environment: PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
+    Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
 
     Raises `BadWheelError` if no policy that was asked for allows the wheel, `SettingsError` for a
@@ -155,9 +157,9 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
         return Graft(tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
     _require_version()
     policies = known_policies()
-    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
-    env = _environment(folder, environ)
+    env = _environment(folder, standby.environ)
     env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
@@ -167,7 +169,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("repair", arguments, folder, view, env, settings)
+        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby)
     except ToolError as error:
         raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
@@ -176,7 +178,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     return replace(graft, near=near_misses(wheel, best, policies)) if best else graft
 
 
-def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Verdict:
+def verdict(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; it writes in `workdir` only.
 
     Exclude patterns count. Apart from those for paths, the libraries of this machine do not:
@@ -186,14 +188,14 @@ def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[st
     """
     _require_version()
     policies = known_policies()
-    found = _show(wheel, settings, workdir, environ, policies)
+    found = _show(wheel, settings, workdir, standby, policies)
     if settings.exclude and found["external_libs"]:
         # A pattern may also match where this machine has the library (auditwheel's `ldd`).
-        located = _show(wheel, settings, workdir, environ, policies, search=True)
+        located = _show(wheel, settings, workdir, standby, policies, search=True)
         names = _excluded_by_path(located["external_libs"], settings.exclude)
         if names:
             without = replace(settings, exclude=(*settings.exclude, *names))
-            found = _show(wheel, without, workdir, environ, policies)
+            found = _show(wheel, without, workdir, standby, policies)
     return judge(wheel, found, settings, policies)
 
 
@@ -201,16 +203,16 @@ def _show(  # noqa: PLR0913 - the parts of one call
     wheel: Wheel,
     settings: Settings,
     workdir: Path,
-    environ: Mapping[str, str],
+    standby: Standby,
     policies: Sequence[Policy],
     *,
     search: bool = False,
 ) -> dict[str, Any]:
     """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
-    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
     arguments = ["--json"]
-    env = _environment(folder, environ)
+    env = _environment(folder, standby.environ)
     if not search:
         # What an external library needs in its turn makes no difference to the tag: that it is
         # external is reason enough.
@@ -219,10 +221,19 @@ def _show(  # noqa: PLR0913 - the parts of one call
     elif settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("show", arguments, folder, view, env, settings)
+        completed = _auditwheel("show", arguments, folder, view, env, settings, standby)
     except ToolError as error:
         raise explain(error, wheel, settings, policies) from error
     return _parse_json(completed.stdout)
+
+
+def _judged(policies: Sequence[Policy]) -> Judged | None:
+    """Return what auditwheel looks at by name; None if its policies are not known."""
+    symbols = judged_symbols(policies)
+    if symbols is None:
+        return None
+    libraries, platform = judged_libraries(policies), platform_libraries(policies)
+    return Judged(symbols=symbols, libraries=libraries, platform=platform)
 
 
 def _parse_json(text: str) -> dict[str, Any]:
@@ -302,8 +313,6 @@ def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
             env[key] = _absolute(key, environ[key], environ.get("PWD", ""))
     return env | {
         "TMPDIR": str(folder / "tmp"),
-        "PYTHONHASHSEED": "0",  # it iterates over sets
-        "PYTHONUTF8": "1",
         "COLUMNS": "1000",  # argparse wraps what is read here
     }
 
@@ -334,11 +343,11 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     view: View,
     env: Mapping[str, str],
     settings: Settings,
+    standby: Standby,
 ) -> Completed:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    # -P: it changes into the wheel, from which nothing shall be imported.
-    argv = [sys.executable, "-P", "-c", _MAIN, command, *arguments, *options]
-    return run([*argv, str(folder / view.filename)], cwd=folder, env=env, name="auditwheel")
+    words = (command, *arguments, *options, str(folder / view.filename))
+    return standby.run(words, cwd=folder, env=env)
 
 
 # --- Reading what it decided --------------------------------------------------------------------
@@ -385,7 +394,7 @@ def _graft(
     renames: dict[str, dict[str, str]] = {}
     dropped: dict[str, dict[str, None]] = {}
     for place, call in asked.items():
-        for member in view.names[place]:
+        for member in view.askers[place]:
             needed = wheel.elfs[member].needed
             found = {old: call.renames[old] for old in needed if old in call.renames}
             gone = {name: None for name in needed if name in call.removed}
