@@ -635,6 +635,50 @@ def test_a_library_that_the_providers_own_needs_is_opened_before_it(tmp_path: Pa
     assert "libdep.so.1 of dep" in said(IMPORT, *sites[:2])
 
 
+OPENER = """
+import ctypes
+from pathlib import Path
+LIBRARY = ctypes.CDLL(str(Path(__file__).parent / "lib" / "libours.so"))
+"""
+
+
+@pytest.mark.parametrize("opener", ["__init__", "base"])
+def test_a_source_that_opens_the_wheels_library_by_its_path_when_it_is_imported(
+    tmp_path: Path, pro: Path, opener: str
+) -> None:
+    source = "int pro(void); int ours(void) { return pro(); }"
+    sdk = str(pro.parent)
+    ours = shared_object(tmp_path / "libours.so", source, needed=[pro], runpath=sdk)
+    lazy = shared_object(tmp_path / "liblazy.so", source, needed=[pro], runpath=sdk)
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": "",
+        f"demo/{opener}.py": OPENER,
+        "demo/lib/libours.so": ours,
+        "demo/lib/liblazy.so": lazy,
+    }
+    asked = "Requires-Dist: pro>=2\n"
+    path = make_wheel(
+        tmp_path / "dist", tag=f"py3-none-linux_{os.uname().machine}", files=files, metadata=asked
+    )
+    provider = provider_wheel(tmp_path, "pro", pro)
+    outcome = repaired(path, tmp_path / "out", "preload", provider)
+    assert outcome.output, outcome
+    assert outcome.after is not None
+    name = "" if opener == "__init__" else f".{opener}"
+    assert shims(outcome.after) == {f"demo/{PRELOAD}.py": {name: ("libpro.so.3",)}}
+    assert outcome.after.elfs["demo/lib/libours.so"].entries == ()
+    assert outcome.after.elfs["demo/lib/liblazy.so"].entries == ("$ORIGIN/../../pro/lib",)
+    pro.unlink()
+    sites = unpacked(tmp_path / "a", outcome.output), unpacked(tmp_path / "b", provider)
+    code = f"import demo{name} as m; print(m.LIBRARY.ours(), *mapped())"
+    assert said(code, *sites) == f"7 {sites[1]}/pro/lib/libpro.so.3"
+    missing = said(code, sites[0])
+    assert missing.startswith("OSError: ")
+    assert (MISSING.partition(" ")[2].replace("sub._core", "base") in missing) is bool(name)
+    again = repaired(outcome.output, tmp_path / "again", "preload", provider)
+    assert again.status is Status.UNCHANGED
+
+
 def test_verify_installs_it_and_all_that_is_imported_loads(
     tmp_path: Path, pro: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ opens by its path. Of these, Python runs code of ours before extension modules a
 behind them is served if nothing else leads to it.
 """
 
+import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -14,7 +15,7 @@ from wheelfix.layout import Key, Layout, split
 from wheelfix.loader import Load
 from wheelfix.preload import Shim, Source, has_hook, read_shim, with_hook
 from wheelfix.providers import Provider, name_of, provider_of
-from wheelfix.wheel import PRELOAD, Wheel
+from wheelfix.wheel import PRELOAD, Wheel, Where
 
 Needs = Callable[[str, Elf, Provider], tuple[str, ...]]
 """What a library needs itself: asked with its name, its user, and the provider that has it."""
@@ -30,7 +31,7 @@ class Hook:
     init: str
     """The `__init__.py` of a package above the module."""
     module: str
-    """The module, relative to that package: `._core`."""
+    """The module, relative to that package: `._core`; empty for the package itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Preloading:
     entrances: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Member -> the objects by which a process comes to load it, itself among them."""
     hooks: Mapping[str, Hook] = field(default_factory=dict[str, Hook])
-    """Extension module -> where a shim can run before it."""
+    """Extension module, or source that opens libraries -> where a shim can run before it."""
     beyond: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member that takes from providers -> why no shim comes before all that loads it."""
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -96,6 +97,10 @@ def preloading(
         member: tuple(layout.members[path] for path in load.objects if path in layout.members)
         for member, load in loads.items()
     }
+    openers = _openers(wheel)
+    for source, opened in openers.items():
+        behind = (member for library in opened for member in closures.get(library, ()))
+        closures[source] = tuple(dict.fromkeys(behind))
     entrances = _entrances(wheel, closures, needs)
     never = _never(wheel)
     doors = dict.fromkeys(door for each in entrances.values() for door in each)
@@ -143,31 +148,63 @@ def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> Iterator[tuple[str,
 def _entrances(
     wheel: Wheel, closures: Mapping[str, tuple[str, ...]], needs: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each member the modules and programs that load it, or libraries nobody loads."""
+    """Return for each member the modules and programs that load it, or else the member itself.
+
+    `closures` has also the sources that open libraries, and all that is loaded then.
+    """
     users: dict[str, list[str]] = {}
     for root, closure in closures.items():
         for member in closure:
             users.setdefault(member, []).append(root)
 
     def is_entrance(root: str) -> bool:
-        first = wheel.elfs[root].is_executable or module_name(root, wheel) is not None
+        elf = wheel.elfs.get(root)
+        first = elf is None or elf.is_executable or module_name(root, wheel) is not None
         return first or users.get(root) == [root]
 
     return {member: tuple(filter(is_entrance, users.get(member, ()))) for member in needs}
 
 
+def _openers(wheel: Wheel) -> dict[str, tuple[str, ...]]:
+    """Return the Python sources that open libraries of the wheel when they are imported."""
+    places = {split(member, wheel): member for member in wheel.elfs}
+    found: dict[str, tuple[str, ...]] = {}
+    for source, openings in wheel.openings.items():
+        key, place = split(source, wheel) or (Key.DATA, "")
+        folder = place.rpartition("/")[0]
+        paths = (
+            posixpath.normpath(f"{folder}/{opening.name}").lstrip("/")
+            for opening in openings
+            if opening.on_import and opening.where is Where.SOURCE
+        )
+        opened = (
+            places.get((other, path)) for path in paths for other in dict.fromkeys((key, *_SITE))
+        )
+        members = tuple(dict.fromkeys(member for member in opened if member is not None))
+        if members and key in _SITE:
+            found[source] = members
+    return found
+
+
 def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
-    """Return the parts of the name by which Python imports an object, None where it does not."""
-    elf, place = wheel.elfs[member], split(member, wheel)
-    if place is None or place[0] not in _SITE or elf.is_executable or not elf.module_hooks:
+    """Return the parts of the name by which Python imports a file, None where it does not.
+
+    A package's own source is called `__init__` in it.
+    """
+    elf, place = wheel.elfs.get(member), split(member, wheel)
+    if place is None or place[0] not in _SITE:
         return None
     *folders, name = place[1].split("/")
     stem = name.partition(".")[0]
-    parts = (*folders, *([] if stem == "__init__" else [stem]))
+    own = stem == "__init__" and elf is not None
+    parts = tuple(folders) if own else (*folders, stem)
     if not parts or not all(part.isidentifier() for part in parts):
         return None
+    if elf is None:
+        return parts if name.endswith(".py") else None
     hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
-    return parts if hooks.intersection(elf.module_hooks) or not parts[-1].isascii() else None
+    known = hooks.intersection(elf.module_hooks) or not parts[-1].isascii()
+    return parts if elf.module_hooks and known and not elf.is_executable else None
 
 
 def _never(wheel: Wheel) -> str | None:
@@ -191,7 +228,7 @@ def _beyond(
     """Return why no shim comes before `member`, None where one does."""
     for entrance in entrances:
         itself = "it" if entrance == member else f"`{entrance}`, which loads it,"
-        if wheel.elfs[entrance].is_executable:
+        if entrance in wheel.elfs and wheel.elfs[entrance].is_executable:
             return f"{itself} is a program"
         if entrance not in modules:
             return f"{itself} is no extension module: whoever opens it does so by its path"
@@ -222,7 +259,7 @@ def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Ho
         return source is not None and (has_hook(source) or with_hook(source) is not None)
 
     return {
-        member: Hook(init=inits[folder], module="." + ".".join(modules[member][len(folder) :]))
+        member: Hook(init=inits[folder], module=_relative(modules[member][len(folder) :]))
         for member, folder in _chosen(0, modules, serves)
     }
 
@@ -245,6 +282,11 @@ def _chosen(
             yield from _chosen(len(common), below, serves)
         else:
             yield from ((member, package) for member in below)
+
+
+def _relative(parts: tuple[str, ...]) -> str:
+    """`("sub", "_core")` -> `.sub._core`; for a package's own source `.sub`, or nothing."""
+    return "".join(f".{part}" for part in parts).removesuffix(".__init__")
 
 
 def _common(folders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
