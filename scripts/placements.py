@@ -30,7 +30,7 @@ PROVIDERS = {
     "nvidia-cufft-cu12": "nvidia/cufft/lib/libcufft.so.11",
     "nvidia-cublas-cu12": "nvidia/cublas/lib/libcublas.so.12",
 }
-MODULES = {
+MODULES: Mapping[str, tuple[str, list[str]]] = {
     "_core": ("cudaRuntimeGetVersion(&value)", ["nvidia-cuda-runtime-cu12"]),
     "_fft": ("cufftGetVersion(&value)", ["nvidia-cufft-cu12"]),
     "_blas": ("value = (long)cublasGetCudartVersion() & 1", ["nvidia-cublas-cu12"]),

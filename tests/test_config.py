@@ -47,6 +47,8 @@ EVERYTHING: dict[str, Any] = {
             "scheme": "purelib",
         }
     ],
+    "provider-by": "both",
+    "add-requires": True,
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],

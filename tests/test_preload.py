@@ -138,8 +138,8 @@ def test_what_a_shim_opens_can_be_read_again_and_any_python_3_6_reads_it() -> No
     ast.parse(source, feature_version=(3, 6))
     assert source.isascii()
     backwards = Shim(
-        modules=dict(reversed(SHIM.modules.items())),
-        libraries=dict(reversed(SHIM.libraries.items())),
+        modules=dict(reversed(list(SHIM.modules.items()))),
+        libraries=dict(reversed(list(SHIM.libraries.items()))),
     )
     assert shim_source(backwards) == source
 
@@ -189,7 +189,8 @@ def shims(subject: Wheel) -> dict[str, Mapping[str, tuple[str, ...]]]:
 def in_packages(objects: Mapping[str, Any], *inits: str, **fields: Any) -> Wheel:
     sources = {f"{each}/__init__.py": b"" for each in inits}
     asked = Metadata(name="demo", version="1.0", requires_dist=("pro>=2",))
-    return wheel(objects, *sources, **{"sources": sources, "metadata": asked, **fields})
+    values: dict[str, Any] = {"sources": sources, "metadata": asked, **fields}
+    return wheel(objects, *sources, **values)
 
 
 @pytest.mark.parametrize(
@@ -323,8 +324,7 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert not findings(provider_not_searched, one, provider=(PRO,))
     (said,) = findings(provider_beside, one, provider=(PRO,))
     assert "where Python finds it" in said.message
-    both = {"provider": (PRO,), "provider_by": ProviderBy.BOTH}
-    assert findings(provider_not_searched, one, **both)
+    assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
     more = in_packages(
         {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
     )
@@ -338,8 +338,13 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
 
 def test_the_rule_ignored_means_entries() -> None:
     subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
-    chosen = {"provider": (PRO,), "provider_by": ProviderBy.PRELOAD, "ignore": {"WF108": ""}}
-    assert findings(provider_not_searched, subject, **chosen)
+    assert findings(
+        provider_not_searched,
+        subject,
+        provider=(PRO,),
+        provider_by=ProviderBy.PRELOAD,
+        ignore={"WF108": ""},
+    )
 
 
 def test_the_compiled_form_of_a_changed_source_goes() -> None:
@@ -357,21 +362,21 @@ def test_the_compiled_form_of_a_changed_source_goes() -> None:
 # --- Who is made to need it -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("source", "imported"),
-    [
-        (b"from . import _core", {"demo._core"}),
-        (b"from ._core import run", {"demo._core"}),
-        (b"from .sub import deep", {"demo.sub", "demo.sub._deep"}),
-        (b"import demo._core, os.path", {"demo._core", "os.path"}),
-        (b"from demo import _core", {"demo._core"}),
-        (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
-        (b"if True:\n    from . import _core", set()),
-        (b"def f():\n    from . import _core", set()),
-        (b"from .. import _core", set()),
-        (b"not Python", set()),
-    ],
-)
+IMPORTS: list[tuple[bytes, set[str]]] = [
+    (b"from . import _core", {"demo._core"}),
+    (b"from ._core import run", {"demo._core"}),
+    (b"from .sub import deep", {"demo.sub", "demo.sub._deep"}),
+    (b"import demo._core, os.path", {"demo._core", "os.path"}),
+    (b"from demo import _core", {"demo._core"}),
+    (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
+    (b"if True:\n    from . import _core", set()),
+    (b"def f():\n    from . import _core", set()),
+    (b"from .. import _core", set()),
+    (b"not Python", set()),
+]
+
+
+@pytest.mark.parametrize(("source", "imported"), IMPORTS)
 def test_what_importing_a_package_surely_imports(source: bytes, imported: set[str]) -> None:
     packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
     found = surely_imported(packages)
