@@ -640,6 +640,43 @@ def test_a_library_that_the_providers_own_needs_is_opened_before_it(tmp_path: Pa
     assert "libdep.so.1 of dep" in said(IMPORT, *sites[:2])
 
 
+def test_a_library_that_does_not_load_alone_is_reached_by_an_entry(tmp_path: Path) -> None:
+    """As it is with MKL: its parts need each other, and the user needs all of them."""
+    dep = shared_object(
+        tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
+    )
+    pro = shared_object(
+        tmp_path / "sdk" / "libpro.so.3",
+        "int dep(void); int pro(void) { return dep(); }",
+        soname="libpro.so.3",
+    )
+    core = extension(
+        tmp_path / f"_core{SUFFIX}",
+        "_core",
+        needed=[pro, dep],
+        calls=["pro", "dep"],
+        runpath=str(pro.parent),
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/sub/_core{SUFFIX}": core}
+    asked = "Requires-Dist: pro>=2\nRequires-Dist: dep>=2\n"
+    path = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=asked)
+    providers = [provider_wheel(tmp_path, "pro", pro), provider_wheel(tmp_path, "dep", dep)]
+    outcome = repaired(path, tmp_path / "out", "preload", *providers)
+    assert outcome.output, outcome
+    assert outcome.after is not None
+    assert not shims(outcome.after)
+    (told,) = (each for each in outcome.remaining if each.code == "WF108")
+    assert (
+        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in told.message
+    )
+    alone = said(f"import ctypes; ctypes.CDLL({str(pro)!r})")
+    assert alone.endswith("undefined symbol: dep")
+    pro.unlink()
+    dep.unlink()
+    site = unpacked(tmp_path / "site", outcome.output, *providers)
+    assert said(IMPORT, site).startswith("14 ")
+
+
 OPENER = """
 import ctypes
 from pathlib import Path

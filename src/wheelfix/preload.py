@@ -14,6 +14,7 @@ has no such moment; those need a search path entry.
 
 import ast
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -165,8 +166,11 @@ def _is_same(one: ast.Module, other: ast.Module) -> bool:
 
 
 def _parsed(source: bytes) -> ast.Module | None:
+    if len(source) > _LARGEST:
+        return None
     try:
-        return ast.parse(source) if len(source) <= _LARGEST else None
+        with warnings.catch_warnings(action="ignore"):  # what it says of escapes is not asked
+            return ast.parse(source)
     except _UNREADABLE:
         return None
 

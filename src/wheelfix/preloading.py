@@ -9,7 +9,9 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
+from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Libc
 from wheelfix.layout import Key, Layout, split
 from wheelfix.loader import Load
@@ -17,8 +19,8 @@ from wheelfix.preload import Shim, Source, has_hook, read_shim, with_hook
 from wheelfix.providers import Provider, name_of, provider_of
 from wheelfix.wheel import PRELOAD, Wheel, Where
 
-Needs = Callable[[str, Elf, Provider], tuple[str, ...]]
-"""What a library needs itself: asked with its name, its user, and the provider that has it."""
+AtHand = Callable[[str, Elf, Provider], Library | None]
+"""Gives a provider's library where it can be looked into; asked with its name and its user."""
 
 _SITE = (Key.PURELIB, Key.PLATLIB)
 _MUSL = "musl does not take a library that was opened by its path for one that is asked for by name"
@@ -83,12 +85,12 @@ def preloading(
     providers: tuple[Provider, ...],
     layout: Layout,
     loads: Mapping[str, Load],
-    needs_of: Needs,
+    at_hand: AtHand,
 ) -> Preloading:
     """Find out what a shim can open before what, as `layout` installs the wheel.
 
-    `needs_of` tells what a provider's library needs itself, as far as that is at hand: what
-    others need is opened before them.
+    As far as the providers' libraries are at hand, what others need is opened before them, and
+    those that do not load alone are known.
     """
     needs = dict(_needs(wheel, providers))
     if not needs:
@@ -105,13 +107,18 @@ def preloading(
     never = _never(wheel)
     doors = dict.fromkeys(door for each in entrances.values() for door in each)
     modules = {door: place for door in doors if (place := module_name(door, wheel)) is not None}
-    hooks = {} if never else _hooks(wheel, modules)
-    beyond = {
-        member: why
-        for member in needs
-        if (why := never or _beyond(member, entrances[member], wheel, modules, hooks))
-    }
-    shims = _Shims(wheel=wheel, providers=providers, needs=needs, needs_of=needs_of)
+    shims = _Shims(wheel=wheel, providers=providers, needs=needs, at_hand=at_hand)
+    taken = {} if never else {module: shims.libraries(closures[module]) for module in modules}
+    stuck = {module: why for module, found in taken.items() if (why := shims.stuck(found))}
+    hooks = _hooks(wheel, {module: modules[module] for module in taken if module not in stuck})
+    beyond: dict[str, str] = {}
+    for member in needs:
+        bad = next((door for door in entrances[member] if door not in hooks), None)
+        if never or not entrances[member]:
+            beyond[member] = never or "nothing tells what loads it"
+        elif bad is not None:
+            who = "it" if bad == member else f"`{bad}`, which loads it,"
+            beyond[member] = f"{who} {_why_not(bad, wheel, modules, stuck)}"
     return Preloading(
         needs=needs,
         entrances=entrances,
@@ -123,7 +130,7 @@ def preloading(
             )
             for module in hooks
         },
-        wanted=shims.wanted(hooks, closures),
+        wanted=_wanted(hooks, taken),
         there=dict(_there(wheel)),
     )
 
@@ -218,23 +225,15 @@ def _never(wheel: Wheel) -> str | None:
     return None
 
 
-def _beyond(
-    member: str,
-    entrances: Sequence[str],
-    wheel: Wheel,
-    modules: Mapping[str, tuple[str, ...]],
-    hooks: Mapping[str, Hook],
-) -> str | None:
-    """Return why no shim comes before `member`, None where one does."""
-    for entrance in entrances:
-        itself = "it" if entrance == member else f"`{entrance}`, which loads it,"
-        if entrance in wheel.elfs and wheel.elfs[entrance].is_executable:
-            return f"{itself} is a program"
-        if entrance not in modules:
-            return f"{itself} is no extension module: whoever opens it does so by its path"
-        if entrance not in hooks:
-            return f"{itself} is in no package with an `__init__.py` of the wheel's own"
-    return None if entrances else "nothing tells what loads it"
+def _why_not(
+    door: str, wheel: Wheel, modules: Mapping[str, tuple[str, ...]], stuck: Mapping[str, str]
+) -> str:
+    """Return why no shim comes before an object, as what is said of it."""
+    if door in wheel.elfs and wheel.elfs[door].is_executable:
+        return "is a program"
+    if door not in modules:
+        return "is no extension module: whoever opens it does so by its path"
+    return stuck.get(door, "is in no package with an `__init__.py` of the wheel's own")
 
 
 # --- Where a shim stands --------------------------------------------------------------------------
@@ -314,6 +313,26 @@ def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
 # --- What it opens --------------------------------------------------------------------------------
 
 
+class _Opened(NamedTuple):
+    """A library that a shim opens."""
+
+    source: Source
+    library: Library | None
+    """The library itself, where it is at hand."""
+
+
+def _wanted(
+    hooks: Mapping[str, Hook], opened: Mapping[str, Mapping[str, _Opened]]
+) -> dict[str, Shim]:
+    """Return the shim for each `__init__.py` of `hooks`."""
+    wanted: dict[str, Shim] = {}
+    for member, hook in hooks.items():
+        libraries = {name: each.source for name, each in opened[member].items()}
+        shim = Shim(modules={hook.module: tuple(libraries)}, libraries=libraries)
+        wanted[hook.init] = wanted.get(hook.init, Shim()).including(shim)
+    return wanted
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shims:
     """What shims are made from."""
@@ -321,39 +340,56 @@ class _Shims:
     wheel: Wheel
     providers: tuple[Provider, ...]
     needs: Mapping[str, tuple[str, ...]]
-    needs_of: Needs
+    at_hand: AtHand
 
-    def wanted(
-        self, hooks: Mapping[str, Hook], closures: Mapping[str, tuple[str, ...]]
-    ) -> dict[str, Shim]:
-        """Return the shim for each `__init__.py` of `hooks`."""
-        wanted: dict[str, Shim] = {}
-        for member, hook in hooks.items():
-            libraries: dict[str, Source] = {}
-            for user in closures[member]:
-                for name in self.needs.get(user, ()):
-                    self._add(name, self.wheel.elfs[user], libraries, frozenset())
-            if libraries:
-                shim = Shim(modules={hook.module: tuple(libraries)}, libraries=libraries)
-                known = wanted.get(hook.init, Shim())
-                wanted[hook.init] = known.including(shim)
-        return wanted
+    def libraries(self, closure: Iterable[str]) -> dict[str, _Opened]:
+        """Return what objects of the wheel take from providers, in the order to open it in."""
+        found: dict[str, _Opened] = {}
+        for user in closure:
+            for name in self.needs.get(user, ()):
+                self._add(name, self.wheel.elfs[user], found, frozenset())
+        return found
 
-    def _add(
-        self, library: str, user: Elf, libraries: dict[str, Source], above: frozenset[str]
-    ) -> None:
+    def _add(self, name: str, user: Elf, found: dict[str, _Opened], above: frozenset[str]) -> None:
         """Add a library after those that it needs of the providers."""
-        provider = provider_of(library, self.providers)
-        if provider is None or provider.directory is None or library in {*libraries, *above}:
+        provider = provider_of(name, self.providers)
+        if provider is None or provider.directory is None or name in {*found, *above}:
             return
-        for each in self.needs_of(library, user, provider):
-            self._add(each, user, libraries, above | {library})
-        libraries[library] = Source(
+        library = self.at_hand(name, user, provider)
+        for each in library.elf.needed if library is not None else ():
+            self._add(each, user, found, above | {name})
+        source = Source(
             distribution=provider.name,
             requirement=self._asked(provider),
             scheme=provider.scheme,
             folder=provider.directory,
         )
+        found[name] = _Opened(source=source, library=library)
+
+    def stuck(self, found: Mapping[str, _Opened]) -> str | None:
+        """Return why one of the libraries does not load alone, None where that is not known.
+
+        Each is opened for itself, with RTLD_NOW as `ctypes` does it: a symbol of another one that
+        it does not say it needs is not found then.
+        """
+        at_hand = {name: each.library for name, each in found.items() if each.library is not None}
+        for name, library in at_hand.items() if len(at_hand) > 1 else ():
+            own = _closure(name, at_hand)
+            wanted = {
+                symbol.name
+                for symbol in library.elf.undefined
+                if not symbol.weak and symbol.version is None
+            }
+            for each in own:
+                wanted.difference_update(at_hand[each].exports.definitions)
+            for other, another in at_hand.items():
+                given = wanted.intersection(another.exports.definitions) if wanted else None
+                if given:
+                    return (
+                        f"needs `{name}`, which does not load alone: it lacks `{min(given)}` of "
+                        f"`{other}`"
+                    )
+        return None
 
     def _asked(self, provider: Provider) -> str:
         """Return what METADATA asks for where it says which versions, else what it could ask."""
@@ -362,3 +398,15 @@ class _Shims:
             if name_of(asked) == provider.name and set("<>=~!") & set(asked):
                 return asked
         return provider.to_require
+
+
+def _closure(name: str, libraries: Mapping[str, Library]) -> frozenset[str]:
+    """Return the libraries that are loaded with one of them, itself among them."""
+    found = {name}
+    waiting = [name]
+    while waiting:
+        for each in libraries[waiting.pop()].elf.needed:
+            if each in libraries and each not in found:
+                found.add(each)
+                waiting.append(each)
+    return frozenset(found)

@@ -6,6 +6,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
@@ -120,14 +121,13 @@ class Context:
         providers = self.settings.provider
         if not providers or not self.layouts:
             return Preloading()
-        return preloading(
-            self.wheel, providers, self.layouts[0], self.loads[0], self._needs_of_provider
-        )
+        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
 
-    def _needs_of_provider(self, library: str, user: Elf, provider: Provider) -> tuple[str, ...]:
+    def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
+        """Return a library of a provider that is at hand."""
         found = self.definitions.host(library, user) if self.definitions is not None else None
-        at_hand = found is not None and found.path.startswith(f"{provider.at_hand}/")
-        return found.elf.needed if found is not None and provider.at_hand and at_hand else ()
+        within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
+        return found if within else None
 
     @cached_property
     def world(self) -> World | None:

@@ -47,7 +47,8 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
     ## Common causes
     - `provider-by` was changed, and the wheel not repaired since. **Solution**: `wheelfix repair`.
     - No shim can be: the wheel is for musl, the object is a program or is opened by its path, the
-      package has no `__init__.py`, or shares it. **Solution**: none; an entry leads there.
+      package has no `__init__.py`, or shares it, or the library lacks symbols of another one that
+      it does not need by name. **Solution**: none; an entry leads there.
 
     ## Fix safety
     Safe: Python finds the modules as before, nothing is opened before such a module is imported,
