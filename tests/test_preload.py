@@ -324,7 +324,10 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert not findings(provider_not_searched, one, provider=(PRO,))
     (said,) = findings(provider_beside, one, provider=(PRO,))
     assert "where Python finds it" in said.message
+    assert said.notes[0].endswith("without an import")
     assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
+    (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
+    assert said.notes[0].endswith("by the entries")
     more = in_packages(
         {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
     )
@@ -338,13 +341,9 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
 
 def test_the_rule_ignored_means_entries() -> None:
     subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
-    assert findings(
-        provider_not_searched,
-        subject,
-        provider=(PRO,),
-        provider_by=ProviderBy.PRELOAD,
-        ignore={"WF108": ""},
-    )
+    for without in ({"ignore": {"WF108": ""}}, {"select": ("WF106",)}):
+        chosen: dict[str, Any] = {"provider_by": ProviderBy.PRELOAD, **without}
+        assert findings(provider_not_searched, subject, provider=(PRO,), **chosen)
 
 
 def test_the_compiled_form_of_a_changed_source_goes() -> None:
@@ -730,6 +729,7 @@ def test_verify_installs_it_and_all_that_is_imported_loads(
     assert outcome.status is Status.REPAIRED, outcome.remaining
     pro.unlink()
     monkeypatch.chdir(tmp_path)
+    assert cli.run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
     assert cli.run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
     assert cli.run(["verify", "-q", str(outcome.output)]) == 1
 

@@ -91,12 +91,13 @@ def shim_source(shim: Shim) -> bytes:
 
 def read_shim(source: bytes) -> Shim | None:
     """Return what a shim in a wheel opens, None where the source is no shim."""
+    tree = _parsed(source)
+    if tree is None:
+        return None
     try:
-        if len(source) > _LARGEST:
-            return None
         tables = {
             statement.targets[0].id: ast.literal_eval(statement.value)
-            for statement in ast.parse(source).body
+            for statement in tree.body
             if isinstance(statement, ast.Assign)
             and isinstance(statement.targets[0], ast.Name)
             and isinstance(statement.value, ast.Dict)

@@ -19,9 +19,10 @@ def is_served(context: Context, member: str, libraries: Iterable[str]) -> bool:
     settings = context.settings
     if settings.provider_by is ProviderBy.BOTH:
         return False
-    asked = settings.provider_by is ProviderBy.PRELOAD and not any(
-        map(provider_not_preloaded.matches, settings.ignore)
-    )
+    matches = provider_not_preloaded.matches
+    chosen = any(map(matches, (*settings.select, *settings.extend_select)))
+    asked = settings.provider_by is ProviderBy.PRELOAD and chosen
+    asked = asked and not any(map(matches, settings.ignore))
     preloading = context.preloading
     return (asked and preloading.can_open(member)) or preloading.opens(member, libraries)
 

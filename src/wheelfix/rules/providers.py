@@ -195,17 +195,24 @@ def provider_beside(context: Context) -> Iterator[Hit]:
             message=f"{provider.label} must be installed {where}, for "
             + _listed(use.library for use in uses),
             notes=(
-                *((_PRELOADED,) if len(alone) < len(uses) else ()),
+                *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
                 *(_not_covered(context, provider, alone, uses) if alone else ()),
             ),
         )
 
 
-_PRELOADED = (
-    "opened before the import from wherever Python finds it: beside the wheel, in the system's "
-    "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
-    "install; not for what opens the objects without an import"
-)
+def _preloaded(context: Context, uses: list[_Use]) -> str:
+    """Say what a shim covers, and what is left to the entries that are there besides."""
+    searched = all(
+        {_normal(entry) for entry in _entries(context, use.member, use.provider)}
+        <= {_normal(entry) for entry in use.elf.entries}
+        for use in uses
+    )
+    return (
+        "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+        "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
+        "install; not for what opens the objects without an import"
+    ) + (", which finds it beside the wheel by the entries" if searched else "")
 
 
 def _not_covered(
