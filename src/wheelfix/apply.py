@@ -63,6 +63,11 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
             moved[member.name] = work.origin(member.name)
         elif made is not None:
             content[member.name] = made
+    content |= {
+        member: source
+        for member, source in after.sources.items()
+        if archive.wheel.sources.get(work.origin(member)) != source
+    }
     return Applied(
         content=content,
         moved={new: old for new, old in moved.items() if new not in content},

@@ -58,6 +58,17 @@ class Provider:
         """What to call it in messages."""
         return self.requirement or self.source
 
+    @property
+    def to_require(self) -> str:
+        """What METADATA may ask for: where no version is said, at least the one at hand.
+
+        That is the only one which is known to serve.
+        """
+        bare = self.requirement.strip()
+        if self.version and self.name and normalized(bare) == self.name:
+            return f"{bare}>={self.version}"
+        return bare
+
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
         return any(fnmatchcase(library, glob) for glob in self.libraries)

@@ -17,6 +17,7 @@ from wheelfix.reports.formats import Format
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
+    ProviderBy,
     PruneNeeded,
     SacrificialEntry,
     SearchPathTag,
@@ -129,6 +130,8 @@ ProviderOf = Annotated[
     list[str] | None, _option("provider", "--provider", metavar="WHEEL|NAME|DIR")
 ]
 ShareChoice = Annotated[Share | None, _option("share", "--share")]
+ProviderByChoice = Annotated[ProviderBy | None, _option("provider_by", "--provider-by")]
+AddRequires = Annotated[bool | None, _option("add_requires", "--add-requires/--no-add-requires")]
 Require = Annotated[
     list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
 ]

@@ -61,6 +61,8 @@ def repair(
     keep_names: options.KeepNames = None,
     provider: options.ProviderOf = None,
     share: options.ShareChoice = None,
+    provider_by: options.ProviderByChoice = None,
+    add_requires: options.AddRequires = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
