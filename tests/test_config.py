@@ -47,6 +47,7 @@ EVERYTHING: dict[str, Any] = {
             "scheme": "purelib",
         }
     ],
+    "share": "required",
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from wheelfix.api import check_all as check_all
     from wheelfix.api import check_each as check_each
     from wheelfix.api import repair as repair
+    from wheelfix.api import repair_all as repair_all
     from wheelfix.errors import WheelfixError as WheelfixError
     from wheelfix.findings import Finding as Finding
     from wheelfix.findings import Fix as Fix
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("check", "check_all", "check_each", "repair"),
+    "api": ("check", "check_all", "check_each", "repair", "repair_all"),
     "errors": ("WheelfixError",),
     "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
     "outcome": ("Outcome", "Status"),
@@ -44,6 +45,7 @@ __all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rul
     "check_all",
     "check_each",
     "repair",
+    "repair_all",
     "Settings",
     "Report",
     "SetReport",

@@ -10,6 +10,8 @@ from wheelfix.outcome import Outcome
 from wheelfix.report import Report, SetReport
 from wheelfix.settings import Settings
 from wheelfix.spread import crew_of
+from wheelfix.together import repair_each
+from wheelfix.tools.standby import Standby
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -39,7 +41,8 @@ def check_each(
     the others; `ToolError` is raised where the executor itself is gone.
     """
     crew = None if executor is None else crew_of(executor)
-    yield from checking.check_each(map(Path, paths), lambda _: settings, crew=crew)
+    wheels = [Path(path) for path in paths]
+    yield from checking.check_each(wheels, lambda _: settings, crew=crew)
 
 
 def check_all(
@@ -71,3 +74,27 @@ def repair(
     """
     where = os.environ if environ is None else environ
     return repairing.repair(Path(path), settings, where, publish=not dry_run)
+
+
+def repair_all(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings = DEFAULTS,
+    *,
+    environ: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> list[Outcome]:
+    """Write each wheel as `repair` does; those of one product share libraries.
+
+    What a wheel requires of the others is repaired first. `settings.jobs` work side by side.
+    """
+    where = os.environ if environ is None else environ
+
+    files = [Path(path) for path in paths]
+    with Standby(where) as standby:
+
+        def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
+            return repairing.repair_with(standby, path, chosen, publish=publish)
+
+        return list(
+            repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)
+        )

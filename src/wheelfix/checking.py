@@ -19,13 +19,14 @@ from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
-from wheelfix.provided import with_providers
+from wheelfix.product import places
+from wheelfix.provided import in_wheel_beside, parts_in, with_providers
 from wheelfix.report import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.base import Context, SetContext, names_rule
 from wheelfix.rules.ignores import stale_ignore
 from wheelfix.rules.providers import given_by_others
-from wheelfix.settings import Settings
+from wheelfix.settings import Settings, Share
 from wheelfix.spread import Crew, spread
 from wheelfix.tools.policies import read_policies
 from wheelfix.verdict import Verdict
@@ -50,9 +51,9 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
 def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
-    settings = with_providers(settings, Path.cwd())
     with open_wheel(path) as archive:
         wheel = archive.wheel
+        settings = with_providers(settings, Path.cwd(), wheel)
         context = Context(
             wheel=wheel,
             settings=settings,
@@ -114,7 +115,7 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def check_each(
-    paths: Iterable[Path],
+    paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
     baseline: Baseline = NOTHING,
     crew: Crew | None = None,
@@ -123,7 +124,8 @@ def check_each(
 
     No wheel stops the others, not even one that takes the process down that works on it.
     """
-    tasks = ((path, settings_for(path.name)) for path in paths)
+    settings = _beside(paths, [settings_for(path.name) for path in paths])
+    tasks = zip(paths, settings, strict=True)
     yield from spread(partial(_checked, baseline=baseline), tasks, crew, _lost)
 
 
@@ -145,6 +147,18 @@ def unfinished(error: Exception) -> WheelfixError:
 
 
 _MEMORY = "check it by itself, on a machine with more memory"
+
+
+def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
+    """Yield the settings of each wheel, with those of the others that it requires as providers."""
+    for place, own in zip(places(parts_in(paths)), settings, strict=True):
+        owners = place.owners if own.share is not Share.OFF else ()
+        given = (
+            replace(provider, owner=True, through=owner.through)
+            for owner in owners
+            for provider in in_wheel_beside(paths[owner.index].absolute())
+        )
+        yield replace(own, provider=(*own.provider, *given))
 
 
 def check_set(

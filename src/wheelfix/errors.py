@@ -49,6 +49,10 @@ class ToolError(WheelfixError):
     """patchelf, auditwheel or strip is missing, too old, failed, or hung."""
 
 
+class OwnerError(WheelfixError):
+    """A wheel of the same run, from which this one takes libraries, was not repaired."""
+
+
 class PlanConflictError(WheelfixError):
     """Two rules ask for edits that contradict each other."""
 

@@ -64,6 +64,17 @@ class PruneNeeded(StrEnum):
     """Also those with constructors, names opened at run time and the like."""
 
 
+class Share(StrEnum):
+    """With which wheels of the same run a wheel shares the libraries that both would graft."""
+
+    OFF = "off"
+    """With none, and none of them is a provider."""
+    PRODUCT = "product"
+    """With those that METADATA pins, or asks for at the wheel's own version."""
+    REQUIRED = "required"
+    """With all that METADATA asks for, and with every provider that is given by its wheel."""
+
+
 class FailOn(StrEnum):
     """The mildest finding that makes a check fail."""
 
@@ -148,8 +159,11 @@ class Settings:
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     provider: tuple[Provider, ...] = ()
-    """Another wheel, distribution or directory that has libraries: they are not grafted, and
-    found where it is installed; repeatable."""
+    """Another wheel or distribution, or a directory of wheels or libraries: what it has is not
+    grafted, and found where it is installed; repeatable."""
+    share: Share = Share.PRODUCT
+    """Graft once what a wheel has in common with another that it requires: off, product (pinned, or
+    of one version) or required."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from wheelfix.settings import (
     SacrificialEntry,
     SearchPathTag,
     Settings,
+    Share,
 )
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ KeepEntries = Annotated[list[str] | None, _option("keep_entries", "--keep-entry"
 ProviderOf = Annotated[
     list[str] | None, _option("provider", "--provider", metavar="WHEEL|NAME|DIR")
 ]
+ShareChoice = Annotated[Share | None, _option("share", "--share")]
 Require = Annotated[
     list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
 ]

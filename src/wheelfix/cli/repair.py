@@ -60,6 +60,7 @@ def repair(
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
     provider: options.ProviderOf = None,
+    share: options.ShareChoice = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
@@ -114,25 +115,14 @@ def _repaired(
     *,
     publish: bool,
 ) -> "Iterator[Outcome]":
-    """Yield what becomes of each wheel, in their order; `jobs` of them side by side."""
+    """Yield what becomes of each wheel, in their order."""
+    from wheelfix.together import repair_each
+
+    def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
+        return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
+
     jobs = configuration.settings.jobs
-
-    def work(wheel: Path) -> "Outcome":
-        settings = configuration.settings_for(wheel.name)
-        step = terminal.progress(wheel)
-        return _attempt(standby, wheel, settings, step, publish=publish)
-
-    if jobs == 1 or len(wheels) == 1:
-        yield from map(work, wheels)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(jobs, len(wheels))) as pool:
-        try:
-            yield from pool.map(work, wheels)
-        except (KeyboardInterrupt, SystemExit):
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return repair_each(wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs)
 
 
 def _attempt(
