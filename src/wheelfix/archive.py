@@ -493,15 +493,16 @@ def _openings(
     sources: Mapping[str, bytes], members: Iterable[str], dist_info: str
 ) -> dict[str, tuple[Opening, ...]]:
     """Return what Python sources of site-packages open by name."""
-    from wheelfix.pysources import openings  # noqa: PLC0415 (few wheels have such sources)
+    from wheelfix.pysources import Effort, openings  # noqa: PLC0415 (few wheels have such sources)
 
+    effort = Effort()
     data = dist_info.removesuffix(".dist-info") + ".data"
     places = {member: _below_site(member, data) for member in members}
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
     found = {
-        member: openings(source, place, modules)
+        member: openings(source, place, modules, effort)
         for member, source in sources.items()
         if (place := places[member])
     }
