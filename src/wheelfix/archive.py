@@ -315,6 +315,10 @@ def _fault(entry: Entry) -> str | None:
     return _name_fault(entry.name)
 
 
+_DEEPEST, _LONGEST = 100, 4000
+"""Folders, and bytes of a name: Linux has no longer ones, PATH_MAX."""
+
+
 def _name_fault(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     faults = (
@@ -324,6 +328,8 @@ def _name_fault(name: str) -> str | None:
         (name[1:2] == ":", "names a drive"),
         (".." in parts, "leads out of the wheel by `..`"),
         ("." in parts or "" in parts, "is not a plain relative name"),
+        (len(parts) > _DEEPEST, f"is {len(parts)} folders deep"),
+        (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a name that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
 
@@ -394,9 +400,9 @@ def _same_version(one: str, other: str) -> bool:
     """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
     if one == other:
         return True
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (hardly ever needed)
+    from packaging.version import Version  # noqa: PLC0415 (hardly ever needed)
 
-    with suppress(InvalidVersion):
+    with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
         return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
     return _same_name(one.replace("+", "-"), other.replace("+", "-"))
 

@@ -60,9 +60,9 @@ def _tokens(source: bytes) -> int:
 
 @dataclass(slots=True)
 class Effort:
-    """What may yet be spent on the sources of one wheel: 50 times what SciPy's take."""
+    """What may yet be spent on the sources of one wheel: 20 times what SciPy's take."""
 
-    left: int = 3_000_000
+    left: int = 1_000_000
     """Steps of the walk, each some 5 microseconds; 16 bytes of source count as one."""
 
 

@@ -72,8 +72,9 @@ def _read_row(
         problems.append(RecordProblem(member=fields[0] or record_name, message=message))
         return
     name, digest, size = fields
-    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks.
-    if size and not (size.isascii() and size.isdecimal()):
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
+    # take thousands of digits.
+    if size and not (size.isascii() and size.isdecimal() and len(size) < 20):
         message = f"row {number} of RECORD gives a size that is no number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""

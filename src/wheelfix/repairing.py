@@ -473,7 +473,7 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
     text = environ.get("SOURCE_DATE_EPOCH")
     if text is None:
         return None
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise SettingsError(
             f"SOURCE_DATE_EPOCH is `{text}`, not a number of seconds",
             hint="unset it, or set it to something like `git log -1 --format=%ct`",
