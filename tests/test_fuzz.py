@@ -35,7 +35,7 @@ def test_broken_input_is_refused_in_our_own_words(target: str) -> None:
 
 @pytest.mark.parametrize("target", fuzz.TARGETS)
 def test_what_was_kept_is_refused_still(target: str) -> None:
-    """Each kept case is one way to be refused, or has once taken too much; it is named after that."""
+    """Each is one way to be refused, or has once taken too much; it is named after that."""
     for path in sorted((fuzz.CORPUS / target).glob("*")):
         said = fuzz.tried(target, path.read_bytes())
         assert bool(said) == (target not in NEVER_REFUSED), path

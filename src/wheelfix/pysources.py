@@ -33,6 +33,8 @@ _MAX_TEXT = 4096
 """Characters; PATH_MAX of Linux. What is longer is no path, nor becomes one."""
 _MAX_WEIGHT = 8192
 
+_FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
 
 def parsed(source: bytes) -> ast.Module | None:
     """Parse a source in little memory, and in silence; None for what is no Python of this version.
@@ -80,11 +82,63 @@ def openings(
     tree = parsed(source) if effort.left > 0 else None
     if tree is None:
         return ()
-    scan = _Scan(path, modules, min(_MAX_STEPS, effort.left))
+    most = min(_MAX_STEPS, effort.left)
+    scan = _Scan(path, modules, _Relevance(source.splitlines()), most)
     with suppress(_ExhaustedError, RecursionError):  # what was found until then is true
         scan.module(tree)
     effort.left -= scan.steps
     return tuple(sorted(scan.found.values(), key=lambda each: (each.line, each.name)))
+
+
+OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+"""A Python source without these words, in whatever case, opens no library."""
+_WORD = re.compile(rb"[^\W\d]\w*")
+
+
+class _Relevance:
+    """Which functions of a source may open something, by the words on their lines.
+
+    Most functions of a large source cannot, and following them all takes most of the time.
+    """
+
+    def __init__(self, lines: Sequence[bytes]) -> None:
+        self._lines = lines
+
+    def of(self, functions: Sequence[_FunctionNode]) -> list[_FunctionNode]:
+        """Return those that name an opener, or a name that may stand for one."""
+        inside = {n for each in functions for n in range(each.lineno - 1, each.end_lineno or 0)}
+        relevant: set[_FunctionNode] = set()
+        users: dict[bytes, list[_FunctionNode]] = {}
+        size = 8 * sum(map(len, self._lines)) + 1000
+        for each in functions:
+            text = self._text(each)
+            size -= len(text)
+            if size < 0:  # functions in functions in functions
+                return list(functions)
+            if _opens(text):
+                relevant.add(each)
+            for word in set(_WORD.findall(text)):
+                users.setdefault(word, []).append(each)
+        names = {
+            word
+            for n, line in enumerate(self._lines)
+            if n not in inside and _opens(line)
+            for word in _WORD.findall(line)
+        }
+        waiting = [*names, *(each.name.encode() for each in relevant)]
+        while waiting:
+            more = [each for each in users.pop(waiting.pop(), ()) if each not in relevant]
+            relevant.update(more)
+            waiting += [each.name.encode() for each in more]
+        return [each for each in functions if each in relevant]
+
+    def _text(self, function: _FunctionNode) -> bytes:
+        return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
+
+
+def _opens(text: bytes) -> bool:
+    lower = text.lower()
+    return any(word in lower for word in OPENERS)
 
 
 # --- Values -------------------------------------------------------------------------------------
@@ -378,10 +432,13 @@ class _Scope:
 class _Scan:
     """One walk through one source."""
 
-    def __init__(self, path: str, modules: Mapping[str, str], most: int) -> None:
+    def __init__(
+        self, path: str, modules: Mapping[str, str], relevance: "_Relevance", most: int
+    ) -> None:
         self.steps = 0
         self.found: dict[tuple[int, str, Where], Opening] = {}
         self._modules = modules
+        self._relevance = relevance
         self._files = frozenset(modules.values())
         self._file = f"{_SITE}/{path}"
         package = posixpath.dirname(path).replace("/", ".")
@@ -392,8 +449,8 @@ class _Scan:
             "__name__": package if stem == "__init__" else f"{package}.{stem}".lstrip("."),
         }
         self._imported: dict[str, str] = {}
-        self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
-        self._later: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        self._functions: dict[str, _FunctionNode] = {}
+        self._later: list[_FunctionNode] = []
         self._scope: _Scope = _Scope(on_import=True)
         self._most = most
 
@@ -429,15 +486,15 @@ class _Scan:
     # --- Statements
 
     def module(self, tree: ast.Module) -> None:
-        for node in ast.walk(tree):
+        for node in _statements(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            elif isinstance(node, _FunctionNode):
                 self._functions.setdefault(node.name, node)
                 self._later.append(node)
         environment: _Environment = {}
         self._block(tree.body, environment)
-        for function in self._later:
+        for function in self._relevance.of(self._later):
             self._scope = _Scope(on_import=False)
             self._body(function, self._branch(environment), self._parameters(function, (), {}))
 
@@ -841,7 +898,7 @@ class _Scan:
 
     def _inlined(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         given: Sequence[_Values],
         named: Mapping[str, _Values],
         environment: _Environment,
@@ -859,7 +916,7 @@ class _Scan:
 
     def _parameters(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         given: Sequence[_Values],
         named: Mapping[str, _Values],
     ) -> _Environment:
@@ -881,7 +938,7 @@ class _Scan:
 
     def _body(
         self,
-        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        function: _FunctionNode,
         environment: _Environment,
         parameters: _Environment,
     ) -> _Values:
@@ -943,6 +1000,18 @@ class _Scan:
         )
         # The first walk that came here knew most: the import comes before the functions.
         self.found.setdefault((node.lineno, name, where), new)
+
+
+def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Yield all statements, those of a level before what is in them; expressions hold none."""
+    waiting: list[ast.AST] = [tree]
+    for node in waiting:  # grows while it is walked
+        for field_ in ("body", "handlers", "orelse", "finalbody", "cases"):
+            inner = getattr(node, field_, ())
+            if isinstance(inner, list):  # a lambda has a body, too
+                waiting += inner
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 def _merge(environment: _Environment, other: _Environment) -> None:

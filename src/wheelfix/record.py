@@ -74,7 +74,7 @@ def _read_row(
     name, digest, size = fields
     # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
     # take thousands of digits.
-    if size and not (size.isascii() and size.isdecimal() and len(size) < 20):
+    if size and not (size.isascii() and size.isdecimal() and len(size) < 100):
         message = f"row {number} of RECORD gives a size that is no number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""

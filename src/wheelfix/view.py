@@ -10,7 +10,10 @@ that nothing of the zip's layout can mislead it:
 - A search path keeps its absolute entries, where the build left the libraries to graft, and those
   of the objects that load it; `own…` comes first, so that a library of the host that needs one
   of the wheel's finds that one.
-- What says the same is shown once: extensions are all called `m`, with a hook of that name.
+- What says the same is shown once: extensions are all called `m`, with a hook of that name. Of
+  objects that search alike for the same, only the first does: each time, auditwheel would read the
+  libraries of the host again. What it answers the first is what the others get.
+- The versions that objects need auditwheel puts together, so the first has those of all.
 """
 
 import posixpath
@@ -18,7 +21,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from wheelfix.elf import Elf, ElfType
+from wheelfix.elf import Elf, ElfType, Libc, VersionNeed
 from wheelfix.settings import Settings
 from wheelfix.skeleton import skeleton
 from wheelfix.wheel import Wheel
@@ -30,6 +33,20 @@ _LIBPYTHON = "libpython"
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Abi = tuple[int, bool, int]
+_Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
+"""What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What auditwheel looks at by name in each object by itself."""
+
+    symbols: Container[str]
+    """Undefined symbols."""
+    libraries: Container[str]
+    """DT_NEEDED entries: the libraries of which some symbols must not be used."""
+    platform: Container[str]
+    """Libraries that every glibc platform gives, so that it is all one where they stand here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +58,8 @@ class View:
     """By name in the view."""
     names: Mapping[str, tuple[str, ...]]
     """Object in the view -> the members that it stands for; an anchor stands for none."""
+    askers: Mapping[str, tuple[str, ...]]
+    """Object in the view -> the members for whose DT_NEEDED entries it asks."""
     excluded: frozenset[str]
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
 
@@ -57,6 +76,28 @@ class _Group:
     entries: Mapping[str, tuple[str, ...]]
     """Member -> absolute search path entries: its own, then those of the objects that load it."""
 
+    @property
+    def libcs(self) -> frozenset[Libc | None]:
+        """The C libraries that the objects ask for: of two, auditwheel takes that of the first."""
+        return frozenset(elf.libc for elf in self.elfs.values()) - {None}
+
+    def searches(self, name: str, judged: Judged) -> bool:
+        """Return whether it matters where `name` stands on this machine."""
+        if name.startswith(_LIBC):
+            return False
+        return Libc.GLIBC not in self.libcs or name not in judged.platform
+
+    @property
+    def verneed(self) -> tuple[VersionNeed, ...]:
+        """The versions that any of the objects needs: auditwheel puts them together."""
+        versions: dict[str, dict[str, None]] = {}
+        for elf in self.elfs.values():
+            for need in elf.verneed:
+                versions.setdefault(need.file, {}).update(dict.fromkeys(need.versions))
+        return tuple(
+            VersionNeed(file=file, versions=tuple(found)) for file, found in versions.items()
+        )
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
@@ -67,22 +108,24 @@ class _Shown:
     """None for a folder of its own."""
     name: str
     content: bytes
+    asker: str
+    """The first member that needs the same and searches alike: it asks for all of them."""
 
 
-def build_view(
-    wheel: Wheel, settings: Settings, *, judged_symbols: Container[str] | None = None
-) -> View:
+def build_view(wheel: Wheel, settings: Settings, *, judged: Judged | None = None) -> View:
     """Return the view of `wheel` under the exclude patterns of `settings`.
 
-    `judged_symbols` are the undefined symbols that auditwheel looks at by name; all others are
-    left out. None keeps all.
+    `judged` is what auditwheel looks at by name in each object: symbols, and the libraries that
+    they may come from. The rest is left out where it changes nothing; None keeps all.
     """
     excluded = _excluded(wheel.elfs.values(), settings.exclude)
     members: dict[str, bytes] = {}
     names: dict[str, tuple[str, ...]] = {}
+    askers: dict[str, tuple[str, ...]] = {}
     places: dict[tuple[str, bytes], str] = {}
+    asking: dict[str, str] = {}
     groups = _groups(wheel.elfs, excluded)
-    objects = [shown for group in groups for shown in _shown(group, excluded, judged_symbols)]
+    objects = [shown for group in groups for shown in _shown(group, excluded, judged)]
     for shown in objects:
         key = (shown.name, shown.content)
         place = places.get(key)
@@ -91,15 +134,18 @@ def build_view(
             place = places[key] = f"{folder}/{shown.name}"
             members[place] = shown.content
         names[place] = (*names.get(place, ()), shown.member)
+        asks = asking.setdefault(shown.asker, place)
+        askers[asks] = (*askers.get(asks, ()), shown.member)
     for group in groups:
         if group.shipped:
             place = f"anchor-{group.folder}/anchor"
             members[place] = _anchor(group)
-            names[place] = ()
+            names[place] = askers[place] = ()
     return View(
         filename=str(wheel.name),
         members={**members, **_metadata(wheel, members)},
         names=names,
+        askers=askers,
         excluded=excluded,
     )
 
@@ -167,13 +213,38 @@ def _search_entries(
     return {member: tuple(entries) for member, entries in found.items()}
 
 
-def _shown(
-    group: _Group, excluded: Container[str], judged_symbols: Container[str] | None
-) -> Iterator[_Shown]:
+def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> Iterator[_Shown]:
     """Yield the objects of `group`, those first that others find in its folder."""
+    order = (*group.shipped.values(), *group.elfs)
+    speaker = next((member for member in order if group.elfs[member].libc), None)
+    asked: dict[_Needs, str] = {}
+
+    def show(member: str, folder: str | None, name: str, hook: str | None) -> _Shown:
+        elf = group.elfs[member]
+        needed = tuple(n for n in elf.needed if n not in group.shipped and n not in excluded)
+        asker = member
+        if judged is not None and len(group.libcs) == 1:
+            versions = group.verneed if not asked else ()
+            elf = replace(_judged(elf, judged), verneed=versions)
+            searched = tuple(each for each in needed if group.searches(each, judged))
+            asker = asked.setdefault((folder, searched, group.entries[member]), member)
+            needed = tuple(
+                each
+                for each in needed
+                if (asker == member and each in searched)
+                or (speaker == member and each.startswith(_LIBC))
+                or (elf.undefined and each in judged.libraries)
+            )
+        content = skeleton(
+            replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
+            needed=needed,
+            search_path=_search_path(group, group.entries[member]),
+            hook=hook,
+        )
+        return _Shown(member=member, folder=folder, name=name, content=content, asker=asker)
+
     for name, member in group.shipped.items():
-        content = _content(group, member, None, excluded, judged_symbols)
-        yield _Shown(member=member, folder=group.folder, name=name, content=content)
+        yield show(member, group.folder, name, None)
     for member, elf in group.elfs.items():
         base = posixpath.basename(member)
         hook = _hook(base, elf)
@@ -182,8 +253,12 @@ def _shown(
         _, dot, suffix = base.partition(".")
         # Needed by name or not: that is what auditwheel asks of a library's own name.
         name = base if hook is None and base in group.shipped else f"m{dot}{suffix}"
-        content = _content(group, member, hook, excluded, judged_symbols)
-        yield _Shown(member=member, folder=None, name=name, content=content)
+        yield show(member, None, name, hook)
+
+
+def _judged(elf: Elf, judged: Judged) -> Elf:
+    symbols = tuple(symbol for symbol in elf.undefined if symbol.name in judged.symbols)
+    return replace(elf, undefined=symbols)
 
 
 def _hook(base: str, elf: Elf) -> str | None:
@@ -191,26 +266,6 @@ def _hook(base: str, elf: Elf) -> str | None:
     stem = base.partition(".")[0]
     hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
     return next((f"{prefix}m" for prefix in hooks), None)
-
-
-def _content(
-    group: _Group,
-    member: str,
-    hook: str | None,
-    excluded: Container[str],
-    judged_symbols: Container[str] | None,
-) -> bytes:
-    elf = group.elfs[member]
-    if judged_symbols is not None:
-        judged = tuple(symbol for symbol in elf.undefined if symbol.name in judged_symbols)
-        elf = replace(elf, undefined=judged)
-    elf = replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file)))
-    return skeleton(
-        elf,
-        needed=[n for n in elf.needed if n not in group.shipped and n not in excluded],
-        search_path=_search_path(group, group.entries[member]),
-        hook=hook,
-    )
 
 
 def _search_path(group: _Group, entries: Iterable[str]) -> str | None:

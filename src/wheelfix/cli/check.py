@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.reports.formats import Format
 
@@ -71,7 +72,7 @@ def check(
     output_file: options.OutputFile = None,
     more_reports: options.MoreReports = None,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
     quiet: options.Quiet = False,
 ) -> None:
     """Say what is wrong with wheels as they stand, and change nothing.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wheelfix.cli import circumstances, options
+from wheelfix.cli import circumstances
 from wheelfix.cli.circumstances import (
     directories_of,
     library_path,
@@ -17,6 +17,7 @@ from wheelfix.cli.circumstances import (
     target_of,
     variables_of,
 )
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def explain(
     target: circumstances.TargetName = None,
     env: circumstances.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
 ) -> None:
     """Say what an object loads once installed: from where, by which entry, and why not another.
 

@@ -159,17 +159,6 @@ Config = Annotated[
         show_default=False,
     ),
 ]
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v",
-        "--verbose",
-        count=True,
-        metavar="",
-        help="Say more; also before the command.",
-        show_default=False,
-    ),
-]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing but errors.")]
 OutputFormat = Annotated[
     Format,

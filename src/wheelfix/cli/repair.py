@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def repair(
     verify: options.Verify = None,
     verdict: options.Verdict = None,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
     quiet: options.Quiet = False,
 ) -> None:
     """Write wheels that work once installed.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from wheelfix.cli import options
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def trace(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report here.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the report as JSON.")] = False,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
 ) -> None:
     """Run a command, and tell which files it really loads, from where, and why.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 
 
@@ -60,7 +61,7 @@ def verify(
         bool, typer.Option("--strict", help="Fail on exceptions and exit codes too.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write the results as JSON.")] = False,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
     quiet: options.Quiet = False,
 ) -> None:
     """Install wheels into fresh environments, and try all that is in them.

@@ -567,10 +567,13 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: wheelfix does not change code.
     """
-    for source, opening in _openings(context.wheel):
+    wheel = context.wheel
+    openings = list(_openings(wheel))
+    files = frozenset(p[1] for m in wheel.members if openings and (p := split(m.name, wheel)))
+    for source, opening in openings:
         match opening.where:
             case Where.SOURCE:
-                yield from _missing_path(context, source, opening)
+                yield from _missing_path(context, source, opening, files)
             case Where.SEARCH:
                 yield from _missing_name(context, source, opening)
             case Where.FIND:
@@ -579,7 +582,10 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
                 pass  # a place of the user's machine
 
 
-def _missing_path(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _missing_path(
+    context: Context, source: str, opening: Opening, files: frozenset[str]
+) -> Iterator[Hit]:
+    """Judge a path below site-packages; `files` are all that stand there."""
     wheel = context.wheel
     if ".so" not in opening.name and not opening.suffixes:
         return  # the name of another system's library
@@ -587,12 +593,12 @@ def _missing_path(context: Context, source: str, opening: Opening) -> Iterator[H
     if place is None:
         yield from _outside(context, source, opening)
         return
-    files = {rest for m in wheel.members if (p := split(m.name, wheel)) for rest in [p[1]]}
     top = place[1].partition("/")[0]
     wanted = [place[1] + suffix for suffix in opening.suffixes or ("",)]
-    found = any(fnmatchcase(file, glob) for glob in wanted for file in files) or (place[1] in files)
     # A top folder without `__init__.py` is shared with other distributions (PEP 420).
-    if found or f"{top}/__init__.py" not in files:
+    if place[1] in files or f"{top}/__init__.py" not in files:
+        return
+    if any(fnmatchcase(file, glob) for glob in wanted for file in files):
         return
     name = posixpath.basename(place[1])
     yield Hit(

@@ -26,12 +26,21 @@ from typing import Any
 from wheelfix.elfread import read_elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.metadata import read_metadata
-from wheelfix.policy import Policy, explain, judge, judged_symbols, near_misses, strictest
+from wheelfix.policy import (
+    Policy,
+    explain,
+    judge,
+    judged_libraries,
+    judged_symbols,
+    near_misses,
+    platform_libraries,
+    strictest,
+)
 from wheelfix.settings import Settings
 from wheelfix.tools.policies import INSTALL_HINT, known_policies
 from wheelfix.tools.run import Completed, run
 from wheelfix.verdict import Verdict
-from wheelfix.view import View, build_view
+from wheelfix.view import Judged, View, build_view
 from wheelfix.wheel import Wheel, WheelName
 
 MINIMUM = (6, 8)
@@ -155,7 +164,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
         return Graft(tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
     _require_version()
     policies = known_policies()
-    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
     env = _environment(folder, environ)
     env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
@@ -207,7 +216,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     search: bool = False,
 ) -> dict[str, Any]:
     """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
-    view = build_view(wheel, settings, judged_symbols=judged_symbols(policies))
+    view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
     arguments = ["--json"]
     env = _environment(folder, environ)
@@ -223,6 +232,15 @@ def _show(  # noqa: PLR0913 - the parts of one call
     except ToolError as error:
         raise explain(error, wheel, settings, policies) from error
     return _parse_json(completed.stdout)
+
+
+def _judged(policies: Sequence[Policy]) -> Judged | None:
+    """Return what auditwheel looks at by name; None if its policies are not known."""
+    symbols = judged_symbols(policies)
+    if symbols is None:
+        return None
+    libraries, platform = judged_libraries(policies), platform_libraries(policies)
+    return Judged(symbols=symbols, libraries=libraries, platform=platform)
 
 
 def _parse_json(text: str) -> dict[str, Any]:
@@ -385,7 +403,7 @@ def _graft(
     renames: dict[str, dict[str, str]] = {}
     dropped: dict[str, dict[str, None]] = {}
     for place, call in asked.items():
-        for member in view.names[place]:
+        for member in view.askers[place]:
             needed = wheel.elfs[member].needed
             found = {old: call.renames[old] for old in needed if old in call.renames}
             gone = {name: None for name in needed if name in call.removed}
