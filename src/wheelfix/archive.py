@@ -44,6 +44,8 @@ from wheelfix.zipformat import (
 STREAMED = 32 * 2**20
 """Bytes; members above are never held in memory as a whole."""
 _PIECE = 2**20  # more than the longest local header
+_HELD = 16 * 2**20
+"""Bytes of texts that are kept, of each kind: a hundred times what wheels have."""
 _ELF_MAGIC = b"\x7fELF"
 _LONGEST_SHEBANG = 4096
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
@@ -268,13 +270,14 @@ def _is_regular(descriptor: int) -> bool:
 
 def _fill(archive: Archive, name: WheelName) -> None:
     entries = _read_directory(archive)
-    _check_total(entries)
+    _check_total(archive, entries)
     for entry in entries:
         if fault := _fault(entry):
             raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
     _check_clashes(entries)
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
+    _check_lists(archive, dist_info)
     metadata = _read_wheel_file(archive, dist_info)
     archive.wheel = _verified(archive, name, dist_info, metadata)
 
@@ -286,16 +289,27 @@ def _read_directory(archive: Archive) -> list[Entry]:
     return parse_directory(archive.read_at(end.offset, end.size), end)
 
 
+_HIGHEST_RATIO = 100
+"""Deflate reaches 1032; wheels 2 to 10, and hardly any more than 30."""
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 
 
-def _check_total(entries: Sequence[Entry]) -> None:
-    """Refuse more bytes than the temporary directory's whole disk could hold."""
+def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
+    """Refuse bombs: more than the disk of the temporary directory holds, or than the file can mean.
+
+    What is below takes seconds to inflate, and no memory.
+    """
     from tempfile import gettempdir  # noqa: PLC0415 (start-up of light commands)
 
     total = sum(entry.size for entry in entries)
     if total <= 2**32:
         return
+    if total > 2**33 and total > _HIGHEST_RATIO * archive.size:
+        raise BadWheelError(
+            f"the members inflate to {total} bytes, {total // archive.size} times what the file "
+            "has: it is a bomb",
+            hint=_UNSAFE,
+        )
     disk = os.statvfs(gettempdir())
     if total > disk.f_blocks * disk.f_frsize:
         raise BadWheelError(
@@ -391,6 +405,19 @@ def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
     return found[0]
 
 
+def _check_lists(archive: Archive, dist_info: str) -> None:
+    """Refuse lists longer than what they list: they are read as a whole."""
+    names = sum(len(entry.raw_name) + 200 for entry in archive.entries.values())
+    most = {"WHEEL": _PIECE, "METADATA": 16 * _PIECE, "RECORD": _PIECE + 2 * names}
+    for name, size in most.items():
+        entry = archive.entries.get(f"{dist_info}/{name}")
+        if entry and entry.size > size:
+            raise BadWheelError(
+                f"{shown(entry.name)} has {entry.size} bytes, more than any build writes",
+                hint=_UNSAFE,
+            )
+
+
 def _same_name(one: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
     return normalized(one) == normalized(other)
@@ -427,6 +454,7 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
     broken: dict[str, str] = {}
     impostors: dict[str, str] = {}
     sources: dict[str, bytes] = {}
+    spare = _HELD
     for member in archive.entries:
         algorithm = algorithms.get(member)
         digest, found = _examine(archive, member, algorithm)
@@ -435,7 +463,9 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         if isinstance(found, Elf):
             elfs[member] = found
         elif isinstance(found, bytes):
-            sources[member] = found
+            spare -= len(found)
+            if spare > 0:
+                sources[member] = found
         elif isinstance(found, _Impostor):
             impostors[member] = found.likeness
         elif found:
@@ -476,13 +506,15 @@ def _read_metadata(archive: Archive, member: str) -> Metadata:
 
 def _texts(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
     """Read the small files of dist-info that tools write for tools: JSON, entry points."""
+    spare = _HELD
     for member, entry in archive.entries.items():
         if (
             member.startswith(f"{dist_info}/")
             and member.endswith((".json", ".txt"))
-            and entry.size <= _PIECE
+            and entry.size <= min(_PIECE, spare)
             and not member.startswith(f"{dist_info}/licenses/")
         ):
+            spare -= entry.size
             yield member, archive.read(member).decode("utf-8", "replace")
 
 
