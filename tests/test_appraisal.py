@@ -20,6 +20,7 @@ from wheelfix.policy import Policy
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.policies import read_policies
+from wheelfix.tools.standby import Standby
 from wheelfix.wheel import Wheel
 
 POLICIES = read_policies()
@@ -141,7 +142,8 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
     with open_wheel(path) as archive:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
-        asked = auditwheel.verdict(subject, settings, tmp_path / "work", os.environ)
+        with Standby(os.environ) as standby:
+            asked = auditwheel.verdict(subject, settings, tmp_path / "work", standby)
         found = appraise(subject, settings, POLICIES)
         assert found == asked
 

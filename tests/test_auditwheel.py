@@ -20,6 +20,7 @@ from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.policy import satisfies, unmet
 from wheelfix.settings import Settings
 from wheelfix.tools.auditwheel import Graft, graft, verdict
+from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
@@ -31,11 +32,13 @@ def _wheel(path: Path) -> Wheel:
 
 def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any) -> Graft:
     work = path.parent / "work"
-    return graft(_wheel(path), Settings(**options), work, {**os.environ, **(environ or {})})
+    with Standby({**os.environ, **(environ or {})}) as standby:
+        return graft(_wheel(path), Settings(**options), work, standby)
 
 
 def _verdict(path: Path, **options: Any) -> Verdict:
-    return verdict(_wheel(path), Settings(**options), path.parent / "work", os.environ)
+    with Standby(os.environ) as standby:
+        return verdict(_wheel(path), Settings(**options), path.parent / "work", standby)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +20,7 @@ from wheelfix.outcome import Outcome, Status
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.base import AnyRule
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
+from wheelfix.tools.standby import Standby
 
 Progress = Callable[[str], None]
 
@@ -35,14 +36,14 @@ class Repairs:
 
     def repair(
         self,
+        standby: Standby,
         path: Path,
         settings: Settings,
-        environ: Mapping[str, str],
         *,
         progress: Progress,
         publish: bool = True,
     ) -> Outcome:
-        assert environ is os.environ
+        assert standby.environ is os.environ
         progress("reading")
         self.settings.append(settings)
         self.published.append(publish)
@@ -66,7 +67,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repairs:
     """Repairs that are recorded, in an empty directory and environment."""
     repairs = Repairs()
     module = ModuleType("wheelfix.repairing")
-    module.__dict__["repair"] = repairs.repair
+    module.__dict__["repair_with"] = repairs.repair
     monkeypatch.setitem(sys.modules, "wheelfix.repairing", module)
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
@@ -478,7 +479,7 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object, **__: object) -> Outcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wheelfix.repairing"], "repair", interrupted)
+    monkeypatch.setattr(sys.modules["wheelfix.repairing"], "repair_with", interrupted)
     assert cli.run(["repair", *wheels("a")]) == 130
     assert cli.run(["repair", "-j2", *wheels("a", "b")]) == 130
     assert fake.settings == []

@@ -74,7 +74,7 @@ def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:
 def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     """Return the libraries that every manylinux platform of `policies` has."""
     lists = [policy.whitelist for policy in policies if policy.name.startswith("manylinux")]
-    return frozenset.intersection(*lists) if lists else frozenset()
+    return lists[0].intersection(*lists[1:]) if lists else frozenset()
 
 
 # --- Whether a verdict allows a tag -------------------------------------------------------------

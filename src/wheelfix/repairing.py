@@ -41,6 +41,7 @@ from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
+from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
@@ -64,8 +65,23 @@ def repair(
     `environ` is the user's environment, for auditwheel and SOURCE_DATE_EPOCH. What goes wrong
     with this wheel comes back in `Outcome.error`: it is no reason to stop others.
     """
+    with Standby(environ) as standby:
+        return repair_with(standby, path, settings, progress=progress, publish=publish)
+
+
+def repair_with(
+    standby: Standby,
+    path: Path,
+    settings: Settings,
+    *,
+    progress: Progress = silent,
+    publish: bool = True,
+) -> Outcome:
+    """Repair a wheel as `repair` does, in the environment of `standby`, which others may share."""
+    environ = standby.environ
     try:
         progress("reading")
+        standby.prepare()
         settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
@@ -75,7 +91,7 @@ def repair(
                 path=path,
                 archive=archive,
                 settings=settings,
-                environ=environ,
+                standby=standby,
                 workdir=Path(folder),
                 progress=progress,
                 rules=selected(settings, known_rules()),
@@ -114,7 +130,7 @@ class _Run:
     path: Path
     archive: Archive
     settings: Settings
-    environ: Mapping[str, str]
+    standby: Standby
     workdir: Path
     progress: Progress
     rules: tuple[Rule, ...]
@@ -241,7 +257,9 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.environ)
+        decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.standby)
+        if decided.verdict is None:
+            self.standby.prepare()
         graft = grafting.with_names_kept(decided, self.settings.keep_names)
         before = wheel
         wheel, steps = planned_in_turn(
@@ -290,7 +308,7 @@ class _Run:
         if not decision.grafted:
             return wheel, ()
         made = [step.edit for step in steps]
-        edits = grafting.sbom_edits(decision.grafted, wheel, made, self.environ)
+        edits = grafting.sbom_edits(decision.grafted, wheel, made, self.standby.environ)
         return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
@@ -317,7 +335,7 @@ class _Run:
             self.settings.wheel_dir,
             false_rows=self._false_rows,
             level=self.settings.zip_level,
-            epoch=_epoch(self.environ),
+            epoch=_epoch(self.standby.environ),
         )
         return pending, applied.ways
 
@@ -361,7 +379,7 @@ class _Run:
 
         self.progress("verifying")
         options = Options(beside=self._providing_wheels)
-        results = verify(pending.path, options, self.environ, name=wheel.name)
+        results = verify(pending.path, options, self.standby.environ, name=wheel.name)
         return verify_findings(tuple(results))
 
     @property
@@ -401,7 +419,7 @@ class _Run:
         folder = Path(tempfile.mkdtemp(dir=self.workdir))
         others = (*excluded, *given_by_others(wheel, self.settings))
         settings = replace(self.settings, exclude=(*self.settings.exclude, *others))
-        verdict = auditwheel.verdict(wheel, settings, folder, self.environ)
+        verdict = auditwheel.verdict(wheel, settings, folder, self.standby)
         self.verdicts.append((wheel, verdict))
         return verdict
 

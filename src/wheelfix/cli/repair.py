@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from wheelfix.config import Configuration
     from wheelfix.outcome import Outcome
     from wheelfix.settings import Settings
+    from wheelfix.tools.standby import Standby
 
 PATCHER = "patchelf"
 
@@ -76,32 +77,50 @@ def repair(
     mend the rest. The paths of the wheels written go to stdout.
     """
     given = locals()
-    from wheelfix.cli.terminal import Terminal
-    from wheelfix.plugins import all_rules
+    from wheelfix.tools.standby import Standby
 
-    _refuse_patcher(patcher)
-    _refuse_wheels(wheels)
-    configuration = options.configuration_of(context, given, config, all_rules())
-    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
-        terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
-    show = partial(_show, terminal=terminal, as_plan=dry_run, as_diff=diff)
-    outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
-    raise typer.Exit(_shown(outcomes, show))
+    with Standby(os.environ) as standby:
+        standby.prepare()
+        raise typer.Exit(_repair(context, given, standby))
 
 
 # --- Work -----------------------------------------------------------------------------------------
 
 
+def _repair(context: typer.Context, given: dict[str, Any], standby: "Standby") -> ExitCode:
+    """Repair what the options `given` say, and return the exit code."""
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.plugins import all_rules
+
+    wheels: Sequence[Path] = given["wheels"]
+    dry_run, diff = given["dry_run"], given["diff"]
+    _refuse_patcher(given["patcher"])
+    _refuse_wheels(wheels)
+    configuration = options.configuration_of(context, given, given["config"], all_rules())
+    loud = given["verbose"] + int(context.obj or 0)
+    terminal = Terminal(verbosity=-1 if given["quiet"] else loud)
+    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
+        terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
+    show = partial(_show, terminal=terminal, as_plan=dry_run, as_diff=diff)
+    outcomes = _repaired(wheels, configuration, terminal, standby, publish=not (dry_run or diff))
+    return _shown(outcomes, show)
+
+
 def _repaired(
-    wheels: Sequence[Path], configuration: "Configuration", terminal: "Terminal", *, publish: bool
+    wheels: Sequence[Path],
+    configuration: "Configuration",
+    terminal: "Terminal",
+    standby: "Standby",
+    *,
+    publish: bool,
 ) -> "Iterator[Outcome]":
     """Yield what becomes of each wheel, in their order; `jobs` of them side by side."""
     jobs = configuration.settings.jobs
 
     def work(wheel: Path) -> "Outcome":
         settings = configuration.settings_for(wheel.name)
-        return _attempt(wheel, settings, terminal.progress(wheel), publish=publish)
+        step = terminal.progress(wheel)
+        return _attempt(standby, wheel, settings, step, publish=publish)
 
     if jobs == 1 or len(wheels) == 1:
         yield from map(work, wheels)
@@ -117,15 +136,20 @@ def _repaired(
 
 
 def _attempt(
-    wheel: Path, settings: "Settings", progress: Callable[[str], None], *, publish: bool
+    standby: "Standby",
+    wheel: Path,
+    settings: "Settings",
+    progress: Callable[[str], None],
+    *,
+    publish: bool,
 ) -> "Outcome":
     """Repair one wheel; a bug that shows on it must not stop the others."""
     from wheelfix.cli.terminal import internal_error
     from wheelfix.outcome import Outcome, Status
-    from wheelfix.repairing import repair as repair_wheel
+    from wheelfix.repairing import repair_with
 
     try:
-        return repair_wheel(wheel, settings, os.environ, progress=progress, publish=publish)
+        return repair_with(standby, wheel, settings, progress=progress, publish=publish)
     except WheelfixError as error:
         return Outcome(source=wheel, status=Status.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - see above; it is reported, and the exit code is 2

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +37,8 @@ from wheelfix.policy import (
 )
 from wheelfix.settings import Settings
 from wheelfix.tools.policies import INSTALL_HINT, known_policies
-from wheelfix.tools.run import Completed, run
+from wheelfix.tools.run import Completed
+from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
 from wheelfix.view import Judged, View, build_view
 from wheelfix.wheel import Wheel, WheelName
@@ -63,13 +63,6 @@ case $1 in
     ;;
 esac
 """
-_MAIN = (
-    "import logging, runpy; "
-    "logging.getLogger('auditwheel.repair').setLevel(logging.DEBUG); "
-    "runpy.run_module('auditwheel', run_name='__main__', alter_sys=True)"
-)
-"""auditwheel, and the one module's debug messages that tell where a library was found: all modules'
-(`-v`) are a megabyte and hide the cause of a failure."""
 _ARITY = {
     "--set-soname": 1,
     "--remove-needed": 1,
@@ -151,10 +144,10 @@ class _Call:
     """False only for a library that was found twice under one name, and forgotten over it."""
 
 
-def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Graft:
+def graft(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
 
-    `environ` is the user's environment: PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
+    Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
 
     Raises `BadWheelError` if no policy that was asked for allows the wheel, `SettingsError` for a
@@ -166,7 +159,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     policies = known_policies()
     view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
-    env = _environment(folder, environ)
+    env = _environment(folder, standby.environ)
     env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
@@ -176,7 +169,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("repair", arguments, folder, view, env, settings)
+        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby)
     except ToolError as error:
         raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
@@ -185,7 +178,7 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str,
     return replace(graft, near=near_misses(wheel, best, policies)) if best else graft
 
 
-def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[str, str]) -> Verdict:
+def verdict(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> Verdict:
     """Ask auditwheel which platform tag the objects of `wheel` allow; it writes in `workdir` only.
 
     Exclude patterns count. Apart from those for paths, the libraries of this machine do not:
@@ -195,14 +188,14 @@ def verdict(wheel: Wheel, settings: Settings, workdir: Path, environ: Mapping[st
     """
     _require_version()
     policies = known_policies()
-    found = _show(wheel, settings, workdir, environ, policies)
+    found = _show(wheel, settings, workdir, standby, policies)
     if settings.exclude and found["external_libs"]:
         # A pattern may also match where this machine has the library (auditwheel's `ldd`).
-        located = _show(wheel, settings, workdir, environ, policies, search=True)
+        located = _show(wheel, settings, workdir, standby, policies, search=True)
         names = _excluded_by_path(located["external_libs"], settings.exclude)
         if names:
             without = replace(settings, exclude=(*settings.exclude, *names))
-            found = _show(wheel, without, workdir, environ, policies)
+            found = _show(wheel, without, workdir, standby, policies)
     return judge(wheel, found, settings, policies)
 
 
@@ -210,7 +203,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     wheel: Wheel,
     settings: Settings,
     workdir: Path,
-    environ: Mapping[str, str],
+    standby: Standby,
     policies: Sequence[Policy],
     *,
     search: bool = False,
@@ -219,7 +212,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
     arguments = ["--json"]
-    env = _environment(folder, environ)
+    env = _environment(folder, standby.environ)
     if not search:
         # What an external library needs in its turn makes no difference to the tag: that it is
         # external is reason enough.
@@ -228,7 +221,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     elif settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("show", arguments, folder, view, env, settings)
+        completed = _auditwheel("show", arguments, folder, view, env, settings, standby)
     except ToolError as error:
         raise explain(error, wheel, settings, policies) from error
     return _parse_json(completed.stdout)
@@ -320,8 +313,6 @@ def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
             env[key] = _absolute(key, environ[key], environ.get("PWD", ""))
     return env | {
         "TMPDIR": str(folder / "tmp"),
-        "PYTHONHASHSEED": "0",  # it iterates over sets
-        "PYTHONUTF8": "1",
         "COLUMNS": "1000",  # argparse wraps what is read here
     }
 
@@ -352,11 +343,11 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     view: View,
     env: Mapping[str, str],
     settings: Settings,
+    standby: Standby,
 ) -> Completed:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    # -P: it changes into the wheel, from which nothing shall be imported.
-    argv = [sys.executable, "-P", "-c", _MAIN, command, *arguments, *options]
-    return run([*argv, str(folder / view.filename)], cwd=folder, env=env, name="auditwheel")
+    words = (command, *arguments, *options, str(folder / view.filename))
+    return standby.run(words, cwd=folder, env=env)
 
 
 # --- Reading what it decided --------------------------------------------------------------------

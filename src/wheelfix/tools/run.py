@@ -43,12 +43,28 @@ def run(  # noqa: PLR0913 - the parts of one call
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
     program = name or Path(argv[0]).name
+    process = start(argv, cwd=cwd, env=env, install_hint=install_hint, name=name)
+    return finish(process, argv, name=program, timeout=timeout, accepted=accepted)
+
+
+def start(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    install_hint: str | None = None,
+    name: str | None = None,
+) -> subprocess.Popen[str]:
+    """Start `argv` as `run` does, and return while it runs; `finish` or `stop` ends it.
+
+    Raises `ToolError` if it is missing.
+    """
     try:
-        process = subprocess.Popen(
+        return subprocess.Popen(
             list(argv),
             cwd=cwd,
             env=env,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -56,21 +72,45 @@ def run(  # noqa: PLR0913 - the parts of one call
             start_new_session=True,
         )
     except OSError as error:
+        program = name or Path(argv[0]).name
         reason = "is not installed" if isinstance(error, FileNotFoundError) else "cannot be run"
         raise ToolError(f"`{program}` {reason}: {error}", hint=install_hint) from error
+
+
+def finish(  # noqa: PLR0913 - the parts of one call
+    process: subprocess.Popen[str],
+    argv: Sequence[str],
+    *,
+    name: str,
+    task: str = "",
+    timeout: float = 600,
+    accepted: Container[int] = (0,),
+) -> Completed:
+    """Hand `task` to a program that was started, and wait for its end, as `run` does.
+
+    Raises `ToolError` if it fails, or does not end in time.
+    """
     with process:
-        stdout, stderr = _communicate(process, program, timeout)
+        stdout, stderr = _communicate(process, name, task, timeout)
     if process.returncode not in accepted:
         raise ToolError(
-            f"`{program}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
+            f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
             hint=f"the call was: {_command_line(argv)}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
 
 
-def _communicate(process: subprocess.Popen[str], program: str, timeout: float) -> tuple[str, str]:
+def stop(process: subprocess.Popen[str]) -> None:
+    """End a program that was started, with all that it has started."""
+    _kill_group(process)
+    process.communicate()
+
+
+def _communicate(
+    process: subprocess.Popen[str], program: str, task: str, timeout: float
+) -> tuple[str, str]:
     try:
-        return process.communicate(timeout=timeout)
+        return process.communicate(task, timeout=timeout)
     except subprocess.TimeoutExpired:
         _kill_group(process)
         stdout, stderr = process.communicate()
