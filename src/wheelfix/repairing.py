@@ -38,6 +38,7 @@ from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
 from wheelfix.rules.providers import given_by_others, leaves_drivers
+from wheelfix.scratch import scratch
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
@@ -85,14 +86,14 @@ def repair_with(
         settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
-            tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
+            scratch() as folder,
         ):
             run = _Run(
                 path=path,
                 archive=archive,
                 settings=settings,
                 standby=standby,
-                workdir=Path(folder),
+                workdir=folder,
                 progress=progress,
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),

@@ -10,9 +10,9 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -40,6 +40,7 @@ from wheelfix.installed import read_file
 from wheelfix.layout import Scheme, interpreters, schemes
 from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
+from wheelfix.scratch import scratch
 from wheelfix.testimony import File
 from wheelfix.wheel import Wheel, WheelName
 
@@ -162,7 +163,7 @@ def verify(
         wheel = archive.wheel
     for python in _pythons(wheel.name, options.pythons, environ):
         for scheme in _schemes(wheel.name, python, options.schemes):
-            with tempfile.TemporaryDirectory(prefix="wheelfix-verify-") as folder:
+            with scratch() as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
 
@@ -398,7 +399,8 @@ def _serve(work: _Work, jobs: Sequence[Check]) -> list[dict[str, Any]]:
         try:
             said, complaint = server.communicate("\n".join(lines) + "\n", timeout=limit)
         except BaseException:
-            server.kill()
+            with suppress(ProcessLookupError):  # with what it has forked
+                os.killpg(server.pid, signal.SIGKILL)
             raise
     answers = [json.loads(line) for line in said.splitlines()]
     if len(answers) != len(jobs):

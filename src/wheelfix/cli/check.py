@@ -172,7 +172,9 @@ def _executor(jobs: int) -> "Generator[Executor | None]":
         return
     from concurrent.futures import ProcessPoolExecutor
 
-    with ProcessPoolExecutor(jobs) as executor:
+    from wheelfix.cli.ending import leave_signals_to_the_parent
+
+    with ProcessPoolExecutor(jobs, initializer=leave_signals_to_the_parent) as executor:
         try:
             yield executor
         except (KeyboardInterrupt, SystemExit):

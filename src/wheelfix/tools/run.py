@@ -106,6 +106,25 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
+def stop_children() -> None:
+    """End every program and process that this process has started and not waited for.
+
+    A program of ours leads a group, which ends with it.
+    """
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            for pid in map(int, (task / "children").read_text(encoding="ascii").split()):
+                _end(pid)
+
+
+def _end(pid: int) -> None:
+    with contextlib.suppress(OSError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+
+
 def _communicate(
     process: subprocess.Popen[str], program: str, task: str, timeout: float
 ) -> tuple[str, str]:
