@@ -4,6 +4,8 @@ The disks are small file systems in memory, where the tests may mount them; the 
 that misbehave.
 """
 
+# ruff: noqa: PLR0913, PLR0917 -- fixtures are many
+
 import os
 import signal
 import subprocess
@@ -274,7 +276,7 @@ PATCHELFS = {
     "empties the file": ('for f; do :; done; : >"$f"', ("core.so",)),
     "writes garbage": ('for f; do :; done; head -c 99999 /dev/urandom >"$f"', ("core.so",)),
     "cuts the file": ('for f; do :; done; truncate -s 600 "$f"', ("core.so",)),
-    "removes the file": ('for f; do :; done; rm "$f"', ("core.so",)),
+    "removes the file": ('for f; do :; done; rm "$f"', ("removed",)),
 }
 
 
@@ -382,7 +384,7 @@ def test_an_auditwheel_that_misbehaves(
 def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
     """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
     mark = tmp_path / "hangs"
-    child = "subprocess.Popen(['sleep', '100'])"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
     place = pretender(tmp_path / "fake", f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)")
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 

@@ -25,10 +25,11 @@ def scratch() -> Generator[Path]:
     sweep(parent, PREFIX)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        if hold(descriptor):
-            break
-        os.close(descriptor)  # another run was quicker, and sweeps it away
+        with suppress(FileNotFoundError):  # another run was quicker, and has swept it away
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if hold(descriptor):
+                break
+            os.close(descriptor)
     try:
         yield folder
     finally:

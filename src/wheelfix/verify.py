@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -42,6 +41,7 @@ from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
 from wheelfix.scratch import scratch
 from wheelfix.testimony import File
+from wheelfix.tools.run import end_tree
 from wheelfix.wheel import Wheel, WheelName
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -399,8 +399,7 @@ def _serve(work: _Work, jobs: Sequence[Check]) -> list[dict[str, Any]]:
         try:
             said, complaint = server.communicate("\n".join(lines) + "\n", timeout=limit)
         except BaseException:
-            with suppress(ProcessLookupError):  # with what it has forked
-                os.killpg(server.pid, signal.SIGKILL)
+            end_tree(server.pid)
             raise
     answers = [json.loads(line) for line in said.splitlines()]
     if len(answers) != len(jobs):
