@@ -38,7 +38,11 @@ def a_wheel(folder: Path) -> tuple[Path, Path]:
         needed=[library],
     )
     noise = random.Random(1).randbytes(5_000_000)
-    files = {"demo/__init__.py": "", "demo/core.so": user, "demo/noise": noise}
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/core.so": user,
+        "demo/noise": noise,
+    }
     tag = f"py3-none-linux_{os.uname().machine}"
     return make_wheel(folder, tag=tag, files=files), outside
 

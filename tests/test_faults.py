@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from build import executable, make_wheel, shared_object
+from scripting import SCRIPTS
 from wheelfix import scratch as scratch_module
 from wheelfix.archive import open_wheel
 from wheelfix.errors import WheelfixError
@@ -347,8 +348,7 @@ AUDITWHEELS = {
         ("auditwheel",),
     ),
     "calls patchelf with garbage": (
-        f"{OUT}; subprocess.run(['patchelf', 'garbage', '/etc/passwd']);"
-        f" zipfile.ZipFile(out + '/{WHEEL}', 'w').close()",
+        f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
         ("auditwheel",),
     ),
     "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
@@ -560,3 +560,11 @@ def test_a_hidden_file_of_a_killed_run_is_removed_by_the_next(
     assert {path.name for path in out.iterdir()} == {outcome.output.name, ".kept"}
     with open_wheel(outcome.output) as archive:
         assert archive.wheel.record_problems == ()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments() -> None:
+    """A few of those of `scripts/faults.py`."""
+    command = [sys.executable, str(SCRIPTS / "faults.py"), "-n", "8", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
