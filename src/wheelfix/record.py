@@ -87,8 +87,12 @@ def format_record(rows: Iterable[RecordRow]) -> bytes:
     from io import StringIO  # noqa: PLC0415 (as above)
 
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows((row.name, row.hash, "" if row.size is None else row.size) for row in rows)
+    plain = csv.writer(text, lineterminator="\n")
+    # The writer quotes a carriage return only where lines end by one; its reader ends a row there.
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        writer = quoting if "\r" in row.name or "\r" in row.hash else plain
+        writer.writerow((row.name, row.hash, "" if row.size is None else row.size))
     return text.getvalue().encode()
 
 
