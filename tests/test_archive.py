@@ -25,7 +25,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import make_wheel, record_text, shared_object, wheel_text
-from wheelfix import archive as archive_module
 from wheelfix.archive import open_wheel
 from wheelfix.errors import BadWheelError, OutputError
 from wheelfix.pack import PendingWheel, write_wheel
@@ -163,7 +162,7 @@ def test_a_broken_elf_does_not_stop_the_opening(tmp_path: Path) -> None:
 def test_large_members_are_streamed_to_an_unlinked_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive_module, "STREAMED", 1000)
+    monkeypatch.setattr("wheelfix.contents.LARGE", 1000)
     library = shared_object(tmp_path / "x.so", libc=False)
     plain = os.urandom(3 * 2**20)
     path = make_wheel(tmp_path, files={"x.so": library, "plain": plain})

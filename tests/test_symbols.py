@@ -14,7 +14,7 @@ from wheelfix.asneeded import Library
 from wheelfix.elf import Definition, Libc
 from wheelfix.elfread import read_elf, read_exports
 from wheelfix.loader import Environment, load
-from wheelfix.symbols import Reference, bindings, binds
+from wheelfix.symbols import Definers, Reference, bindings, binds
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
@@ -92,7 +92,7 @@ class Tree:
         found = load(f"{self.folder}/{root}", Environment(libc=Libc.GLIBC, files=files))
         return {
             (Path(user.user).name, user.symbol): provider and Path(provider).name
-            for user, provider in bindings(found, libraries).items()
+            for user, provider in bindings(found, Definers(libraries)).items()
         }
 
     def loader(self, root: str) -> dict[tuple[str, str], str]:
@@ -165,7 +165,7 @@ def test_only_what_was_asked_for_is_looked_up(tree: Tree) -> None:
         read=partial(read_exports, path.read_bytes(), "x.so"),
     )
     found = load(str(path), Environment(libc=Libc.GLIBC, files={str(path): library.elf}))
-    assert bindings(found, {str(path): library}, among={"f"}) == {
+    assert bindings(found, Definers({str(path): library}), among={"f"}) == {
         Reference(str(path), "f", None, weak=False): None
     }
-    assert not bindings(found, {str(path): library}, users=())
+    assert not bindings(found, Definers({str(path): library}), users=())

@@ -16,6 +16,7 @@ from wheelfix.elf import Elf
 from wheelfix.elfedit import edit_in_place
 from wheelfix.elfverify import differences
 from wheelfix.errors import VerificationError
+from wheelfix.mapped import pieces
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
 from wheelfix.tools.strip import strip
 from wheelfix.wheel import Wheel
@@ -106,8 +107,8 @@ class _Work:
         before, wanted = self._says(member), self.after.elfs.get(member)
         if before is None or wanted is None or before == wanted:
             return self._source(member) if member in self.added else None
-        path = self._copy(self._source(member))
         with _mapped(self._source(member)) as original:
+            path = self._copy(original)
             self._edit(path, member, before, wanted)
             with _mapped(path) as written:
                 _prove(member, original, written, wanted)
@@ -138,10 +139,10 @@ class _Work:
             case _:
                 assert_never(edit.source)
 
-    def _copy(self, source: _Content) -> Path:
+    def _copy(self, original: memoryview) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self.workdir)
-        with os.fdopen(descriptor, "wb") as file, _mapped(source) as data:
-            file.write(data)
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(pieces(original))
         return Path(name)
 
     def _edit(self, path: Path, member: str, before: Elf, wanted: Elf) -> None:

@@ -8,18 +8,16 @@ mixed with its successor.
 
 import os
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from wheelfix.elf import Elf
-from wheelfix.errors import BadElfError, BadWheelError, OutputError
+from wheelfix.contents import Content, buffered, read_contents, watched
+from wheelfix.errors import BadWheelError
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
-from wheelfix.record import algorithm_of, hash_field, parse_record, verify_record
+from wheelfix.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel import (
     Member,
     Metadata,
@@ -41,17 +39,11 @@ from wheelfix.zipformat import (
     shown,
 )
 
-STREAMED = 32 * 2**20
-"""Bytes; members above are never held in memory as a whole."""
 _PIECE = 2**20  # more than the longest local header
 _HELD = 16 * 2**20
-"""Bytes of texts that are kept, of each kind: a hundred times what wheels have."""
-_ELF_MAGIC = b"\x7fELF"
+"""Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
-
-_OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
-"""A Python source without these words, in whatever case, opens no library."""
 
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
@@ -69,8 +61,9 @@ class Archive:
         self.entries: Mapping[str, Entry] = {}
         """What the zip's directory says of each member, by name; directory entries left out."""
         self.wheel: Wheel
+        self.contents: Mapping[str, Content] = {}
+        """What each member is; filled when its bytes were verified."""
         self._descriptor = descriptor
-        self._spools: dict[str, memoryview] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -85,7 +78,7 @@ class Archive:
 
     def close(self) -> None:
         """Close the file. Buffers that were handed out stay valid."""
-        self._spools.clear()
+        self.contents = {}
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -98,24 +91,28 @@ class Archive:
         return b"".join(self.inflated(member))
 
     def buffer(self, member: str) -> memoryview:
-        """Give a member's bytes as a buffer; above 32 MiB it is a mapped, unlinked file."""
-        return self._spools.get(member) or self.keep(member, self.inflated(member))
+        """Inflate a member into a buffer; a large one is a mapped file without a name."""
+        return buffered(self.inflated(member), self.entries[member].size)
 
-    def keep(self, member: str, pieces: Iterator[bytes]) -> memoryview:
-        """Make a buffer of a member that is being inflated already, for `buffer` to give again."""
-        if self.entries[member].size <= STREAMED:
-            return memoryview(b"".join(pieces))
-        self._spools[member] = _spooled(pieces, self.entries[member].size)
-        return self._spools[member]
+    def tables(self, member: str) -> memoryview:
+        """Give a buffer with the tables of an object at their places, from which to read exports.
 
-    def inflated(self, member: str) -> Iterator[bytes]:
-        """Yield a member's bytes in pieces of up to 1 MiB.
+        The rest of it may be zeros: then nothing had to be inflated once more.
+        """
+        return self.contents[member].tables or self.buffer(member)
+
+    def inflated(
+        self, member: str, watch: Callable[[bytes], None] | None = None
+    ) -> Iterator[bytes]:
+        """Yield a member's bytes in pieces of up to 1 MiB; `watch` is given the data as stored.
 
         Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
         or CRC are not as stated.
         """
         entry = self.entries[member]
         _, raw = self.raw(member)
+        if watch:
+            raw = watched(raw, watch)
         pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
         crc = size = 0
         for piece in pieces:
@@ -136,7 +133,7 @@ class Archive:
         """
         entry = self.entries[member]
         span = entry.end - entry.offset
-        head = self.read_at(entry.offset, min(span, _PIECE))
+        head = self._head(entry)
         length, extra = check_local(entry, head)
         end = length + entry.compressed_size
         rest = head[end:] if len(head) == span else self._pread_rest(entry.offset + end, entry.end)
@@ -151,6 +148,16 @@ class Archive:
         if len(first) == entry.compressed_size:
             return extra, (first,) if first else ()
         return extra, self._pieces(first, entry.offset + len(head), entry.offset + end)
+
+    def stored(self, member: str) -> Callable[[int, int], bytes]:
+        """Return what reads the data as stored: from an offset so many bytes, fewer at its end."""
+        entry = self.entries[member]
+        length, _ = check_local(entry, self._head(entry))
+        start, size = entry.offset + length, entry.compressed_size
+        return lambda at, count: self.read_at(start + at, min(count, max(size - at, 0)))
+
+    def _head(self, entry: Entry) -> bytes:
+        return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
 
     def _pread_rest(self, start: int, end: int) -> bytes:
         # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
@@ -207,36 +214,16 @@ def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
         )
 
 
-def _spooled(pieces: Iterator[bytes], size: int) -> memoryview:
-    """Write `pieces` into an unlinked temporary file of `size` bytes, and map it."""
-    from mmap import ACCESS_READ, mmap  # noqa: PLC0415 (for large members only)
-    from tempfile import TemporaryFile  # noqa: PLC0415 (for large members only)
-
-    with _spool_errors(), TemporaryFile(prefix="wheelfix-") as file:
-        for piece in pieces:
-            file.write(piece)
-        file.flush()
-        return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
-
-
-@contextmanager
-def _spool_errors() -> Generator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(
-            f"cannot write a temporary file: {error.strerror}",
-            hint="make room, or point TMPDIR to a directory on a larger disk",
-        ) from error
-
-
 # --- Opening -----------------------------------------------------------------------------------
 
 
-def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
+def open_wheel(
+    path: Path, *, name: WheelName | None = None, origin: Archive | None = None
+) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not carry its name, such as one that is yet to be published.
+    What has the same compressed bytes as in `origin`, which was opened before, is as it was there.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
@@ -254,7 +241,7 @@ def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name)
+        _fill(archive, name, origin)
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -268,7 +255,7 @@ def _is_regular(descriptor: int) -> bool:
     return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
 
 
-def _fill(archive: Archive, name: WheelName) -> None:
+def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     entries = _read_directory(archive)
     _check_total(archive, entries)
     for entry in entries:
@@ -279,7 +266,7 @@ def _fill(archive: Archive, name: WheelName) -> None:
     dist_info = _find_dist_info(archive.entries, name)
     _check_lists(archive, dist_info)
     metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata)
+    archive.wheel = _verified(archive, name, dist_info, metadata, origin)
 
 
 def _read_directory(archive: Archive) -> list[Entry]:
@@ -444,38 +431,29 @@ def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:
         raise BadWheelError(f"{shown(name)} is not UTF-8", hint="build the wheel again") from None
 
 
-def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: WheelMetadata) -> Wheel:
+def _verified(
+    archive: Archive,
+    name: WheelName,
+    dist_info: str,
+    metadata: WheelMetadata,
+    origin: Archive | None,
+) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     record_name = f"{dist_info}/RECORD"
     rows, problems = _read_record(archive, record_name)
     algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
-    hashes: dict[str, str] = {}
-    elfs: dict[str, Elf] = {}
-    broken: dict[str, str] = {}
-    impostors: dict[str, str] = {}
-    sources: dict[str, bytes] = {}
-    spare = _HELD
-    for member in archive.entries:
-        algorithm = algorithms.get(member)
-        digest, found = _examine(archive, member, algorithm)
-        if algorithm:
-            hashes[member] = hash_field(algorithm, digest)
-        if isinstance(found, Elf):
-            elfs[member] = found
-        elif isinstance(found, bytes):
-            spare -= len(found)
-            if spare > 0:
-                sources[member] = found
-        elif isinstance(found, _Impostor):
-            impostors[member] = found.likeness
-        elif found:
-            broken[member] = found
+    known = _unchanged(archive, origin, algorithms) if origin else {}
+    rest = {member: entry for member, entry in archive.entries.items() if member not in known}
+    read = known | read_contents(rest, archive.inflated, algorithms)
+    archive.contents = contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
         for e in archive.entries.values()
     )
     if record_name in archive.entries:
+        hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
+    sources = {member: each.source for member, each in contents.items() if each.source}
     return Wheel(
         name=name,
         members=members,
@@ -484,15 +462,38 @@ def _verified(archive: Archive, name: WheelName, dist_info: str, metadata: Wheel
         root_is_purelib=metadata.root_is_purelib,
         record=rows,
         record_problems=problems,
-        elfs=elfs,
-        broken_elfs=broken,
-        impostors=impostors,
+        elfs={member: each.elf for member, each in contents.items() if each.elf},
+        broken_elfs={member: each.broken for member, each in contents.items() if each.broken},
+        impostors={member: each.likeness for member, each in contents.items() if each.likeness},
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
         shebangs=dict(_shebangs(archive, dist_info)),
     )
+
+
+def _unchanged(
+    archive: Archive, origin: Archive, algorithms: Mapping[str, str]
+) -> dict[str, Content]:
+    """Return what is known of the members that are copies, byte by byte as they are stored."""
+    known: dict[str, Content] = {}
+    for member, entry in archive.entries.items():
+        old, content = origin.entries.get(member), origin.contents.get(member)
+        if old is None or content is None or _data_of(old) != _data_of(entry):
+            continue
+        if content.hash.partition("=")[0] != algorithms.get(member, ""):
+            continue
+        crc = 0
+        for piece in archive.raw(member)[1]:
+            crc = zlib.crc32(piece, crc)
+        if crc == content.stored_crc:
+            known[member] = content
+    return known
+
+
+def _data_of(entry: Entry) -> tuple[int, ...]:
+    return entry.method, entry.crc, entry.compressed_size, entry.size
 
 
 def _read_metadata(archive: Archive, member: str) -> Metadata:
@@ -569,64 +570,3 @@ def _read_record(
     if record_name not in archive.entries:
         return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
     return parse_record(archive.read(record_name), record_name)
-
-
-def _examine(
-    archive: Archive, member: str, algorithm: str | None
-) -> tuple[bytes, "Elf | str | bytes | _Impostor | None"]:
-    """Hash a member, and read it as ELF where it begins like one: an `Elf`, or why it is none.
-
-    A Python source that may open libraries comes back as its bytes, and a file that is named like a
-    shared object and is none as an `_Impostor`.
-    """
-    import hashlib  # noqa: PLC0415 (start-up of light commands)
-
-    hasher = getattr(hashlib, algorithm)() if algorithm else None
-    pieces = archive.inflated(member)
-    if hasher:
-        pieces = _passing(pieces, hasher.update)
-    first = next(pieces, b"")
-    found: Elf | str | bytes | _Impostor | None = None
-    if first.startswith(_ELF_MAGIC):
-        found = _read_elf(archive.keep(member, chain([first], pieces)), member)
-    elif member.endswith(".py") and _may_open(first):
-        found = first
-    elif ".so" in member:
-        found = _impostor(member, first)
-    more = any(map(len, pieces))
-    for _ in pieces:
-        pass
-    if more and isinstance(found, bytes):
-        found = None  # longer than what a person writes
-    return hasher.digest() if hasher else b"", found
-
-
-@dataclass(frozen=True, slots=True)
-class _Impostor:
-    likeness: str
-
-
-def _impostor(member: str, first: bytes) -> _Impostor | None:
-    from wheelfix.likeness import is_library_name, likeness  # noqa: PLC0415 (few wheels have any)
-
-    return _Impostor(likeness(first)) if is_library_name(member) else None
-
-
-def _may_open(source: bytes) -> bool:
-    lower = source.lower()  # five times as fast as one regular expression
-    return any(word in lower for word in _OPENERS)
-
-
-def _passing(pieces: Iterator[bytes], tap: Callable[[bytes], None]) -> Iterator[bytes]:
-    for piece in pieces:
-        tap(piece)
-        yield piece
-
-
-def _read_elf(data: memoryview, member: str) -> Elf | str:
-    from wheelfix.elfread import read_elf  # noqa: PLC0415 (wheels without ELF do not need it)
-
-    try:
-        return read_elf(data, member)
-    except BadElfError as error:
-        return error.message

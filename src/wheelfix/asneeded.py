@@ -118,8 +118,11 @@ def _providers(
     """Return which symbols the linker took from each library, and what it took from none."""
     used: dict[str, list[str]] = {}
     unresolved: list[Undefined] = []
+    read: dict[str, Exports] = {}
     for reference in references:
-        name = reference.file if reference.file in names else _definer(reference, names, libraries)
+        name = reference.file
+        if name not in names:
+            name = _definer(reference, names, libraries, read)
         if name is None:
             unresolved.append(reference)
         else:
@@ -128,11 +131,17 @@ def _providers(
 
 
 def _definer(
-    reference: Undefined, names: Iterable[str], libraries: Mapping[str, Library | None]
+    reference: Undefined,
+    names: Iterable[str],
+    libraries: Mapping[str, Library | None],
+    read: dict[str, Exports],
 ) -> str | None:
+    """Return the first library that defines `reference`; `read` has the exports so far."""
     for name in names:
-        library = libraries.get(name)
-        if library is not None and offers(library.exports, reference):
+        if name not in read:
+            library = libraries.get(name)
+            read[name] = Exports() if library is None else library.exports
+        if offers(read[name], reference):
             return name
     return None
 
@@ -142,9 +151,9 @@ def offers(exports: Exports, reference: Undefined) -> bool:
 
     It passes over hidden versions, which only what was linked before knows.
     """
-    return any(
-        not each.hidden and reference.version in {None, each.version}
-        for each in exports.definitions.get(reference.name, ())
+    found = exports.definitions.get(reference.name)
+    return found is not None and any(
+        not each.hidden and reference.version in {None, each.version} for each in found
     )
 
 
@@ -185,7 +194,8 @@ def _wants(user: Library, library: Library) -> list[Undefined]:
     """Return the strong references of `user` that `library` defines."""
     if not user.elf.undefined:
         return []
-    return [each for each in user.elf.undefined if not each.weak and offers(library.exports, each)]
+    exports = library.exports
+    return [each for each in user.elf.undefined if not each.weak and offers(exports, each)]
 
 
 def _on_needed_list(

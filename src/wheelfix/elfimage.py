@@ -7,13 +7,14 @@ size, and no count makes a loop longer than the file can hold.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
 from typing import Self
 
 from wheelfix.elf import Machine, Segment
 from wheelfix.errors import BadElfError
+from wheelfix.mapped import copied
 
 MAGIC = b"\x7fELF"
 MAX_SYMBOLS = 1 << 20
@@ -324,7 +325,7 @@ class Image:
         """Copy bytes out of the file, so that nothing keeps the caller's buffer alive."""
         if offset < 0 or size < 0 or offset + size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
-        return bytes(self.view[offset : offset + size])
+        return copied(self.view, offset, offset + size)
 
     def loaded(self, address: int, size: int, what: str) -> bytes:
         """Copy bytes that are loaded to a virtual address."""
@@ -354,6 +355,24 @@ class Image:
         if offset < 0 or offset + struct.size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
         return struct.unpack_from(self.view, offset)
+
+
+@dataclass(frozen=True, slots=True)
+class NotingImage(Image):
+    """An image that notes which parts of the file were looked at."""
+
+    noted: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """File offset and size of each part."""
+
+    def read(self, offset: int, size: int, what: str) -> bytes:
+        """Copy bytes out of the file, and note them."""
+        self.noted.append((offset, size))
+        return Image.read(self, offset, size, what)
+
+    def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
+        """Read one structure, and note it."""
+        self.noted.append((offset, struct.size))
+        return Image.unpack(self, struct, offset, what)
 
 
 @dataclass(frozen=True, slots=True)

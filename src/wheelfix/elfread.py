@@ -25,6 +25,7 @@ from wheelfix.elfimage import (
     Dt,
     Dynamic,
     Image,
+    NotingImage,
     Pt,
     Section,
     Sht,
@@ -84,6 +85,54 @@ def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf
     """
     with memoryview(data) as view:
         return _read(Image.parse(view, name))
+
+
+def read_elf_and_tables(data: memoryview, name: str) -> tuple[Elf, list[tuple[int, int]]]:
+    """Read one ELF object, and say where the tables stand that its exports are read from.
+
+    That is file offset and size of each part; they may overlap. Empty for an object whose tables
+    do not hold together, and for one that exports nothing.
+
+    Raises `BadElfError` as `read_elf` does.
+    """
+    image = NotingImage.parse(data, name)
+    elf = _read(image)
+    if not elf.dynamic:
+        return elf, []
+    try:
+        _look_at_exports(image)
+    except BadElfError:
+        return elf, []
+    headers = (0, image.header_size), image.program_headers
+    sections = image.section_headers, len(image.sections) * image.layout.shdr.size
+    return elf, [*headers, sections, *image.noted]
+
+
+def _look_at_exports(image: Image) -> None:
+    """Look at all that `read_exports` looks at and `read_elf` does not."""
+    dynamic = Dynamic.parse(image)
+    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+        return
+    count = dynamic.symbol_count()
+    dynamic.symbols(0, count)
+    dynamic.version_indices(count)
+    _first_defined(dynamic)
+    if _may_copy(image):
+        for _ in dynamic.relocations():
+            pass
+
+
+def dynamic_strings(data: memoryview, name: str) -> range:
+    """Return where .dynstr stands in the file, an empty range where it has none."""
+    try:
+        image = Image.parse(data, name)
+        dynamic = Dynamic.parse(image)
+        if dynamic is None or Dt.STRTAB not in dynamic.tags:
+            return range(0)
+        start, _ = image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
+    except BadElfError:
+        return range(0)
+    return range(start, start + len(dynamic.strings))
 
 
 def _read(image: Image) -> Elf:
@@ -334,7 +383,7 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
             for entry in table.struct.iter_unpack(table.raw)
             if entry[1] & mask == kind
         }
-        if dynamic.image.type == ElfType.EXEC or dynamic.image.segment(Pt.INTERP) is not None
+        if _may_copy(dynamic.image)
         else ()
     )
     if not numbers:
@@ -356,6 +405,10 @@ def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
             type=info & 0xF,
             weak=False,
         )
+
+
+def _may_copy(image: Image) -> bool:
+    return image.type == ElfType.EXEC or image.segment(Pt.INTERP) is not None
 
 
 # --- what relocations name -----------------------------------------------------------------------

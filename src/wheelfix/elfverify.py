@@ -17,6 +17,7 @@ from wheelfix.elf import Machine
 from wheelfix.elfimage import Dt, Dynamic, Image, Pt
 from wheelfix.elfread import read_elf
 from wheelfix.errors import BadElfError
+from wheelfix.mapped import forget
 
 if TYPE_CHECKING:
     import mmap
@@ -492,6 +493,8 @@ def _first_difference(
         # Copies compare by memcmp; memoryviews compare item by item.
         first = bytes(old[place + done : place + done + length])
         second = bytes(new[other + done : other + done + length])
+        forget(old)
+        forget(new)
         if first != second:
             return done + next(
                 i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b

@@ -18,12 +18,14 @@ from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 from wheelfix.archive import Archive
-from wheelfix.errors import OutputError, VerificationError
+from wheelfix.errors import BadWheelError, OutputError, VerificationError
 from wheelfix.metadata import edit_metadata
 from wheelfix.record import format_record, hash_field, update_record
 from wheelfix.scratch import hold, sweep
+from wheelfix.splice import Fresh, Read, plan, spliced
 from wheelfix.wheel import Member, RecordRow, Wheel
 from wheelfix.zipformat import (
+    DEFLATED,
     End,
     Entry,
     dos_stamp,
@@ -39,6 +41,8 @@ _PIECE = 2**20
 _THREADS = 2
 _AHEAD = 3 * _THREADS
 """Pieces that are deflated before their turn comes."""
+_MENDED = 2**20
+"""Bytes; what is smaller is deflated as soon as it is mended."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 _HIDDEN = ".wheelfix-tmp"
@@ -92,13 +96,17 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
             ThreadPoolExecutor(_THREADS) as pool,
         ):
             zip_file = _ZipFile(file)
-            changed = [content[m.name] for m in result.members if m.name in content]
-            deflated = _deflate_ahead(pool, changed, level)
+            mended = _mended(archive, content) if level < 0 else {}
+            fresh = [name for m in result.members if (name := m.name) in content.keys() - mended]
+            deflated = _deflate_ahead(pool, [content[name] for name in fresh], level)
             for member in result.members:
                 old = archive.entries.get(moved.get(member.name, member.name))
                 if member.name in content:
                     entry = _new_entry(archive, result, member, old, stamp)
-                    zip_file.add(entry, _size(content[member.name]), deflated)
+                    if member.name in mended:
+                        zip_file.mend(entry, mended[member.name])
+                    else:
+                        zip_file.add(entry, _size(content[member.name]), deflated)
                 elif old:
                     zip_file.copy(_old_entry(old, member), *archive.raw(old.name))
                 else:
@@ -269,6 +277,57 @@ def _deflate_ahead(
         yield ready, future.result()
 
 
+# --- Mending -----------------------------------------------------------------------------------
+
+
+class _Mended(NamedTuple):
+    """A large member with a few new bytes: most of it keeps its compressed form."""
+
+    fresh: list[Fresh]
+    stream: Read
+    path: Path
+    crc: int
+
+    def compressed(self) -> Iterator[bytes]:
+        """Yield the new compressed data."""
+        with self.path.open("rb") as file:
+            yield from spliced(self.fresh, self.stream, _reader(file), -1)
+
+
+def _mended(archive: Archive, content: Mapping[str, Content]) -> dict[str, _Mended]:
+    """Plan the splicing of the large members of which most stays.
+
+    One after the other: two threads that go byte by byte are slower than one.
+    """
+    found: dict[str, _Mended] = {}
+    for name, new in content.items():
+        old = archive.entries.get(name)
+        if old is None or old.method != DEFLATED or old.size < _MENDED or isinstance(new, bytes):
+            continue
+        stream = archive.stored(name)
+        try:
+            with new.open("rb") as file:
+                fresh = plan(stream, _reader(file))
+        except zlib.error as error:  # it could be inflated when the wheel was opened
+            raise BadWheelError(
+                f"`{name}` changed while the wheel was read: {error}", hint="run it again"
+            ) from None
+        if fresh is not None:
+            found[name] = _Mended(fresh, stream, new, _crc(new))
+    return found
+
+
+def _crc(path: Path) -> int:
+    crc = 0
+    for piece in _pieces(path):
+        crc = zlib.crc32(piece, crc)
+    return crc
+
+
+def _reader(file: BinaryIO) -> Read:
+    return lambda offset, size: os.pread(file.fileno(), size, offset)
+
+
 # --- How to write it ---------------------------------------------------------------------------
 
 
@@ -292,11 +351,7 @@ class _ZipFile:
 
         The header is written again once the compressed size is known.
         """
-        start = self._at
-        # Incompressible data grows by five bytes in 16 KiB, so 64 MiB leave room to spare.
-        wide = size > 2**32 - 2**26
-        self._write(pack_local(entry, b"", wide=wide))
-        data_start = self._at
+        start, wide = self._begin(entry, size)
         crc = written = 0
         for chunk, compressed in chunks:
             crc = zlib.crc32(chunk.data, crc)
@@ -304,9 +359,27 @@ class _ZipFile:
             self._write(compressed)
             if chunk.last:
                 break
-        entry = entry._replace(
-            crc=crc, size=written, compressed_size=self._at - data_start, offset=start
-        )
+        self._end(entry._replace(crc=crc, size=written, offset=start), wide=wide)
+
+    def mend(self, entry: Entry, mended: _Mended) -> None:
+        """Add a member that keeps most of its compressed form."""
+        size = mended.path.stat().st_size
+        start, wide = self._begin(entry, size)
+        for piece in mended.compressed():
+            self._write(piece)
+        self._end(entry._replace(crc=mended.crc, size=size, offset=start), wide=wide)
+
+    def _begin(self, entry: Entry, size: int) -> tuple[int, bool]:
+        start = self._at
+        # Incompressible data grows by five bytes in 16 KiB, so 64 MiB leave room to spare.
+        wide = size > 2**32 - 2**26
+        self._write(pack_local(entry, b"", wide=wide))
+        return start, wide
+
+    def _end(self, entry: Entry, *, wide: bool) -> None:
+        start = entry.offset
+        header = len(pack_local(entry, b"", wide=wide))
+        entry = entry._replace(compressed_size=self._at - start - header)
         self._file.seek(start)
         self._file.write(pack_local(entry, b"", wide=wide))
         self._file.seek(self._at)

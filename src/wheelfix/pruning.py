@@ -19,7 +19,7 @@ from wheelfix.layout import Layout
 from wheelfix.loader import Environment, Load, load_each
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.symbols import Reference, bindings
+from wheelfix.symbols import Definers, Reference, bindings
 from wheelfix.wheel import Wheel
 
 _INTERPOSED = frozenset({"malloc", "free", "calloc", "realloc"})
@@ -230,6 +230,11 @@ class World:
         return decide(own, answers)
 
     @cached_property
+    def definers(self) -> Definers:
+        """Who defines what in a load of this world."""
+        return Definers(self.libraries, self.environment.libc)
+
+    @cached_property
     def references(self) -> Mapping[str, frozenset[str]]:
         """Path -> the names of the undefined symbols of what stands there."""
         return {
@@ -378,20 +383,23 @@ class _Trial:
             name
             for path in self._disturbed(change)
             if path in world.libraries
-            for name in world.libraries[path].exports.definitions.keys() & wanted
+            for name in world.definers.of(path).keys() & wanted
         }
         if not names:
             return {}
-        libc = world.environment.libc
-        before, after = (
-            bindings(load, world.libraries, among=names, users=frozenset(remaining), libc=libc)
-            for load in (change.before, change.after)
-        )
-        return {
-            reference: (provider, after.get(reference))
-            for reference, provider in before.items()
-            if provider is not None and after.get(reference) != provider
-        }
+        before = world.definers.within(change.before)
+        after = world.definers.within(change.after)
+        found: _Moved = {}
+        for path in remaining:
+            if world.references[path].isdisjoint(names):
+                continue
+            for each in world.libraries[path].elf.undefined:
+                if each.name in names:
+                    provider = before(each.name, each.version)
+                    now = after(each.name, each.version)
+                    if provider is not None and now != provider:
+                        found[Reference(path, each.name, each.version, each.weak)] = provider, now
+        return found
 
     @staticmethod
     def _disturbed(change: _Change) -> Iterator[str]:
@@ -533,8 +541,7 @@ def _missing(world: World) -> Iterator[Missing]:
         names = frozenset(name for path in inside for name in unbound[members[path]])
         if not names or inside == [world.paths[root]]:
             continue
-        libc = world.environment.libc
-        bound = bindings(load, world.libraries, among=names, users=frozenset(inside), libc=libc)
+        bound = bindings(load, world.definers, among=names, users=frozenset(inside))
         for reference, provider in bound.items():
             member = members[reference.user]
             if provider is not None and reference.symbol in unbound[member]:
@@ -564,8 +571,7 @@ def _unbound(world: World, member: str) -> frozenset[str]:
     whole = all(each in world.libraries for each in load.objects)
     if not wanted or not whole or elf.is_executable or any(r.result is None for r in load.requests):
         return frozenset()
-    libc = world.environment.libc
-    bound = bindings(load, world.libraries, among=wanted, users=(path,), libc=libc)
+    bound = bindings(load, world.definers, among=wanted, users=(path,))
     return frozenset(
         reference.symbol
         for reference, provider in bound.items()

@@ -356,7 +356,7 @@ class _Run:
 
     def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction."""
-        with open_wheel(pending.path, name=predicted.name) as archive:
+        with open_wheel(pending.path, name=predicted.name, origin=self.archive) as archive:
             found = archive.wheel
         said, foretold = _all_said(found), _all_said(predicted)
         members = dict.fromkeys((*foretold, *said))

@@ -4,11 +4,12 @@ All objects of one dlopen resolve in one order, the order of `loader.Load.object
 defines a symbol serves everybody, directly needed or not.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from wheelfix.asneeded import Library
-from wheelfix.elf import Definition, Libc, Undefined
+from wheelfix.elf import Definition, Libc
 from wheelfix.loader import Load
 
 _STT_GNU_IFUNC = 10
@@ -26,22 +27,22 @@ class Reference(NamedTuple):
 
 def bindings(
     load: Load,
-    libraries: Mapping[str, Library],
+    definers: "Definers",
     *,
     among: Collection[str] | None = None,
     users: Collection[str] | None = None,
-    libc: Libc = Libc.GLIBC,
 ) -> dict[Reference, str | None]:
     """Return the object that each undefined reference of `load` binds to, None without one.
 
-    `libraries` has the objects by path. What the program itself defines (Python's API) and what
+    What the program itself defines (Python's API) and what
     is loaded already is not in `load`, and so not found. `among` restricts the answer to symbols
     of these names, `users` to the references of these objects.
     """
+    libraries = definers.libraries
     scope = [path for path in load.objects if path in libraries]
-    defining = _Scope(scope, libraries, libc)
+    defining = definers.within(load)
     return {
-        Reference(user, each.name, each.version, each.weak): defining.provider(each)
+        Reference(user, each.name, each.version, each.weak): defining(each.name, each.version)
         for user in scope
         if users is None or user in users
         for each in libraries[user].elf.undefined
@@ -49,24 +50,37 @@ def bindings(
     }
 
 
-class _Scope:
-    """The objects of one group, in the order of search; each reference is looked up once."""
+class Definers:
+    """Which of some libraries define a symbol, for whatever group of them is loaded.
 
-    def __init__(self, order: Sequence[str], libraries: Mapping[str, Library], libc: Libc) -> None:
-        self._exports = [(path, libraries[path].exports.definitions) for path in order]
+    A library's exports are read when it is first in a group.
+    """
+
+    def __init__(self, libraries: Mapping[str, Library], libc: Libc = Libc.GLIBC) -> None:
+        """Take the libraries by path."""
+        self.libraries = libraries
         self._libc = libc
-        self._known: dict[tuple[str, str | None], str | None] = {}
+        self._exports: dict[str, Mapping[str, tuple[Definition, ...]]] = {}
 
-    def provider(self, reference: Undefined) -> str | None:
-        key = (reference.name, reference.version)
-        if key not in self._known:
-            self._known[key] = next(self._providers(*key), None)
-        return self._known[key]
+    def within(self, load: Load) -> Callable[[str, str | None], str | None]:
+        """Return what tells which object of `load` a name and version bind to."""
+        order = [(path, self.of(path)) for path in load.objects if path in self.libraries]
 
-    def _providers(self, name: str, version: str | None) -> Iterator[str]:
-        for path, definitions in self._exports:
-            if name in definitions and binds(definitions[name], version, self._libc):
-                yield path
+        @cache
+        def provider(name: str, version: str | None) -> str | None:
+            for path, definitions in order:
+                found = definitions.get(name)
+                if found is not None and binds(found, version, self._libc):
+                    return path
+            return None
+
+        return provider
+
+    def of(self, path: str) -> Mapping[str, tuple[Definition, ...]]:
+        """Return what the library at `path` defines."""
+        if path not in self._exports:
+            self._exports[path] = self.libraries[path].exports.definitions
+        return self._exports[path]
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:

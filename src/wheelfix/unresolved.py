@@ -100,9 +100,8 @@ class _Search:
         )
 
     def _unbound(self, load: Load, member: str, names: set[str]) -> tuple[Reference, ...]:
-        libc = self.world.environment.libc
         users = {self.world.paths[member]}
-        found = bindings(load, self.world.libraries, among=names, users=users, libc=libc)
+        found = bindings(load, self.world.definers, among=names, users=users)
         return tuple((r.symbol, r.version) for r, at in found.items() if at is None and not r.weak)
 
     def _roots(self, member: str) -> Iterator[str]:

@@ -1,0 +1,301 @@
+"""Deflate streams mended around a change: the rest stays as it was compressed.
+
+A deflate stream is a row of blocks (RFC 1951, section 3.2.3). A block can be left as it is where
+the data before it, up to 32 KiB back, is what it was. So between the last block that begins before
+a change, and the first that begins 32 KiB after it, the data is deflated anew; all else is copied.
+
+Where blocks begin is nowhere written, and blocks begin at any bit. But while a block's Huffman
+codes are read, nothing comes out of the inflater: fed with 16 bytes at a time, it shows where.
+"""
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+_WINDOW = 2**15
+"""How far back deflate may refer."""
+_STRIDE = 2**14
+"""Compressed bytes that are inflated at once where nothing changes."""
+_LOOKBACK = 16
+"""Strides to go back for the beginning of a block."""
+_STEP = 16
+"""Compressed bytes, fewer than the Huffman codes of a block of some length take."""
+_PROOF = 2**12
+"""Compressed bytes that are inflated to see that a block begins where it seems to."""
+_WORTH = 2**23
+"""Bytes of data; where more than that is to be deflated in one go, splicing serves nobody."""
+_DYNAMIC = 2  # BTYPE of a block with Huffman codes of its own
+_WIDE = 144  # literals from here on take nine bits in a block with fixed codes
+
+Read = Callable[[int, int], bytes]
+"""Reads from an offset so many bytes, fewer at the end."""
+
+
+class Block(NamedTuple):
+    """Where a block begins."""
+
+    bit: int
+    """In the stream."""
+    byte: int
+    """In the data."""
+
+
+class Fresh(NamedTuple):
+    """A part of the stream that is to be made anew, from one block to another."""
+
+    start: Block
+    stop: Block | None
+    """None for the end."""
+
+
+def plan(stream: Read, new: Read) -> list[Fresh] | None:
+    """Find what of a deflate stream must be made anew, so that it inflates to `new`.
+
+    None where that is so much that there is no point in it. Raises `zlib.error` for a stream that
+    cannot be inflated.
+    """
+    planner = _Planner(stream, new)
+    fresh: list[Fresh] = []
+    while planner.skip_equal():
+        change = planner.change()
+        if change is None:
+            return None
+        fresh.append(change)
+        if change.stop is None:
+            break
+    return fresh
+
+
+class _Place(NamedTuple):
+    """A place between two bytes of the stream, and the inflater there."""
+
+    inflater: "zlib._Decompress"
+    at: int
+    """Bytes of the stream that it was fed."""
+    out: int
+    """Bytes of data that it gave."""
+    window: bytes
+    """The last of them."""
+
+
+class _Planner:
+    """Goes through an old stream and the new data, side by side."""
+
+    def __init__(self, stream: Read, new: Read) -> None:
+        self._stream = stream
+        self._new = new
+        self._place = _Place(zlib.decompressobj(-zlib.MAX_WBITS), 0, 0, b"")
+        self._earlier: deque[_Place] = deque(maxlen=_LOOKBACK)
+        self._last = Block(0, 0)
+        """A block that may be left as it is, and all after it up to here."""
+
+    def skip_equal(self) -> bool:
+        """Go on while the old data is as the new; false at the end, if both end."""
+        while not self._place.inflater.eof:
+            before = self._place._replace(inflater=self._place.inflater.copy())
+            data = self._feed()
+            self._earlier.append(before)
+            if data != self._new(before.out, len(data)):
+                return True
+        return bool(self._new(self._place.out, 1))
+
+    def change(self) -> Fresh | None:
+        """Go back to the block before the change, and on to the block after it."""
+        self._place = self._earlier[0]
+        self._earlier.clear()
+        start, dirty = self._last, -1
+        for data, block in self._spans():
+            end = self._place.out
+            if data != self._new(end - len(data), len(data)):
+                dirty = end
+            if dirty < 0:
+                start = block or start
+            elif block and end >= dirty + _WINDOW and self._can_join(block):
+                self._last = block
+                return Fresh(start, block)
+            elif end - start.byte > _WORTH:
+                return None
+        return Fresh(start, None)
+
+    def _spans(self) -> Iterator[tuple[bytes, Block | None]]:
+        """Feed the inflater little by little; yield what came out, and the block that follows."""
+        inflater, at, out, window = self._place
+        got: list[bytes] = []
+        while not inflater.eof:
+            stride = self._read(at)
+            for step in range(at, at + len(stride), _STEP):
+                data = inflater.decompress(stride[step - at : step - at + _STEP])
+                if data:
+                    got.append(data)
+                elif got and not inflater.eof:
+                    span, got = b"".join(got), []
+                    out, window = out + len(span), (window + span)[-_WINDOW:]
+                    self._place = _Place(inflater, step + _STEP, out, window)
+                    yield span, self._block()
+            at += len(stride)
+            span, got = b"".join(got), []
+            out, window = out + len(span), (window + span)[-_WINDOW:]
+            self._place = _Place(inflater, at, out, window)
+            yield span, None
+
+    def _read(self, at: int) -> bytes:
+        stride = self._stream(at, _STRIDE)
+        if not stride:
+            raise zlib.error("incomplete stream")
+        return stride
+
+    def _feed(self) -> bytes:
+        inflater, at, out, window = self._place
+        stride = self._read(at)
+        data = inflater.decompress(stride)
+        window = (window + data)[-_WINDOW:]
+        self._place = _Place(inflater, at + len(stride), out + len(data), window)
+        return data
+
+    def _block(self) -> Block | None:
+        """Find the bit at which a block began before the inflater fell silent."""
+        inflater, at, out, window = self._place
+        expected = inflater.copy().decompress(self._stream(at, _PROOF))
+        for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
+            raw = _shifted(self._stream(bit // 8, _PROOF), bit % 8)
+            if raw[0] >> 1 & 3 == _DYNAMIC and _inflates_to(raw, window, expected):
+                return Block(bit, out)
+        return None
+
+    def _can_join(self, block: Block) -> bool:
+        return block.bit % 2 == 0 or _wide_literal(self._new, block.byte) is not None
+
+
+def _shifted(data: bytes, bits: int) -> bytes:
+    return (int.from_bytes(data, "little") >> bits).to_bytes(len(data), "little")
+
+
+def _inflates_to(raw: bytes, window: bytes, expected: bytes) -> bool:
+    try:
+        data = zlib.decompressobj(-zlib.MAX_WBITS, zdict=window).decompress(raw)
+    except zlib.error:
+        return False
+    # The shift costs the last byte, and with it what comes out of that.
+    return len(data) >= 256 and expected[: len(data)] == data[: len(expected)]
+
+
+def _wide_literal(new: Read, stop: int) -> int | None:
+    """Return how many bytes before `stop` the last is that takes nine bits as a literal."""
+    start = max(stop - _PROOF, 0)
+    data = new(start, stop - start)
+    return next((n for n, byte in enumerate(reversed(data), 1) if byte >= _WIDE), None)
+
+
+# --- Carrying it out -----------------------------------------------------------------------------
+
+
+def spliced(
+    fresh: list[Fresh], stream: Read, new: Read, level: int, piece: int = 2**20
+) -> Iterator[bytes]:
+    """Yield the stream that `plan` has planned."""
+    bits = _Bits()
+    kept_from = 0
+    for part in fresh:
+        yield from bits.copied(stream, kept_from, part.start.bit, piece)
+        yield bits.aligned()
+        stop = part.stop
+        tail = b"" if stop is None else _tail(new, stop)
+        end = None if stop is None else stop.byte - len(tail)
+        yield from _deflated(new, part.start.byte, end, level, piece)
+        if stop is None:
+            return
+        yield bits.joined(tail, stop.bit % 8)
+        kept_from = stop.bit
+    yield from bits.copied(stream, kept_from, None, piece)
+
+
+def _tail(new: Read, stop: Block) -> bytes:
+    """Return the bytes to spell as literals, so that the next block begins at an odd bit."""
+    length = _wide_literal(new, stop.byte) if stop.bit % 2 else None
+    return new(stop.byte - length, length) if length else b""
+
+
+def _deflated(new: Read, start: int, stop: int | None, level: int, piece: int) -> Iterator[bytes]:
+    window = -zlib.MAX_WBITS
+    before = new(max(start - _WINDOW, 0), min(start, _WINDOW))
+    deflater = (
+        zlib.compressobj(level, zlib.DEFLATED, window, zdict=before)
+        if before
+        else zlib.compressobj(level, zlib.DEFLATED, window)
+    )
+    at = start
+    while stop is None or at < stop:
+        data = new(at, piece if stop is None else min(piece, stop - at))
+        if not data:
+            break
+        at += len(data)
+        yield deflater.compress(data)
+    yield deflater.flush(zlib.Z_FINISH if stop is None else zlib.Z_SYNC_FLUSH)
+
+
+class _Bits:
+    """The bits that are yet to become a byte, least significant first (RFC 1951, 3.1.1)."""
+
+    def __init__(self) -> None:
+        self._value = 0
+        self._count = 0
+
+    def copied(self, stream: Read, start: int, stop: int | None, piece: int) -> Iterator[bytes]:
+        """Copy bits of a stream, which begin at the same bit of a byte as these end."""
+        at, end = start // 8, None if stop is None else stop // 8
+        first = self._count > 0
+        while end is None or at < end:
+            data = stream(at, piece if end is None else min(piece, end - at))
+            if not data:
+                break
+            at += len(data)
+            if first:
+                data = bytes([self._merged(data[0])]) + data[1:]
+                first = False
+            yield data
+        self._count = 0 if stop is None else stop % 8
+        if stop is not None and self._count:
+            last = stream(at, 1)[0]
+            self._value = (self._merged(last) if first else last) & (1 << self._count) - 1
+        elif stop is not None:
+            self._value = 0
+
+    def _merged(self, byte: int) -> int:
+        mask = (1 << self._count) - 1
+        return byte & ~mask | self._value & mask
+
+    def aligned(self) -> bytes:
+        """Fill up to a byte, by a stored block without content where need be."""
+        if not self._count:
+            return b""
+        size = (self._count + 3 + 7) // 8
+        data = self._value.to_bytes(size, "little") + b"\0\0\xff\xff"
+        self._value = self._count = 0
+        return data
+
+    def joined(self, tail: bytes, count: int) -> bytes:
+        """Spell `tail` with fixed codes, and end at `count` bits past a byte."""
+        if tail:
+            self._add(_FIXED)
+            for byte in tail:
+                code = f"{0x30 + byte:08b}" if byte < _WIDE else f"{0x190 + byte - _WIDE:09b}"
+                self._add(code)
+            self._add(_END)
+        while self._count % 8 != count:
+            self._add(_FIXED)
+            self._add(_END)
+        size = self._count // 8
+        data = (self._value & (1 << 8 * size) - 1).to_bytes(size, "little")
+        self._value >>= 8 * size
+        self._count -= 8 * size
+        return data
+
+    def _add(self, bits: str) -> None:
+        """Add bits, the first one first."""
+        self._value |= int(bits[::-1], 2) << self._count
+        self._count += len(bits)
+
+
+_FIXED = "010"  # not the last block, fixed codes (BTYPE 01, its lower bit first)
+_END = "0000000"

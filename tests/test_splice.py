@@ -1,0 +1,128 @@
+"""Spliced deflate streams inflate to the new data, and most of them is the old stream."""
+
+import random
+import zlib
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from wheelfix.splice import Fresh, plan, spliced
+
+Read = Callable[[int, int], bytes]
+
+
+def reader(data: bytes) -> Read:
+    return lambda offset, size: data[offset : offset + size]
+
+
+def deflated(data: bytes, level: int = 6, memory: int = 8, strategy: int = 0) -> bytes:
+    deflater = zlib.compressobj(level, zlib.DEFLATED, -15, memory, strategy)
+    return deflater.compress(data) + deflater.flush()
+
+
+def inflated(stream: bytes) -> bytes:
+    inflater = zlib.decompressobj(-15)
+    data = inflater.decompress(stream)
+    assert inflater.eof
+    assert not inflater.unused_data
+    return data
+
+
+def like_code(size: int, seed: int) -> bytes:
+    """Make bytes with about the redundancy of machine code."""
+    source = random.Random(seed)  # noqa: S311 - no secret
+    words = [source.randbytes(source.randrange(1, 9)) for _ in range(3000)]
+    return b"".join(source.choices(words, k=size // 4))[:size]
+
+
+def edited(data: bytes, *places: int) -> bytes:
+    new = bytearray(data)
+    for place in places:
+        new[place] ^= 0x55
+    return bytes(new)
+
+
+def mended(stream: bytes, new: bytes) -> tuple[bytes, list[Fresh]]:
+    fresh = plan(reader(stream), reader(new))
+    assert fresh is not None
+    return b"".join(spliced(fresh, reader(stream), reader(new), -1)), fresh
+
+
+def made_anew(fresh: Sequence[Fresh], size: int) -> int:
+    return sum((part.stop.byte if part.stop else size) - part.start.byte for part in fresh)
+
+
+DATA = like_code(3_000_000, 1)
+
+
+@pytest.mark.parametrize("level", [1, 6, 9])
+def test_only_what_is_near_a_change_is_made_anew(level: int) -> None:
+    stream = deflated(DATA, level)
+    new = edited(DATA, 1_000_000, 1_000_100, 2_900_000)
+    result, fresh = mended(stream, new)
+    assert inflated(result) == new
+    assert len(fresh) == 2
+    assert made_anew(fresh, len(new)) < 500_000
+    kept = fresh[0].start.bit // 8
+    assert kept > len(stream) // 4
+    assert result[:kept] == stream[:kept]
+    assert abs(len(result) - len(stream)) < len(stream) // 200
+
+
+@pytest.mark.parametrize("place", [0, len(DATA) - 1])
+def test_a_change_may_be_at_either_end(place: int) -> None:
+    new = edited(DATA, place)
+    result, fresh = mended(deflated(DATA), new)
+    assert inflated(result) == new
+    assert made_anew(fresh, len(new)) < 300_000
+
+
+def test_what_is_appended_is_deflated_alone() -> None:
+    new = DATA + like_code(50_000, 2)
+    result, fresh = mended(deflated(DATA), new)
+    assert inflated(result) == new
+    assert made_anew(fresh, len(new)) < 400_000
+
+
+def test_what_is_equal_stays() -> None:
+    stream = deflated(DATA)
+    assert mended(stream, DATA) == (stream, [])
+
+
+def test_where_most_changes_there_is_no_point() -> None:
+    data = like_code(20_000_000, 3)
+    new = bytes(len(data))
+    assert plan(reader(deflated(data, 1)), reader(new)) is None
+
+
+@pytest.mark.parametrize("strategy", [0, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_FIXED])
+@pytest.mark.parametrize("seed", range(12))
+def test_any_stream_and_any_change(strategy: int, seed: int) -> None:
+    source = random.Random(seed)  # noqa: S311 - no secret
+    parts = (like_code(300_000, seed), bytes(source.randrange(400_000)), source.randbytes(70_000))
+    data = b"".join(source.sample(parts, source.randrange(1, 4)))
+    if seed % 3 == 0:  # without a literal of nine bits, a block can begin at an even bit only
+        data = bytes(byte & 0x7F for byte in data)
+    level = source.randrange(10) if strategy == 0 else 6
+    stream = deflated(data, level, source.randrange(1, 10), strategy)
+    places = [source.randrange(len(data)) for _ in range(source.randrange(4))]
+    new = edited(data, *places) + source.randbytes(source.choice([0, 0, 5000]))
+    assert inflated(mended(stream, new)[0]) == new
+
+
+def test_blocks_are_joined_at_every_bit_of_a_byte() -> None:
+    stream = deflated(DATA)
+    bits: set[int] = set()
+    for place in range(40_000, len(DATA), 150_000):
+        new = edited(DATA, place)
+        result, fresh = mended(stream, new)
+        assert inflated(result) == new
+        bits |= {part.stop.bit % 8 for part in fresh if part.stop}
+    assert bits == set(range(8))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 1000, -1])
+def test_a_stream_that_is_cut_off_is_an_error(cut: int) -> None:
+    stream = deflated(DATA)
+    with pytest.raises(zlib.error):
+        plan(reader(stream[:cut]), reader(edited(DATA, 2_999_000)))
