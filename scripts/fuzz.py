@@ -503,7 +503,7 @@ def try_edit(data: bytes) -> None:
         if not differences(data, bytes(content), now, "x.so"):
             raise AssertionError("the edited object does not say what the editor says")
         return
-    if content != data and differences(data, bytes(content), now, "x.so"):
+    if bytes(content) != data and differences(data, bytes(content), now, "x.so"):
         return
     if dice.randrange(READELF_EACH) == 0 and _readelf(data) == "":
         said = _readelf(bytes(content))

