@@ -289,7 +289,7 @@ def _word(dice: random.Random) -> str:
 def _text(dice: random.Random) -> bytes:
     """Write a Python source of random statements."""
     lines = ["import ctypes, os, sys", "from pathlib import Path", "here = Path(__file__).parent"]
-    lines += [_statement(dice, 0) for _ in range(dice.randint(1, 12))]
+    lines += [_statement(dice, 0) for _ in range(dice.randint(1, 5))]
     return "\n".join(lines).encode()
 
 
