@@ -1,6 +1,7 @@
 """Libraries of other wheels: not grafted, reached, asked for, and really there."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -377,8 +378,8 @@ def user_wheel(folder: Path, *libraries: Path, requires: str = "pro>=2") -> Path
 
 def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
     given = Settings(provider=tuple(Provider(source=each) for each in providers), **settings)
-    asked_for = with_providers(given, path.parent)
     with open_wheel(path) as archive:
+        asked_for = with_providers(given, path.parent, archive.wheel)
         definitions = HandedLibraries(archive=archive, settings=asked_for, environ={})
         context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
         return list(run_rules(context, rules.RULES))
@@ -440,7 +441,7 @@ def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:
     built, other = versioned("built", "PRO_2"), versioned("other", "PRO_1")
     good = provider_wheel(tmp_path, "", library=built)
     bad = provider_wheel(tmp_path, "", "1.0", library=other)
-    path = user_wheel(tmp_path, built)
+    path = user_wheel(tmp_path, built, requires="pro")
     assert not [each for each in checked(path, str(good)) if each.code == "WF824"]
     (found,) = (each for each in checked(path, str(bad)) if each.code == "WF824")
     assert "`pro@PRO_2`" in found.message
@@ -460,6 +461,159 @@ def test_a_library_that_the_provider_at_hand_lacks_is_an_error(tmp_path: Path, p
         context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
         (found,) = run_rules(context, [rules.provider_lacks_library])
     assert found.entry == "libpro.so.3"
+
+
+# --- Several versions at hand ---------------------------------------------------------------------
+
+
+def other_provider(folder: Path, version: str, tag: str, name: str = "libpro.so.3") -> Path:
+    """Write a provider's wheel of which only the names count."""
+    return make_wheel(folder, "pro", version, tag, {f"pro/lib/{name}": b""})
+
+
+@pytest.mark.parametrize(
+    ("requires", "judged", "refused"),
+    [
+        ((), ("3.0", "1.0"), ("4.0rc1",)),
+        (("pro",), ("3.0", "1.0"), ("4.0rc1",)),
+        (("pro<3",), ("2.0", "1.0"), ("3.0", "4.0rc1")),
+        (("pro==2.*",), ("2.0",), ("1.0", "3.0", "4.0rc1")),
+        (("pro>=4.0rc1",), ("4.0rc1",), ("1.0", "2.0", "3.0")),
+        (("pro<2; extra == 'a'", "pro>=3"), ("3.0", "1.0"), ("2.0", "4.0rc1")),
+        (("other",), ("3.0", "1.0"), ("4.0rc1",)),
+    ],
+)
+def test_the_highest_and_the_lowest_version_that_metadata_allows_are_judged(
+    tmp_path: Path, requires: tuple[str, ...], judged: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    for version in ("1.0", "2.0", "3.0", "4.0rc1"):
+        other_provider(tmp_path / "links", version, "py3-none-any")
+    make_wheel(tmp_path / "links", "nolibs", "1", "py3-none-any", {"nolibs.py": ""})
+    subject = wheel({USER: elf("libpro.so.3")}, metadata=asked(*requires))
+    given = Settings(provider=(Provider(source="links"),))
+    settings = with_providers(given, tmp_path, subject)
+    assert tuple(each.version for each in settings.provider) == judged
+    assert {tuple(sorted(each.refused)) for each in settings.provider} == {refused}
+    assert [Path(each).name.split("-")[1] for each in settings.library_path] == list(judged)
+
+
+def test_versions_that_metadata_does_not_allow_are_not_judged_and_it_is_said(
+    tmp_path: Path, pro: Path
+) -> None:
+    bad = str(provider_wheel(tmp_path, "int pro_new(void) { return 7; }", "3.0"))
+    good = str(provider_wheel(tmp_path, "", library=pro))
+    path = user_wheel(tmp_path, pro, requires="pro>=2,<3")
+    found = checked(path, bad, good)
+    assert not [each for each in found if each.code in {"WF822", "WF823", "WF824"}]
+    (told,) = (each for each in found if each.code == "WF107")
+    assert any("not judged: 3.0" in note for note in told.notes)
+    alone = checked(path, bad)
+    assert "WF824" not in [each.code for each in alone]
+    (told,) = (each for each in alone if each.code == "WF822")
+    assert "3.0, which is at hand, and was not judged" in told.message
+
+
+def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Path) -> None:
+    wheels = [other_provider(tmp_path, version, "py3-none-any") for version in ("1.0", "3.0")]
+    told = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (told, *(Provider(source=str(each)) for each in wheels))
+    for requires, version, refused in (("pro", "3.0", ()), ("pro==2.*", "3.0", ("1.0", "3.0"))):
+        subject = wheel({USER: elf("libpro.so.3")}, metadata=asked(requires))
+        settings = with_providers(Settings(provider=given), tmp_path, subject)
+        assert settings.provider[0].libraries == told.libraries
+        assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
+        assert bool(settings.provider[0].at_hand) is not bool(refused)
+        assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
+        found = findings(rules.provider_loosely_required, subject, provider=settings.provider)
+        assert any("was not judged" in each.message for each in found) is bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "blamed"),
+    [
+        ("int pro(void) { return 7; }", "int pro_new(void) { return 7; }", "2.1"),
+        ("int pro_old(void) { return 7; }", "int pro(void) { return 7; }", "2.0"),
+    ],
+)
+def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it(
+    tmp_path: Path, pro: Path, older: str, newer: str, blamed: str
+) -> None:
+    wheels = {"2.0": provider_wheel(tmp_path, older), "2.1": provider_wheel(tmp_path, newer, "2.1")}
+    path = user_wheel(tmp_path, pro)
+    found = checked(path, *map(str, wheels.values()))
+    (lacking,) = (each for each in found if each.code == "WF824")
+    assert f"pro {blamed}" in lacking.message
+    which = {"2.0": "lowest", "2.1": "highest"}[blamed]
+    assert any(f"{blamed} is the {which}" in note for note in lacking.notes)
+    bound = {"2.0": ">2.0", "2.1": "<2.1"}[blamed]
+    assert f"`Requires-Dist: pro{bound}`" in (lacking.hint or "")
+    (good,) = (each for version, each in wheels.items() if version != blamed)
+    mended = repaired(path, tmp_path / "out", str(good)).output
+    assert mended is not None
+    for version, beside in wheels.items():
+        said = imported(unpacked(tmp_path / f"site{version}", mended, beside))
+        assert ("undefined symbol: pro" in said) is (version == blamed)
+        assert (said == "7") is (version != blamed)
+
+
+def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_path: Path) -> None:
+    def versioned(folder: str, version: str) -> Path:
+        path = tmp_path / folder / "libpro.so.3"
+        return stub_library_with_versions(path, "libpro.so.3", {version: ["pro"]})
+
+    built = versioned("built", "PRO_2")
+    high = provider_wheel(tmp_path, "", "2.1", library=built)
+    low = provider_wheel(tmp_path, "", "2.0", library=versioned("other", "PRO_1"))
+    found = checked(user_wheel(tmp_path, built), str(high), str(low))
+    (lacking,) = (each for each in found if each.code == "WF824")
+    assert "`pro@PRO_2`" in lacking.message
+    assert "pro 2.0" in lacking.message
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("pro/lib/libpro.so.4", "pro 3.0 does not have"),
+        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, and not in `pro/new`"),
+    ],
+)
+def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_release(
+    tmp_path: Path, pro: Path, place: str, words: str
+) -> None:
+    low = provider_wheel(tmp_path, "", library=pro)
+    library = shared_object(tmp_path / "n.so", "int pro(void) { return 8; }", soname="libpro.so.3")
+    tag = f"py3-none-linux_{MACHINE}"
+    high = make_wheel(tmp_path / "high", "pro", "3.0", tag, {place: library})
+    path = user_wheel(tmp_path, pro)
+    (found,) = (each for each in checked(path, str(low), str(high)) if each.code == "WF823")
+    assert words in found.message
+    assert any("version at hand that METADATA allows" in note for note in found.notes)
+    mended = repaired(path, tmp_path / "out", str(low)).output
+    assert mended is not None
+    assert imported(unpacked(tmp_path / "low site", mended, low)) == "7"
+    assert "cannot open shared object" in imported(unpacked(tmp_path / "high site", mended, high))
+
+
+@pytest.mark.parametrize(
+    ("tag", "words"),
+    [
+        ("py3-none-manylinux_2_17_aarch64", "for glibc aarch64, and the wheel for glibc x86_64"),
+        ("py3-none-musllinux_1_2_x86_64", "for musl x86_64"),
+        ("cp310-cp310-manylinux2014_x86_64", "for python3.10, and the wheel for python3.11"),
+        ("py3-none-win_amd64", "for win_amd64"),
+    ],
+)
+def test_a_provider_that_is_never_installed_beside_the_wheel_is_refused(
+    tmp_path: Path, tag: str, words: str
+) -> None:
+    subject = wheel({USER: elf("libpro.so.3")}, name="d-1-cp311-cp311-manylinux_2_28_x86_64.whl")
+    misfit = Provider(source=str(other_provider(tmp_path / "bad", "1.0", tag)))
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        with_providers(Settings(provider=(misfit,)), tmp_path, subject)
+    for good_tag in ("py3-none-any", "cp39-abi3-manylinux1_x86_64", "cp311-cp311-linux_x86_64"):
+        good = Provider(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
+        settings = with_providers(Settings(provider=(misfit, good)), tmp_path, subject)
+        assert {each.at_hand for each in settings.provider} == {good.source}
 
 
 # --- Repair ---------------------------------------------------------------------------------------

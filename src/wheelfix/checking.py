@@ -52,9 +52,9 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
 def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
-    settings = with_providers(settings, Path.cwd())
     with open_wheel(path) as archive:
         wheel = archive.wheel
+        settings = with_providers(settings, Path.cwd(), wheel)
         context = Context(
             wheel=wheel,
             settings=settings,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from wheelfix.elf import Elf, Libc
 from wheelfix.errors import SettingsError
-from wheelfix.layout import Layout, Scheme, arranged, describe, installed, layouts, schemes
+from wheelfix.layout import Key, Layout, Scheme, arranged, describe, installed, layouts, schemes
 from wheelfix.loader import (
     Candidate,
     Environment,
@@ -26,6 +26,7 @@ from wheelfix.loader import (
     load_all,
     search_directories,
 )
+from wheelfix.providers import bringing
 from wheelfix.pysearch import Search, Stop
 from wheelfix.rules.base import environment as installed_environment
 from wheelfix.targets import Target, furnish, machine_of, newer
@@ -132,6 +133,8 @@ class Step:
     """Its own requests stand elsewhere in the tree."""
     package: str | None = None
     """The distribution's package that would bring what is missing."""
+    wheels: tuple[str, ...] = ()
+    """The well-known wheels that have what is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +181,23 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """Objects that another distribution installs beside the wheel."""
+
+    name: str
+    """Of its wheel, where that is at hand, or else of the distribution."""
+    elfs: Mapping[tuple[Key, str], Elf] = field(default_factory=dict[tuple[Key, str], Elf])
+    """By the path of the install scheme, and the place below it."""
+    platforms: tuple[str, ...] = ()
+    """The platform tags of its wheel, where that is at hand."""
+
+    def placed(self, scheme: Scheme) -> Iterator[tuple[str, tuple[str, Elf]]]:
+        """Yield where `scheme` has each object, what to call it, and what it says."""
+        for (key, place), elf in self.elfs.items():
+            yield f"{scheme.base(key)}/{place}", (f"{self.name}!{place}", elf)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """The circumstances of an explanation."""
 
@@ -186,6 +206,8 @@ class Question:
     """The install scheme, `venv`, or with its Python, `venv/python3.11`."""
     others: tuple[Wheel, ...] = ()
     """Wheels that are installed beside."""
+    beside: tuple[Beside, ...] = ()
+    """What providers install beside, as far as it is known."""
     library_path: tuple[str, ...] | None = None
     planted: Planted = field(default_factory=Planted)
 
@@ -216,7 +238,8 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
         layout = arranged(wheel, choose_scheme(wheel, question))
     scheme, target, planted = layout.scheme, question.target, question.planted
     own = installed_environment(wheel, layout)
-    others = {
+    others = dict(pair for each in question.beside for pair in each.placed(scheme))
+    others |= {
         path: (f"{other.name}!{member}", elf)
         for other in question.others
         for member, elf in other.elfs.items()
@@ -403,7 +426,11 @@ def _step(
     if request.result is None:
         place = Place(Giver.PLATFORM, request.name) if request.provided else None
         return Step(
-            depth=depth, request=request, place=place, package=world.packages.get(request.name)
+            depth=depth,
+            request=request,
+            place=place,
+            package=world.packages.get(request.name),
+            wheels=bringing(request.name) if place is None else (),
         )
     known = first.get(request.result)
     before = request.how in {How.LOADED, How.SAME_FILE} and known is not None

@@ -27,7 +27,7 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
-from wheelfix.sbom import MEMBER, Library, write_sbom
+from wheelfix.sbom import AUDITWHEEL, MEMBER, Expected, Library, joined, read_sbom, write_sbom
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
@@ -120,18 +120,25 @@ def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
 
 def sbom_edits(
     grafted: Sequence[GraftedLibrary],
+    expected: Sequence[Expected],
     wheel: Wheel,
     edits: Iterable[Edit],
     environ: Mapping[str, str],
 ) -> Iterator[Edit]:
     """Yield the edits that put an SBOM of `grafted` into `wheel`, the one that `edits` made.
 
-    `environ` says where package managers are found. Raises `ToolError` if one does not end.
+    It lists what is `expected` beside, too, and what the lists of earlier repairs have;
+    auditwheel's own list becomes a part of it. `environ` says where package managers are found.
+    Raises `ToolError` if one does not end.
     """
     known = [library.source for library in grafted if library.source.is_absolute()]
-    packages = owners(known, environ)
+    packages = owners(known, environ) if known else {}
     made = tuple(edits)
     present = {member.name for member in wheel.members}
+
+    def places(member: str) -> tuple[str, ...]:
+        return tuple(each for each in _places(member, made) if each in present)
+
     listed = [
         Library(
             file=library.source.name,
@@ -140,15 +147,19 @@ def sbom_edits(
             members=members,
         )
         for library in grafted
-        if (members := tuple(m for m in _places(library.member, made) if m in present))
+        if (members := places(library.member))
     ]
-    if not listed:
+    names = [f"{wheel.dist_info}/{each}" for each in (AUDITWHEEL, MEMBER)]
+    read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in names}
+    earlier = {name: each for name, each in read.items() if each is not None}
+    member = names[-1]
+    if not (listed or expected or member in earlier):
         return
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
-    content = write_sbom(wheel, listed, tools)
-    member = f"{wheel.dist_info}/{MEMBER}"
-    if member in present:
-        yield RemoveMember(member=member)
+    content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))
+    for name in dict.fromkeys((*earlier, member)):
+        if name in present:
+            yield RemoveMember(member=name)
     yield AddMember(member=member, source=Text(content=content), size=len(content), mode=0o100644)
 
 

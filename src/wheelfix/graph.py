@@ -15,6 +15,7 @@ from wheelfix.explain import (
     worlds_of,
 )
 from wheelfix.loader import How, load, load_each
+from wheelfix.providers import bringing
 from wheelfix.wheel import Wheel
 
 
@@ -36,6 +37,8 @@ class Node:
     """The tag and its value: `DT_RPATH $ORIGIN/../demo.libs`."""
     package: str | None = None
     """The distribution's package that would bring what is missing."""
+    wheels: tuple[str, ...] = ()
+    """The well-known wheels that have what is missing."""
 
     @property
     def folder(self) -> str:
@@ -213,6 +216,7 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> I
                 giver=giver,
                 role="library",
                 package=package if giver is Giver.NOBODY else None,
+                wheels=bringing(edge.name) if giver is Giver.NOBODY else (),
             )
     yield from known.values()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from wheelfix.archive import Archive
 from wheelfix.asneeded import Library
@@ -23,6 +23,7 @@ from wheelfix.elf import Elf, Exports, Libc
 from wheelfix.elfread import dynamic_strings, read_elf, read_exports
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader import expand
+from wheelfix.providers import folder_of
 from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 from wheelfix.strings import Strings
@@ -56,6 +57,8 @@ class _Memory:
     mentions: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     judged: dict[_Sources, _Judged] = field(default_factory=dict[_Sources, _Judged])
     handed: dict[str, list[_Offer]] = field(default_factory=dict[str, list[_Offer]])
+    opened: dict[str, Library | None] = field(default_factory=dict[str, Library | None])
+    """What was handed over, by path: some of it is large, and to be inflated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,12 +169,36 @@ class HostLibraries:
         if "/" in name:
             yield self._file(name) if name.startswith("/") else None
             return
-        for path, read in self._handed.get(name, ()):
-            data = read()
-            if data is not None:
-                yield self._library(path, data)
+        for offer in self._handed.get(name, ()):
+            yield self._opened(offer)
         for directory in self._directories(user, own):
             yield self._file(f"{directory}/{name}")
+
+    def handed(self, name: str, user: Elf, place: str, folder: str | None) -> Library | None:
+        """Find the library `name` in `place`, a wheel or a directory that was handed over.
+
+        Of several, the one in `folder` of an install scheme is taken. Only a library of the class
+        and machine of `user` counts.
+        """
+        offers = [each for each in self._handed.get(name, ()) if each[0].startswith(f"{place}/")]
+        offers.sort(key=lambda offer: folder_of(offer[0], place) != folder)
+        found = (self._opened(offer) for offer in offers)
+        return next((each for each in found if each and _kind(each.elf) == _kind(user)), None)
+
+    def preferring(self, places: Iterable[str]) -> Self:
+        """Return the same with `places` before all else that was handed over."""
+        paths = tuple(dict.fromkeys((*places, *self.settings.library_path)))
+        known = self._memory
+        memory = _Memory(exports=known.exports, mentions=known.mentions, opened=known.opened)
+        settings = replace(self.settings, library_path=paths)
+        return replace(self, settings=settings, _memory=memory)
+
+    def _opened(self, offer: _Offer) -> Library | None:
+        path, read = offer
+        if path not in self._memory.opened:
+            data = read()
+            self._memory.opened[path] = None if data is None else self._library(path, data)
+        return self._memory.opened[path]
 
     def _directories(self, user: Elf, own: tuple[str, ...]) -> Iterator[str]:
         lib = "lib64" if user.bits == 64 else "lib"

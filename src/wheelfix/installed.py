@@ -4,7 +4,7 @@ import csv
 import mmap
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -46,6 +46,26 @@ def find_dist_info(site: Path, name: str) -> Path | None:
             if entry.name.endswith(".dist-info") and _normal(entry.name) == wanted:
                 return entry
     return None
+
+
+def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
+    """Return for the paths `wanted` that a RECORD in `site` lists the name and version it is of.
+
+    The paths are canonical. `METADATA` is not read: the folder is called `name-version.dist-info`.
+    """
+    found: dict[str, str] = {}
+    names = {path.rpartition("/")[2] for path in wanted}
+    base = os.path.realpath(site)
+    for record in sorted(site.glob("*.dist-info/RECORD")):
+        with suppress(OSError, UnicodeDecodeError):
+            text = record.read_text(encoding="utf-8")
+            if not any(name in text for name in names):
+                continue
+            rows = (row[0] for row in csv.reader(text.splitlines()) if row)
+            owner = record.parent.name.removesuffix(".dist-info").replace("-", " ")
+            paths = (os.path.normpath(f"{base}/{row}") for row in rows)
+            found |= {path: owner for path in paths if path in wanted}
+    return found
 
 
 def _normal(name: str) -> str:

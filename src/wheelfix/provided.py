@@ -4,31 +4,40 @@ Only names are read here; the symbols of their libraries are `hostlibs`' to read
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
 
 from wheelfix.errors import SettingsError
-from wheelfix.providers import SCHEMES, Provider, name_of, presets
+from wheelfix.layout import interpreters
+from wheelfix.metadata import read_core_metadata
+from wheelfix.providers import SCHEMES, Provider, allowed, name_of, presets
+from wheelfix.rules.providers import Taken
+from wheelfix.sbom import Expected
 from wheelfix.settings import Settings
-from wheelfix.wheel import WheelName
+from wheelfix.wheel import Wheel, WheelName
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _SITE = ("site-packages", "dist-packages")
 
 
-def with_providers(settings: Settings, base: Path) -> Settings:
+def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -> Settings:
     """Return `settings` with all providers looked up, and those at hand to be looked into.
 
-    `base` is where relative paths count from. Raises `SettingsError` for one that is not found.
+    `base` is where relative paths count from. Of several versions at hand, the highest and the
+    lowest that METADATA of `wheel` allows remain, in this order. Raises `SettingsError` for a
+    provider that is not found, or that cannot be installed beside `wheel`.
     """
     if not settings.provider:
         return settings
     found = [each for given in settings.provider for each in _looked_up(given, base)]
+    found = list(_for_wheel(found, None if wheel is None else wheel.name))
+    requirements = () if wheel is None else wheel.metadata.requires_dist
+    found = [each for some in _by_name(found) for each in _judged(some, requirements)]
     seen: dict[str, Provider] = {}
     for each in found:
-        if each.at_hand and each.name:
+        if each.name and (each.at_hand or each.refused):
             seen.setdefault(each.name, each)
     providers = tuple(_together(each, seen.get(each.name), found) for each in found)
     places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
@@ -39,9 +48,15 @@ def _together(provider: Provider, known: Provider | None, among: Iterable[Provid
     """Let what is said of one distribution in several ways be said of it as a whole."""
     asked = (each.requirement for each in among if each.name and each.name == provider.name)
     longest = max(asked, key=len, default=provider.requirement)
-    if known is None or provider.at_hand:
+    if known is None or provider.at_hand or provider.refused:
         return replace(provider, requirement=longest)
-    return replace(provider, requirement=longest, at_hand=known.at_hand, version=known.version)
+    return replace(
+        provider,
+        requirement=longest,
+        at_hand=known.at_hand,
+        version=known.version,
+        refused=known.refused,
+    )
 
 
 def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
@@ -50,9 +65,10 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     text = given.requirement or given.source
     path = base / text
     if not given.requirement and path.suffix == ".whl":
-        return in_wheel(path)
+        return _some(in_wheel(path), f"the wheel `{path}`")
     if not given.requirement and path.is_dir():
-        return in_directory(path)
+        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in in_wheel(wheel)]
+        return _some((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
     if not found:
         raise SettingsError(
@@ -62,6 +78,100 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
             "[[tool.wheelfix.provider]]",
         )
     return tuple(replace(each, requirement=text) for each in found)
+
+
+# --- Which of several -----------------------------------------------------------------------------
+
+
+def _by_name(providers: Iterable[Provider]) -> Iterable[list[Provider]]:
+    """Return the providers distribution by distribution; each mere directory stands alone."""
+    found: dict[tuple[str, str], list[Provider]] = {}
+    for each in providers:
+        key = (each.name, "" if each.name else f"{each.source} {each.directory}")
+        found.setdefault(key, []).append(each)
+    return found.values()
+
+
+def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
+    """Yield the highest and the lowest allowed version of one distribution, and what is told.
+
+    Where METADATA does not ask for it, what was asked of the provider itself decides.
+    """
+    name = providers[0].name
+    versions = dict.fromkeys(each.version for each in providers if each.at_hand and name)
+    asked = [text for text in requires_dist if name_of(text) == name]
+    good = allowed(versions, asked or [max((e.requirement for e in providers), key=len)])
+    refused = tuple(version for version in versions if version not in good)
+    yield from (each for each in providers if not each.at_hand)
+    if not versions:
+        yield from (each for each in providers if each.at_hand)
+    elif not good:
+        # Where nothing at hand is allowed, its names still say what is not to be grafted.
+        last = list(versions)[-1]
+        own = (each for each in providers if each.at_hand and each.version == last)
+        yield from (replace(each, at_hand="", refused=refused) for each in own)
+    for version in dict.fromkeys((good[-1], good[0])) if good else ():
+        own = (each for each in providers if each.at_hand and each.version == version)
+        yield from (replace(each, refused=refused) for each in own)
+
+
+def _for_wheel(providers: list[Provider], wheel: WheelName | None) -> Iterator[Provider]:
+    """Yield what can be installed beside `wheel`, one wheel for each version.
+
+    Raises `SettingsError` for a distribution of which no wheel at hand can.
+    """
+    taken: dict[tuple[str, str], str] = {}
+    misfits: dict[str, str] = {}
+    fitting: set[str] = set()
+    kept: list[Provider] = []
+    for each in providers:
+        if not each.at_hand.endswith(".whl"):
+            kept.append(each)
+            continue
+        problem = _misfit(WheelName.parse(Path(each.at_hand).name), wheel)
+        if problem is not None:
+            misfits.setdefault(each.name, f"the provider `{each.source}` is {problem}")
+            continue
+        fitting.add(each.name)
+        if taken.setdefault((each.name, each.version), each.at_hand) == each.at_hand:
+            kept.append(each)
+    for name, problem in misfits.items():
+        if name not in fitting:
+            raise SettingsError(
+                f"{problem}: it is never installed beside `{wheel}`",
+                hint="give the provider's wheel for the same platform and Python",
+            )
+    yield from kept
+
+
+_PLATFORM = re.compile(r"(manylinux|musllinux|linux)(?:\d+|_\d+_\d+)?_(\w+)")
+
+
+def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
+    """Say why `provider` cannot be installed where `wheel` is; None if it can."""
+    if wheel is None:
+        return None
+    theirs, ours = ({*map(_platform, each.platforms)} for each in (provider, wheel))
+    if not any(_alike(one, other) for one in theirs for other in ours):
+        said = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
+        return "for {}, and the wheel for {}".format(*said)
+    pythons = interpreters(provider)
+    if not set(pythons).intersection(interpreters(wheel)):
+        return f"for {', '.join(pythons)}, and the wheel for {', '.join(interpreters(wheel))}"
+    return None
+
+
+def _platform(tag: str) -> tuple[str, str]:
+    """Return the C library and the machine of a platform tag; empty where it leaves them open."""
+    match = _PLATFORM.fullmatch(tag)
+    if match is None:
+        return ("", "" if tag == "any" else tag)
+    libc = {"manylinux": "glibc", "musllinux": "musl"}.get(match[1], "")
+    return libc, match[2]
+
+
+def _alike(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
 
 
 # --- Three kinds of places ------------------------------------------------------------------------
@@ -88,7 +198,7 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
     )
     data = f"{name.distribution}-{name.version}.data/"
     places = (_place_in_wheel(member, data, root) for member in members)
-    found = _providers(
+    return _providers(
         (place for place in places if place is not None),
         Provider(
             requirement=name.distribution.replace("_", "-"),
@@ -97,7 +207,6 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
             version=name.version,
         ),
     )
-    return _some(found, f"the wheel `{path}`")
 
 
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
@@ -162,7 +271,7 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
         source=str(path),
         at_hand=str(path),
     )
-    return _some((own,) if names else (), f"the directory `{path}`")
+    return (own,) if names else ()
 
 
 def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
@@ -188,3 +297,70 @@ def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
     if not found:
         raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
     return found
+
+
+# --- For the list of what is used -----------------------------------------------------------------
+
+
+def described(taken: Taken) -> Expected:
+    """Return what is known of a provider that libraries are taken from.
+
+    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
+    """
+    provider = taken.provider
+    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
+    return Expected(
+        name=provider.name,
+        requirements=taken.requirements,
+        libraries=taken.libraries,
+        optional=taken.optional,
+        version=provider.version,
+        file=wheel.name if wheel else "",
+        sha256=_sha256(wheel) if wheel else "",
+        licence=_licence(_metadata(provider, wheel)),
+    )
+
+
+def _sha256(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 - rarely asked for
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _metadata(provider: Provider, wheel: Path | None) -> str:
+    """Return the METADATA of the provider at hand; empty where there is none."""
+    if wheel is not None:
+        import zipfile  # noqa: PLC0415 - slow to import
+
+        with zipfile.ZipFile(wheel) as archive:
+            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
+            return next((archive.read(n).decode("utf-8", "replace") for n in names), "")
+    from importlib import metadata  # noqa: PLC0415 - slow to import
+
+    if not provider.at_hand:
+        return ""
+    try:
+        return metadata.distribution(provider.name).read_text("METADATA") or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+
+
+def _licence(text: str) -> str | None:
+    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
+    fields = read_core_metadata(text).fields
+    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
+    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
+    classifiers = [
+        value.rpartition(" :: ")[2]
+        for name, value in fields
+        if name == "classifier" and value.startswith("License :: ")
+    ]
+    return known or "; ".join(classifiers) or None
+
+
+_LONGEST = 100
+"""Letters of a licence's name; some write the whole text into the field."""

@@ -5,7 +5,8 @@ Nothing is looked at here; `provided` reads wheels, installed distributions and 
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -35,6 +36,8 @@ class Provider:
     """The wheel or the directory to look into; empty where the libraries are known by name only."""
     version: str = ""
     """The version at hand."""
+    refused: tuple[str, ...] = ()
+    """Versions at hand that METADATA does not allow: they are not judged."""
 
     @property
     def name(self) -> str:
@@ -65,6 +68,63 @@ def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
     return next((provider for provider in providers if provider.has(library)), None)
 
 
+def folder_of(path: str, place: str) -> str:
+    """Return the folder of the library at `path` in `place`, relative to its install scheme."""
+    inside = path.removeprefix(f"{place}/").rpartition("/")[0]
+    return _DATA.sub("", f"{inside}/").rstrip("/")
+
+
+_DATA = re.compile(r"^[^/]+\.data/[^/]+/")
+
+
+# --- Several versions -----------------------------------------------------------------------------
+
+
+def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
+    """Return which of `versions` any of the `requirements` allows, the lowest first.
+
+    A pre-release counts as it does for installers: where it is asked for, or nothing else is there
+    (PyPA, "Version specifiers"). What is no version at all, or no requirement, allows nothing.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - slow
+
+    known: dict[Version, str] = {}
+    for text in versions:
+        with suppress(InvalidVersion):
+            known.setdefault(Version(text), text)
+    good: set[Version] = set()
+    for text in requirements:
+        with suppress(InvalidRequirement):
+            good.update(Requirement(text).specifier.filter(sorted(known)))
+    return tuple(known[each] for each in sorted(good))
+
+
+def wheels_at_hand(providers: Iterable[Provider]) -> tuple[str, ...]:
+    """Return the paths of the providers' wheels, of several versions the first."""
+    found: dict[str, str] = {}
+    for each in providers:
+        if each.at_hand.endswith(".whl"):
+            found.setdefault(each.name, each.at_hand)
+    return tuple(found.values())
+
+
+def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, ...]:
+    """Return `provider` in each version at hand that is to be judged, the highest first."""
+    found: dict[str, Provider] = {}
+    for each in among:
+        if each.name != provider.name or not each.at_hand:
+            continue
+        if not each.name and each.source != provider.source:
+            continue
+        here = (each.scheme, each.directory) == (provider.scheme, provider.directory)
+        if each.version not in found or here:
+            found[each.version] = replace(
+                provider, version=each.version, at_hand=each.at_hand, source=each.source
+            )
+    return tuple(found.values())
+
+
 # --- Shipped knowledge ----------------------------------------------------------------------------
 
 
@@ -89,6 +149,12 @@ def bringing(library: str) -> tuple[str, ...]:
     return tuple(
         name for name, found in presets().items() if any(each.has(library) for each in found)
     )
+
+
+def whose(library: str) -> str:
+    """Say which well-known wheels have `library`, and how they are installed; empty for none."""
+    names = bringing(library)
+    return f"`{library}` is in {' or '.join(names)}: pip install {names[0]}" if names else ""
 
 
 def known_for(library: str) -> str:

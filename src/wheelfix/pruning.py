@@ -47,6 +47,14 @@ class Definitions(Protocol):
         """Find the library that serves `name` for `user` outside of the wheel."""
         ...
 
+    def handed(self, name: str, user: Elf, place: str, folder: str | None) -> Library | None:
+        """Find the library `name` in `place`, a wheel or a directory that was handed over."""
+        ...
+
+    def preferring(self, places: Iterable[str]) -> "Definitions":
+        """Return the same with `places` before all else that was handed over."""
+        ...
+
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members whose code has it as a string."""
         ...

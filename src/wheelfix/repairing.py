@@ -31,13 +31,19 @@ from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
-from wheelfix.provided import with_providers
-from wheelfix.providers import known_for, never_bundled, never_globs, provider_of
+from wheelfix.provided import described, with_providers
+from wheelfix.providers import (
+    known_for,
+    never_bundled,
+    never_globs,
+    provider_of,
+    wheels_at_hand,
+)
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.platform import keeps_promise
-from wheelfix.rules.providers import given_by_others, leaves_drivers
+from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
 from wheelfix.scratch import scratch
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
@@ -83,11 +89,11 @@ def repair_with(
     try:
         progress("reading")
         standby.prepare()
-        settings = with_providers(settings, Path(environ.get("PWD", "")))
         with (
             open_wheel(path) as archive,
             scratch() as folder,
         ):
+            settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             run = _Run(
                 path=path,
                 archive=archive,
@@ -306,10 +312,11 @@ class _Run:
         self, wheel: Wheel, decision: _Decision, steps: Sequence[PlannedEdit]
     ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         """Add the SBOM last: it names the wheel, and all the members that hold a library."""
-        if not decision.grafted:
+        if not steps:
             return wheel, ()
         made = [step.edit for step in steps]
-        edits = grafting.sbom_edits(decision.grafted, wheel, made, self.standby.environ)
+        expected = tuple(map(described, taken_from_others(wheel, self.settings)))
+        edits = grafting.sbom_edits(decision.grafted, expected, wheel, made, self.standby.environ)
         return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
@@ -386,8 +393,7 @@ class _Run:
     @property
     def _providing_wheels(self) -> tuple[Path, ...]:
         """The wheels of the providers that are at hand as wheels."""
-        given = (each.at_hand for each in self.settings.provider)
-        return tuple(dict.fromkeys(Path(each) for each in given if each.endswith(".whl")))
+        return tuple(Path(each) for each in wheels_at_hand(self.settings.provider))
 
     # --- Judging
 

@@ -148,8 +148,8 @@ class Settings:
     library_path: tuple[str, ...] = ()
     """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
     provider: tuple[Provider, ...] = ()
-    """Another wheel, distribution or directory that has libraries: they are not grafted, and
-    found where it is installed; repeatable."""
+    """Another wheel or distribution, or a directory of wheels or libraries: what it has is not
+    grafted, and found where it is installed; repeatable."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

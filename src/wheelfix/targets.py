@@ -5,7 +5,7 @@ gives becomes objects that only have a name: the loader's model then finds them 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
 from typing import Any, cast
@@ -182,16 +182,25 @@ def described(table: Mapping[str, object], name: str) -> Target:
     return _target(name, dict(table), data, start)
 
 
-def default_name(wheel: Wheel | None) -> str:
-    """Return the name of the platform that the tags of `wheel` promise: `glibc:2.28`, `musl`."""
+def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> str:
+    """Return the name of the platform that the tags of `wheel` promise: `glibc:2.28`, `musl`.
+
+    `beside` are the platform tags of wheels that must be installable there, too.
+    """
     tags = wheel.name.platforms if wheel else ()
     if any(tag.startswith("musllinux") for tag in tags):
         return "musl"
-    promised = [version for tag in tags if (version := _promised(tag))]
-    if promised:
-        return f"glibc:{min(promised, key=lambda version: int(version.partition('.')[2]))}"
+    if oldest := _oldest(tags):
+        least = (oldest, *filter(None, map(_oldest, beside)))
+        return f"glibc:2.{max(least)}"
     musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     return "musl" if musl else "glibc"
+
+
+def _oldest(tags: Iterable[str]) -> int | None:
+    """Return the minor version of the oldest glibc that manylinux tags promise."""
+    promised = (version for tag in tags if (version := _promised(tag)))
+    return min((int(version.partition(".")[2]) for version in promised), default=None)
 
 
 def _promised(tag: str) -> str | None:

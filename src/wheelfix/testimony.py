@@ -64,6 +64,8 @@ class Loaded:
     tried: int = 0
     """Candidates in all."""
     times: int = 1
+    distribution: str | None = None
+    """The installed distribution that the file belongs to, with its version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class Missed:
     tried: tuple[str, ...]
     passed: tuple[Passed, ...] = ()
     times: int = 1
+    wheels: tuple[str, ...] = ()
+    """The well-known wheels that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,9 +21,10 @@ from pathlib import Path
 
 from wheelfix.elf import Elf
 from wheelfix.errors import SettingsError
-from wheelfix.installed import by_record, find_dist_info, find_file, read_file
+from wheelfix.installed import by_record, distributions, find_dist_info, find_file, read_file
 from wheelfix.lddebug import Asked, Binding, Image, Log
 from wheelfix.loader import How, expand
+from wheelfix.providers import bringing
 from wheelfix.testimony import (
     File,
     Loaded,
@@ -82,13 +83,14 @@ def trace(
         notes = list(_notes(watch, alive, folder, symbols))
         if alive:
             _leave(folder)
-    return Trace(
+    seen = Trace(
         command=tuple(command),
         exit_code=code if code >= 0 else 128 - code,
         processes=processes,
         variables=variables(environ, processes),
         notes=tuple(notes),
     )
+    return _with_distributions(seen)
 
 
 # --- The command ----------------------------------------------------------------------------------
@@ -649,6 +651,7 @@ def _missed(asked: Asked, elfs: _Elfs) -> Missed:
         tried=tuple(each.path for each in asked.tried),
         passed=tuple(_passed(asked, None, elfs)),
         times=asked.times,
+        wheels=bringing(asked.name),
     )
 
 
@@ -696,6 +699,28 @@ def chosen(trace_: Trace, symbols: Sequence[str]) -> Trace:
         for process in trace_.processes
     )
     return replace(trace_, processes=kept)
+
+
+# --- Whose a file is ------------------------------------------------------------------------------
+
+
+def _with_distributions(trace_: Trace) -> Trace:
+    """Say of each file which installed distribution has it, by the RECORDs around."""
+    wanted = {each.file.path for p in trace_.processes for each in p.loaded if each.file}
+    around = {parent: None for path in wanted for parent in Path(path).parents}
+    sites = [each for each in around if next(each.glob("*.dist-info"), None) is not None]
+    owners: dict[str, str] = {}
+    for site in dict.fromkeys((*sites, *_sites((), trace_))):
+        owners |= distributions(site, wanted - owners.keys())
+    if not owners:
+        return trace_
+
+    def owned(loaded: Loaded) -> Loaded:
+        owner = owners.get(loaded.file.path) if loaded.file else None
+        return loaded if owner is None else replace(loaded, distribution=owner)
+
+    processes = (replace(p, loaded=tuple(map(owned, p.loaded))) for p in trace_.processes)
+    return replace(trace_, processes=tuple(processes))
 
 
 # --- Where a wheel is installed -------------------------------------------------------------------

@@ -39,6 +39,7 @@ from wheelfix.installed import read_file
 from wheelfix.layout import Scheme, interpreters, schemes
 from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
+from wheelfix.providers import whose
 from wheelfix.scratch import scratch
 from wheelfix.testimony import File
 from wheelfix.tools.run import end_tree
@@ -545,6 +546,8 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
         missing = [r for r in load.missing if match is None or r.name == match[1]]
         for request in missing[:1]:
             yield from _why_missing(request, work)
+        if match is not None and (known := whose(match[1])):
+            yield known
         if not missing and check.kind is not Kind.RUN:
             yield "the model says that this library is found: something else asks for it"
     if check.status is Status.UNDEFINED:

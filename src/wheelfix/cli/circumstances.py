@@ -1,7 +1,7 @@
 """The circumstances of a load, as `explain` and `tree` let them be described."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -10,7 +10,8 @@ import typer
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.explain import Question
+    from wheelfix.explain import Beside, Question
+    from wheelfix.settings import Settings
     from wheelfix.targets import Target
     from wheelfix.wheel import Wheel
 
@@ -63,6 +64,16 @@ With = Annotated[
         show_default=False,
     ),
 ]
+
+
+def settings_of(
+    context: typer.Context, provider: list[str] | None, config: Path | None
+) -> "Callable[[str], Settings]":
+    """Return what gives the settings for a wheel of some name: of them, the providers count."""
+    from wheelfix.cli.options import layers
+    from wheelfix.config import configured
+
+    return configured(Path.cwd(), config).over(layers(context, {"provider": provider})).settings_for
 
 
 def library_path_of(assignments: Sequence[str]) -> tuple[str, ...] | None:
@@ -118,12 +129,17 @@ def directories_of(variables: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def target_of(text: str | None, wheel: "Wheel | None") -> "Target":
-    """Return the target that `text` names; a description if it is a file."""
+def target_of(
+    text: str | None, wheel: "Wheel | None", beside: "Iterable[Sequence[str]]" = ()
+) -> "Target":
+    """Return the target that `text` names; a description if it is a file.
+
+    Without one, it is what the platform tags promise, those `beside` among them.
+    """
     from wheelfix import targets
 
     if text is None:
-        return targets.find(targets.default_name(wheel), wheel)
+        return targets.find(targets.default_name(wheel, beside), wheel)
     path = Path(text)
     if path.suffix not in {".toml", ".json"}:
         return targets.find(text, wheel)
@@ -159,12 +175,15 @@ def question_of(
     others: "Sequence[Wheel]",
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
+    settings: "Settings | None" = None,
 ) -> "Question":
     """Return the circumstances that the options describe; `directories` are read as well."""
     from wheelfix.explain import Planted, Question
 
     planted = Planted()
-    found = target_of(target, wheel)
+    provided = _provided(wheel, settings)
+    tags = (*(each.name.platforms for each in others), *(each.platforms for each in provided))
+    found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
         from wheelfix.site import planted as read_planted
 
@@ -173,6 +192,17 @@ def question_of(
         target=found,
         scheme=scheme,
         others=tuple(others),
+        beside=provided,
         library_path=library_path,
         planted=planted,
     )
+
+
+def _provided(wheel: "Wheel", settings: "Settings | None") -> "tuple[Beside, ...]":
+    """Return what the providers of `settings` install beside `wheel`."""
+    if settings is None or not settings.provider:
+        return ()
+    from wheelfix.beside import standing_beside
+    from wheelfix.provided import with_providers
+
+    return standing_beside(wheel, with_providers(settings, Path.cwd(), wheel).provider)

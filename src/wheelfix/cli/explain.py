@@ -2,17 +2,19 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wheelfix.cli import circumstances
+from wheelfix.cli import circumstances, options
 from wheelfix.cli.circumstances import (
     directories_of,
     library_path,
     question_of,
     read_wheel,
+    settings_of,
     target_of,
     variables_of,
 )
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
     from wheelfix.explain import Explanation, World
     from wheelfix.pysearch import Search
+    from wheelfix.settings import Settings
 
 
 def explain(
@@ -59,6 +62,8 @@ def explain(
         ),
     ] = None,
     beside: circumstances.With = None,
+    provider: options.ProviderOf = None,
+    config: options.Config = None,
     scheme: circumstances.Scheme = None,
     target: circumstances.TargetName = None,
     env: circumstances.Variables = None,
@@ -80,8 +85,10 @@ def explain(
     if site is not None:
         if len(given) > 1:
             raise SettingsError("with --site, name one module, file or SONAME")
-        if scheme or beside:
-            raise SettingsError("--scheme and --with say how a wheel is installed: not for --site")
+        if scheme or beside or provider:
+            raise SettingsError(
+                "--scheme, --with and --provider say how a wheel is installed: not for --site"
+            )
         asked.subject = given[0] if given else None
         ok = _explain_site(site, target, variables, asked)
     else:
@@ -91,7 +98,14 @@ def explain(
                 hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
             )
         asked.subject = given[1] if len(given) == 2 else None
-        ok = _explain_wheel(Path(given[0]), beside or [], scheme, target, variables, asked)
+        path = Path(given[0])
+        installed = _Installed(
+            beside=tuple(beside or []),
+            scheme=scheme,
+            target=target,
+            settings=settings_of(context, provider, config)(path.name),
+        )
+        ok = _explain_wheel(path, installed, variables, asked)
     raise typer.Exit(ExitCode.OK if ok else ExitCode.FINDINGS)
 
 
@@ -114,36 +128,34 @@ class _Asked:
         self.terminal = terminal
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Installed:
+    """How a wheel is installed, as the options say it."""
+
+    beside: tuple[Path, ...]
+    scheme: str | None
+    target: str | None
+    settings: "Settings"
+
+
 def _explain_wheel(
-    path: Path,
-    beside: Sequence[Path],
-    scheme: str | None,
-    target: str | None,
-    variables: "Mapping[str, str]",
-    asked: _Asked,
+    path: Path, how: _Installed, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
     from wheelfix.archive import open_wheel
 
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
-        return _explain_opened(archive, beside, scheme, target, variables, asked)
+        return _explain_opened(archive, how, variables, asked)
 
 
 def _explain_opened(
-    archive: "Archive",
-    beside: Sequence[Path],
-    scheme: str | None,
-    target: str | None,
-    variables: "Mapping[str, str]",
-    asked: _Asked,
+    archive: "Archive", how: _Installed, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
-    from dataclasses import replace
-
     from wheelfix.explain import explain_everywhere, worlds_of
 
     wheel = archive.wheel
-    others = [read_wheel(each) for each in beside]
+    others = [read_wheel(each) for each in how.beside]
     before: list[tuple[str, str]] = []
     for each in asked.after:
         file, _, member = each.partition("!")
@@ -156,9 +168,10 @@ def _explain_opened(
             before.append(("", each))
     question = question_of(
         wheel,
-        target=target,
-        scheme=scheme,
+        target=how.target,
+        scheme=how.scheme,
         others=others,
+        settings=how.settings,
         library_path=library_path(variables),
         directories=directories_of(variables),
     )
@@ -208,8 +221,6 @@ def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
 def _explain_site(
     directory: Path, target: str | None, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
-    from dataclasses import replace
-
     from wheelfix.explain import explain as explain_one
     from wheelfix.explain import find_subject
     from wheelfix.site import read_searches, read_site

@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wheelfix.cli import circumstances
-from wheelfix.cli.circumstances import library_path_of, question_of, read_wheel, target_of
+from wheelfix.cli import circumstances, options
+from wheelfix.cli.circumstances import (
+    library_path_of,
+    question_of,
+    read_wheel,
+    settings_of,
+    target_of,
+)
 from wheelfix.errors import ExitCode, OutputError, SettingsError
 
 if TYPE_CHECKING:
     from wheelfix.graph import Graph
+    from wheelfix.settings import Settings
     from wheelfix.wheel import Wheel
 
 
@@ -27,6 +34,7 @@ class Format(StrEnum):
 
 
 def tree(
+    context: typer.Context,
     wheel: Annotated[
         str | None,
         typer.Argument(
@@ -66,6 +74,8 @@ def tree(
         typer.Option("-o", "--output", metavar="FILE", help="Write here.", show_default=False),
     ] = None,
     beside: circumstances.With = None,
+    provider: options.ProviderOf = None,
+    config: options.Config = None,
     scheme: circumstances.Scheme = None,
     target: circumstances.TargetName = None,
     env: circumstances.Env = None,
@@ -81,15 +91,21 @@ def tree(
     library_path = library_path_of(env or [])
     graphs: list[Graph]
     if site is not None:
-        if after or scheme or beside:
-            raise SettingsError("--after, --scheme and --with are for wheels, not for --site")
+        if after or scheme or beside or provider:
+            raise SettingsError(
+                "--after, --scheme, --with and --provider are for wheels, not for --site"
+            )
         graphs = [_graph_of_site(site, wheel, target, library_path)]
     else:
         if wheel is None:
             raise SettingsError("name a wheel, or an environment with --site")
         others = [read_wheel(each) for each in beside or []]
         paths = [Path(wheel), *([after] if after else [])]
-        graphs = [_graph_of_wheel(each, target, scheme, others, library_path) for each in paths]
+        known = settings_of(context, provider, config)
+        graphs = [
+            _graph_of_wheel(each, target, scheme, others, library_path, known(each.name))
+            for each in paths
+        ]
     terminal = Terminal(verbosity=0)
     colour = terminal.colours_results and output is None
     text = _written(graphs, form or _by_suffix(output), colour=colour)
@@ -109,12 +125,18 @@ def _graph_of_wheel(
     scheme: str | None,
     others: "Sequence[Wheel]",
     library_path: tuple[str, ...] | None,
+    settings: "Settings",
 ) -> "Graph":
     from wheelfix.graph import graph_of
 
     subject = read_wheel(path)
     question = question_of(
-        subject, target=target, scheme=scheme, others=others, library_path=library_path
+        subject,
+        target=target,
+        scheme=scheme,
+        others=others,
+        library_path=library_path,
+        settings=settings,
     )
     return graph_of(subject, question)
 

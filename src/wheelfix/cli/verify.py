@@ -3,13 +3,17 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.circumstances import settings_of
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+
+if TYPE_CHECKING:
+    from wheelfix.settings import Settings
 
 
 def verify(
@@ -45,6 +49,8 @@ def verify(
             help="Another wheel to install beside, such as one with libraries; repeatable.",
         ),
     ] = None,
+    provider: options.ProviderOf = None,
+    config: options.Config = None,
     runs: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,10 +72,13 @@ def verify(
 ) -> None:
     """Install wheels into fresh environments, and try all that is in them.
 
+    The providers' wheels, where they are at hand, are installed beside.
     Every shared object is loaded, every extension module imported, every program run, each in a
     process of its own. This executes what the wheels contain. Nothing outside the temporary
     environments is written to.
     """
+    from dataclasses import replace
+
     from wheelfix import verify as verifying
     from wheelfix.cli.terminal import Terminal
     from wheelfix.reports import verify as reports
@@ -80,6 +89,7 @@ def verify(
         from wheelfix.environments import all_pythons as every_python
 
         pythons = every_python(os.environ)
+    settings = settings_of(context, provider, config)
     wanted = verifying.Options(
         pythons=pythons,
         schemes=tuple(each.strip() for each in scheme.split(",")),
@@ -95,7 +105,9 @@ def verify(
         try:
             if not wheel.is_file():
                 raise SettingsError(f"`{wheel}` is not a file")
-            for result in verifying.verify(wheel, wanted, os.environ):
+            beside_too = (*wanted.beside, *_providing(wheel, settings(wheel.name)))
+            here = replace(wanted, beside=tuple(dict.fromkeys(beside_too)))
+            for result in verifying.verify(wheel, here, os.environ):
                 results.append(result)
                 if not json and (result.failed or not quiet):
                     colour = terminal.colours_results
@@ -116,3 +128,15 @@ def verify(
     if impossible:
         raise typer.Exit(ExitCode.ERROR)
     raise typer.Exit(ExitCode.FINDINGS if bad else ExitCode.OK)
+
+
+def _providing(path: Path, settings: "Settings") -> tuple[Path, ...]:
+    """Return the wheels of the providers that are at hand as wheels."""
+    if not settings.provider:
+        return ()
+    from wheelfix.cli.circumstances import read_wheel
+    from wheelfix.provided import with_providers
+    from wheelfix.providers import wheels_at_hand
+
+    known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
+    return tuple(Path(each) for each in wheels_at_hand(known))

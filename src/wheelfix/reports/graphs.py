@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from wheelfix.explain import Giver
 from wheelfix.graph import Edge, Graph, Node
 from wheelfix.reports.text import Colour, counted, paint, printable
+from wheelfix.reports.tree import could_give
 
 FEW = 3
 _STYLE = {
@@ -67,8 +68,8 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
             lines += ["", paint(printable(title), Colour.BOLD, on=colour)]
         for node in nodes:
             name = paint(printable(node.id), _colour(giver), on=colour)
-            package = f"  (package {node.package})" if node.package else ""
-            lines.append(f"  {name}  needed by {printable(_users(users[node.id]) + package)}")
+            text = _users(users[node.id]) + could_give(node.package, node.wheels)
+            lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
 
 
@@ -280,6 +281,7 @@ def graph_value(graph: Graph) -> dict[str, object]:
                 "soname": node.soname,
                 "search_path": node.search_path,
                 "package": node.package,
+                "wheels": list(node.wheels),
             }
             for node in graph.nodes
         ],

@@ -131,6 +131,8 @@ def _loaded(loaded: Loaded) -> Iterator[str]:
         yield f"    opened as {loaded.path}"
     if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:
         yield f"    its SONAME is {loaded.soname}"
+    if loaded.distribution is not None:
+        yield f"    of {loaded.distribution}"
     yield f"    {cause(loaded)}{f', {loaded.times} times' if loaded.times > 1 else ''}"
     yield from (f"    passed over {each.path}: {each.reason}" for each in loaded.passed)
 
@@ -142,6 +144,8 @@ def _missed(missed: Missed, *, verbose: bool, colour: bool) -> Iterator[str]:
         paint(f"  not found: {printable(missed.name)}", Colour.RED, on=colour)
         + f", {verb} by {printable(missed.requester)}{times}"
     )
+    if missed.wheels:
+        yield f"    it is in {' or '.join(missed.wheels)}: pip install {missed.wheels[0]}"
     yield from (f"    passed over {each.path}: {each.reason}" for each in missed.passed)
     if verbose:
         yield from (f"    tried {path}" for path in missed.tried)

@@ -124,8 +124,8 @@ def _step(world: World, step: Step, *, verbose: bool, colour: bool) -> Iterator[
     name = printable(step.request.name)
     how = printable(f"[{how_found(world, step)}]")
     if step.place is None:
-        package = f"  (package {step.package})" if step.package else ""
-        yield f"{indent}{paint(f'{name}  {how}{printable(package)}', Colour.RED, on=colour)}"
+        giver = printable(could_give(step.package, step.wheels))
+        yield f"{indent}{paint(f'{name}  {how}{giver}', Colour.RED, on=colour)}"
         yield from _candidates(world, step, indent, colour=colour)
         return
     where = "" if step.place.name == step.request.name else f" => {printable(step.place.name)}"
@@ -134,6 +134,12 @@ def _step(world: World, step: Step, *, verbose: bool, colour: bool) -> Iterator[
     yield f"{indent}{painted}{where}  {paint(how, Colour.DIM, on=colour)}{again}"
     if verbose:
         yield from _candidates(world, step, indent, colour=colour)
+
+
+def could_give(package: str | None, wheels: Sequence[str]) -> str:
+    """Return what would bring a library that is missing: a system's package, another wheel."""
+    system = f"  (package {package})" if package else ""
+    return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
 
 
 def _candidates(world: World, step: Step, indent: str, *, colour: bool) -> Iterator[str]:
@@ -242,8 +248,8 @@ def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool)
     for each in asked:
         step = each.step
         how = f"[{how_found(world, step)}]"
-        package = f"(package {step.package})" if step.package else ""
-        text = f"{step.place.name}  {how}" if step.place else f"{how}  {package}".rstrip()
+        giver = could_give(step.package, step.wheels)
+        text = f"{step.place.name}  {how}" if step.place else f"{how}{giver}"
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(_listed(each.requesters, few=True))}")
         if step.place is None:
@@ -315,6 +321,7 @@ def _request_value(world: World, step: Step) -> dict[str, object]:
         "loaded_by": None if step.loaded_by is None else world.label(step.loaded_by),
         "repeated": step.repeated,
         "package": step.package,
+        "wheels": list(step.wheels),
         "candidates": [
             {
                 "path": each.path,

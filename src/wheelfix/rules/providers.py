@@ -1,16 +1,16 @@
 """Whether what a wheel takes from other wheels is there, reached, and asked for."""
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
-from wheelfix.providers import Provider, name_of, never_bundled, provider_of
+from wheelfix.providers import Provider, editions, folder_of, name_of, never_bundled, provider_of
 from wheelfix.rules.base import Context, rule
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
@@ -54,6 +54,32 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
         if provider_of(name, settings.provider) is not None
         or (leaves_drivers(settings) and never_bundled(name) is not None)
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a wheel takes from one provider."""
+
+    provider: Provider
+    libraries: tuple[str, ...]
+    requirements: tuple[str, ...]
+    """What METADATA asks of it, or else what the settings do."""
+    optional: bool
+    """Whether only an extra asks for it."""
+
+
+def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
+    """Yield what is taken from each provider that has a name."""
+    context = Context(wheel=wheel, settings=settings)
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        required = _required(context, provider)
+        yield Taken(
+            provider=provider,
+            libraries=tuple(dict.fromkeys(use.library for use in uses)),
+            requirements=tuple(map(str, required)) or (provider.requirement,),
+            optional=bool(required) and all(map(_only_extra, required)),
+        )
 
 
 def leaves_drivers(settings: Settings) -> bool:
@@ -188,8 +214,18 @@ def provider_beside(context: Context) -> Iterator[Hit]:
         yield Hit(
             message=f"{provider.label} must be installed beside it, for "
             + _listed(use.library for use in uses),
-            notes=_not_covered(context, provider),
+            notes=(*_not_covered(context, provider), *_looked_at(context, uses[0])),
         )
+
+
+def _looked_at(context: Context, use: _Use) -> Iterator[str]:
+    """Say which versions at hand are judged, and which are not."""
+    judged = [each.version for each in _of(context, use) if each.version]
+    if len(judged) > 1:
+        yield f"judged beside {judged[-1]} and {judged[0]}, the lowest and the highest at hand"
+    if use.provider.refused:
+        refused = ", ".join(use.provider.refused)
+        yield f"at hand, but not allowed by METADATA, and not judged: {refused}"
 
 
 def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
@@ -333,7 +369,7 @@ def _looseness(provider: Provider, required: "Requirement") -> str | None:
 
     specifier = required.specifier
     if provider.version and not specifier.contains(provider.version, prereleases=True):
-        return f"that is not version {provider.version}, which was looked at"
+        return f"that is not version {provider.version}, which is at hand, and was not judged"
     try:
         known = Requirement(provider.requirement).specifier
     except InvalidRequirement:
@@ -365,14 +401,38 @@ def _probes(bounds: Iterable[str]) -> Iterator[str]:
 # --- Whether they are there -----------------------------------------------------------------------
 
 
-def _at_hand(context: Context, use: _Use) -> Library | None:
+def _of(context: Context, use: _Use) -> tuple[Provider, ...]:
+    """Return the provider in each version at hand that is to be judged, the highest first."""
+    return editions(use.provider, context.settings.provider)
+
+
+def _at_hand(context: Context, use: _Use, version: Provider) -> Library | None:
     """Return the provider's library, None where it is not at hand or not there."""
     if context.definitions is None:
         return None
-    library = context.definitions.host(use.library, use.elf)
-    if library is None or not library.path.startswith(f"{use.provider.at_hand}/"):
-        return None
-    return library
+    place, folder = version.at_hand, version.directory
+    return context.definitions.handed(use.library, use.elf, place, folder)
+
+
+def _called(version: Provider) -> str:
+    return f"{version.name or version.label} {version.version}".rstrip()
+
+
+def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
+    """Say where a version was looked at, and which one of several it is."""
+    looked = f"looked at: `{version.at_hand}`"
+    if len(among) < 2:
+        return (looked,)
+    which = "highest" if version == among[0] else "lowest"
+    return (looked, f"{version.version} is the {which} version at hand that METADATA allows")
+
+
+def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> str:
+    """Say how METADATA keeps a version out, if another one at hand is left."""
+    if len(among) < 2:
+        return otherwise
+    bound = "<" if version == among[0] else ">"
+    return f"keep it out: `Requires-Dist: {version.name}{bound}{version.version}`"
 
 
 @rule("WF823", "provider-lacks-library", Severity.ERROR)
@@ -381,7 +441,8 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for each DT_NEEDED entry that the patterns of a `provider` match in the provider's own
-    wheel, installed distribution or directory, where one was given.
+    wheel, installed distribution or directory, where one was given. Of several versions, the
+    lowest and the highest that METADATA allows are looked at.
 
     ## Why is this bad?
     The import fails with `cannot open shared object file`, whatever the search path.
@@ -393,19 +454,36 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
     ## Common causes
     - Built with another major version than METADATA asks for. **Solution**: build against the
       provider's own libraries and headers.
+    - The provider's next release has another SONAME, or keeps it in another folder. **Solution**:
+      an upper bound in `Requires-Dist`.
 
     ## Fix safety
     Not fixed.
     """
-    for use in _uses(context):
-        if use.provider.at_hand and context.definitions and _at_hand(context, use) is None:
-            yield Hit(
-                message=f"needs `{use.library}`, which {use.provider.label} does not have",
-                member=use.member,
-                entry=use.library,
-                notes=(f"looked at: `{use.provider.at_hand}`",),
-                hint="build against the provider's libraries, or ask for a version that has it",
-            )
+    for use in _uses(context) if context.definitions else ():
+        versions = _of(context, use)
+        for version in versions:
+            library = _at_hand(context, use, version)
+            place = None if library is None else _elsewhere(version, library)
+            if library is None or place is not None:
+                where = f"has in `{place}`, and not in `{version.directory}`"
+                yield Hit(
+                    message=f"needs `{use.library}`, which {_called(version)} "
+                    + ("does not have" if library is None else where),
+                    member=use.member,
+                    entry=use.library,
+                    notes=_which(version, versions),
+                    hint="build against the provider's libraries, or "
+                    + _kept_out(version, versions, "ask for a version that has it"),
+                )
+
+
+def _elsewhere(version: Provider, library: Library) -> str | None:
+    """Return the folder of a wheel's library, if it is not the one that an entry leads to."""
+    if version.directory is None or not version.at_hand.endswith(".whl"):
+        return None
+    folder = folder_of(library.path, version.at_hand)
+    return None if folder == version.directory else folder
 
 
 @rule("WF824", "provider-lacks-symbol", Severity.ERROR)
@@ -415,7 +493,8 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     ## What it does
     Where the provider's libraries are at hand, looks in them for every symbol that the wheel asks
     for in one of their versions, and for every symbol without a version that nothing else
-    defines that is loaded with the object.
+    defines that is loaded with the object. Of several versions of the provider, it looks at the
+    lowest and at the highest that METADATA allows.
 
     ## Why is this bad?
     The import fails with `undefined symbol` or `version … not found` once the provider is
@@ -432,21 +511,63 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    if context.definitions is None:
+        return
+    uses = {
+        member: _in_versions(context, own) for member, own in _by_member(_uses(context)).items()
+    }
+    yield from _lacking_symbols(context, {m: [each[0] for each in own] for m, own in uses.items()})
+    lowest = {m: [e[-1] for e in own if len(e) > 1] for m, own in uses.items()}
+    places = dict.fromkeys(each.version.at_hand for own in lowest.values() for each in own)
+    if places:
+        with_lowest = replace(context, definitions=context.definitions.preferring(places))
+        yield from _lacking_symbols(with_lowest, lowest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Taken:
+    """One use of a provider, and the library as one version of the provider has it."""
+
+    use: _Use
+    version: Provider
+    library: Library
+    versions: tuple[Provider, ...]
+    """All that are judged."""
+
+
+def _in_versions(context: Context, uses: Iterable[_Use]) -> list[list[_Taken]]:
+    """Return each use with every version at hand that has the library, the highest first."""
+    found: list[list[_Taken]] = []
+    for use in uses:
+        versions = _of(context, use)
+        taken = [
+            _Taken(use=use, version=each, library=library, versions=versions)
+            for each in versions
+            if (library := _at_hand(context, use, each)) is not None
+        ]
+        if taken:
+            found.append(taken)
+    return found
+
+
+def _lacking_symbols(context: Context, taken: Mapping[str, list[_Taken]]) -> Iterator[Hit]:
     unresolved = {each.member: each for each in context.unresolved if not each.absent}
-    for member, uses in _by_member(_uses(context)).items():
-        libraries = {use.library: (use, found) for use in uses if (found := _at_hand(context, use))}
-        for name, (use, library) in libraries.items():
-            there = library.exports.definitions
-            asked = [each for each in use.elf.undefined if each.file == name and not each.weak]
-            lacking = [each for each in asked if not binds(there.get(each.name, ()), each.version)]
+    for member, own in taken.items():
+        for each in own:
+            there = each.library.exports.definitions
+            asked = [
+                symbol
+                for symbol in each.use.elf.undefined
+                if symbol.file == each.use.library and not symbol.weak
+            ]
+            lacking = [s for s in asked if not binds(there.get(s.name, ()), s.version)]
             if lacking:
-                yield _lacking(use, library, lacking)
-        left = unresolved[member].references if member in unresolved and libraries else ()
-        plain = [reference[0] for reference in left if reference[1] is None]
+                yield _lacking(each, lacking)
+        left = unresolved[member].references if member in unresolved and own else ()
+        plain = {reference[0] for reference in left if reference[1] is None}
         if plain:
-            use, library = next(iter(libraries.values()))
-            wanted = [each for each in use.elf.undefined if each.name in plain]
-            yield _lacking(use, library, wanted, among=libraries)
+            wanted = [symbol for symbol in own[0].use.elf.undefined if symbol.name in plain]
+            yield _lacking(own[0], wanted, among=[each.use.library for each in own])
 
 
 def _by_member(uses: Iterable[_Use]) -> Mapping[str, list[_Use]]:
@@ -456,24 +577,22 @@ def _by_member(uses: Iterable[_Use]) -> Mapping[str, list[_Use]]:
     return found
 
 
-def _lacking(
-    use: _Use, library: Library, lacking: list[Undefined], among: Iterable[str] = ()
-) -> Hit:
+def _lacking(taken: _Taken, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
     spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
-    provider = use.provider
-    version = f" {provider.version}" if provider.version else ""
-    names = _listed(among or [use.library])
+    names = _listed(among or [taken.use.library])
     return Hit(
-        message=f"needs {_listed(spelled)}, not in {names} of {provider.name or provider.label}"
-        f"{version}",
-        member=use.member,
+        message=f"needs {_listed(spelled)}, not in {names} of {_called(taken.version)}",
+        member=taken.use.member,
         entry=lacking[0].name,
         notes=(
-            f"looked at: `{library.path}`",
+            *_which(taken.version, taken.versions),
             *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
             *([] if not among else ["nothing else that is loaded with it defines them"]),
         ),
-        hint="build against this version, or keep it out by the specifier in `Requires-Dist`",
+        hint="build against this version, or "
+        + _kept_out(
+            taken.version, taken.versions, "keep it out by the specifier in `Requires-Dist`"
+        ),
     )
 
 
