@@ -47,6 +47,9 @@ EVERYTHING: dict[str, Any] = {
             "scheme": "purelib",
         }
     ],
+    "share": "required",
+    "provider-by": "both",
+    "add-requires": True,
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],

@@ -22,13 +22,13 @@ from wheelfix.findings import Finding, Severity
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.outcome import Outcome, Status
 from wheelfix.provided import in_directory, in_distribution, in_wheel, with_providers
-from wheelfix.providers import Provider, name_of, never_bundled, presets
+from wheelfix.providers import Provider, meant, name_of, never_bundled, presets
 from wheelfix.repairing import repair
 from wheelfix.rules import RULES
 from wheelfix.rules import providers as rules
 from wheelfix.rules.base import Context, Stage
 from wheelfix.rules.entries import dead_entry, escaping_entry
-from wheelfix.settings import DataLibraries, Settings
+from wheelfix.settings import DataLibraries, PruneNeeded, Settings
 from wheelfix.tables import settings_from
 from wheelfix.wheel import Metadata, Wheel
 
@@ -211,6 +211,57 @@ def test_a_provider_of_which_nothing_is_taken_is_reported_louder_if_an_asterisk_
 
 
 @pytest.mark.parametrize(
+    ("pattern", "better"),
+    [
+        ("libcublas.so", "libcublas.so*"),
+        ("libcublas", "libcublas*"),
+        ("libcublas*.so", "libcublas*.so*"),
+        ("cublas.so", "libcublas.so*"),
+        ("libcublas.so.11", "libcublas.so*"),
+        ("libcublass.so.12", "libcublas.so.12"),
+        ("libcurand.so.*", None),
+        ("libcublas.so.*", None),
+        ("*", None),
+        ("/opt/*", None),
+    ],
+)
+def test_what_a_pattern_was_probably_meant_to_be(pattern: str, better: str | None) -> None:
+    found = meant(pattern, ["libcublas.so.12", "libm.so.6"])
+    assert found == (None if better is None else (better, ("libcublas.so.12",)))
+
+
+def test_a_pattern_that_lacks_its_asterisk_beside_one_that_serves_is_reported() -> None:
+    subject = wheel({USER: elf("libcublas.so.12", "libcublasLt.so.12")})
+    half = Provider(requirement="b", libraries=("libcublas.so.*", "libcublasLt.so"), directory="b")
+    (found,) = findings(rules.provider_unused, subject, provider=(half,))
+    assert (found.severity, found.hint) == (Severity.WARNING, "did you mean `libcublasLt.so*`?")
+    assert "matches no library" in found.message
+    grafted = wheel({USER: elf("libcublas.so.12", "libcublasLt-1a2b3c4d.so.12.4")})
+    (found,) = findings(rules.provider_unused, grafted, provider=(half,))
+    assert "`libcublasLt.so` does not match `libcublasLt.so.12.4`" in found.notes
+    whole = Provider(requirement="b", libraries=("libcublas*.so.*", "libno.so"), directory="b")
+    assert not findings(rules.provider_unused, subject, provider=(whole,))
+
+
+def test_an_exclude_for_the_name_without_a_version_is_told_of_the_one_with_it(
+    tmp_path: Path,
+) -> None:
+    bare = shared_object(tmp_path / "sdk" / "libpro.so", soname="libpro.so")
+    source = "int pro(void) { return 7; }"
+    versioned = shared_object(tmp_path / "sdk" / "libpro.so.3", source, soname="libpro.so.3")
+    path = user_wheel(tmp_path / "sdk", bare, versioned, requires="")
+    unused = {"prune_needed": PruneNeeded.OFF}
+    outcome = repaired(path, tmp_path / "out", exclude=("libpro.so",), **unused)
+    (found,) = (each for each in outcome.remaining if each.code == "WF802")
+    assert "matches `libpro.so` only, without a version" in found.message
+    assert found.hint == "did you mean `libpro.so*`?"
+    assert "`libpro.so.3` is needed, and" in found.notes[0]
+    for patterns in (("libpro.so*",), ("libpro.so", "libpro.so.3")):
+        outcome = repaired(path, tmp_path / "out", exclude=patterns, **unused)
+        assert "WF802" not in {each.code for each in outcome.remaining}
+
+
+@pytest.mark.parametrize(
     "member",
     ["demo.libs/libcuda-1a2b3c4d.so.1", "demo/libX11.so.6", "demo/libnvidia-ml.so.1"],
 )
@@ -283,6 +334,7 @@ def test_a_wheel_says_which_libraries_it_has_and_where(tmp_path: Path) -> None:
         ("purelib", "pro/lib"): ("libpro.so.3", "libpro_more.so"),
         ("data", "lib"): ("libdata.so.1",),
         ("platlib", "plat"): ("libplat.so",),
+        ("purelib", "pro.libs"): ("libgrafted-1a2b3c4d.so.1",),
     }
     assert {(each.name, each.version) for each in in_wheel(path)} == {("a-pro", "2.0")}
 

@@ -782,6 +782,17 @@ def test_an_exclude_that_matches_nothing_is_told(package: Path, tmp_path: Path) 
     assert outcome.status is Status.REPAIRED, "a warning does not stop a wheel"
 
 
+def test_an_exclude_without_an_asterisk_is_told_with_what_it_let_in(
+    package: Path, tmp_path: Path
+) -> None:
+    outcome = repaired(package, tmp_path, exclude=("libouter.so",))
+    (said,) = serious(outcome.remaining)
+    assert (said.code, said.hint) == ("WF802", "did you mean `libouter.so*`?")
+    assert "`libouter.so.1` is needed, and " in said.notes[0]
+    assert "of it are grafted" in said.notes[0]
+    assert not serious(repaired(package, tmp_path, exclude=("libouter.so*",)).remaining)
+
+
 # --- The options of auditwheel mean the same ------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import mmap
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from importlib import metadata
@@ -27,7 +27,10 @@ from wheelfix.edits import (
 )
 from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
+from wheelfix.layout import Key, split
+from wheelfix.providers import Provider, provider_of
 from wheelfix.sbom import AUDITWHEEL, MEMBER, Expected, Library, joined, read_sbom, write_sbom
+from wheelfix.settings import DataLibraries, Settings, Share
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
@@ -78,6 +81,79 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     ]
     renames = {member: still(pairs) for member, pairs in graft.renames.items()}
     return replace(graft, libraries=tuple(libraries), renames=renames)
+
+
+def borrowed(
+    wheel: Wheel, settings: Settings, is_at_hand: Callable[[str, Elf], bool]
+) -> Iterator[Edit]:
+    """Yield the edits that let objects ask a provider for what was found for that one alone.
+
+    A build may leave the way to a library in one of its wheels, and not in the others.
+    """
+    names = {old: new for each in sharing(settings) for old, new in each.grafted}
+    shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
+    for member, elf in wheel.elfs.items() if names else ():
+        for name in dict.fromkeys(elf.needed):
+            if name in names and name not in shipped and not is_at_hand(name, elf):
+                yield RenameNeeded(member=member, old=name, new=names[name])
+
+
+def without_owned(
+    graft: Graft, wheel: Wheel, settings: Settings
+) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
+    """Return `graft` without what a provider shares with the wheel, and what goes for that.
+
+    auditwheel puts a hash of a library's bytes into its name: what has the same name is the same.
+    All references keep the new name. What only such a library needs goes with it; what an object
+    outside site-packages may load stays, for no one entry leads from there to the provider.
+    """
+    shared = sharing(settings)
+    owned = {each.soname for each in graft.libraries if provider_of(each.soname, shared)}
+    if owned and settings.data_libraries is not DataLibraries.SEARCH:
+        owned -= _reached(graft, wheel, _outside(wheel))
+    if not owned:
+        return graft, ()
+    left = replace(graft, libraries=tuple(e for e in graft.libraries if e.soname not in owned))
+    reached = _reached(left, wheel, wheel.elfs)
+    kept = tuple(each for each in left.libraries if each.soname in reached)
+    gone = tuple(each for each in graft.libraries if each.soname in owned)
+    return replace(graft, libraries=kept), gone
+
+
+def sharing(settings: Settings) -> tuple[Provider, ...]:
+    """Return the providers that share what both they and the wheel would graft."""
+    anyone = settings.share is Share.REQUIRED
+    return tuple(each for each in settings.provider if each.shared or anyone)
+
+
+def _outside(wheel: Wheel) -> Iterator[str]:
+    """Yield the objects that are not installed into site-packages."""
+    for member in wheel.elfs:
+        place = split(member, wheel)
+        if place is not None and place[0] not in {Key.PURELIB, Key.PLATLIB}:
+            yield member
+
+
+def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
+    """Return the names that `members` need once renamed, and what is found by them in turn."""
+    grafted = {each.soname: [new for _, new in each.renames] for each in graft.libraries}
+    shipped: dict[str, list[str]] = {}
+    for member in wheel.elfs:
+        shipped.setdefault(posixpath.basename(member), []).append(member)
+
+    def needs(member: str) -> Iterator[str]:
+        renames = dict(graft.renames.get(member, ()))
+        return (renames.get(name, name) for name in wheel.elfs[member].needed)
+
+    found: set[str] = set()
+    waiting = [name for member in members for name in needs(member)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += grafted.get(name, ())
+            waiting += (each for member in shipped.get(name, ()) for each in needs(member))
+    return found
 
 
 def _library(library: GraftedLibrary) -> Iterator[Edit]:

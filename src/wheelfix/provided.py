@@ -4,21 +4,23 @@ Only names are read here; the symbols of their libraries are `hostlibs`' to read
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
 
-from wheelfix.errors import SettingsError
+from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.layout import interpreters
 from wheelfix.metadata import read_core_metadata
+from wheelfix.product import Part
 from wheelfix.providers import SCHEMES, Provider, allowed, name_of, presets
 from wheelfix.rules.providers import Taken
 from wheelfix.sbom import Expected
 from wheelfix.settings import Settings
-from wheelfix.wheel import Wheel, WheelName
+from wheelfix.wheel import Wheel, WheelName, normalized
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+_GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -31,8 +33,8 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     """
     if not settings.provider:
         return settings
-    found = [each for given in settings.provider for each in _looked_up(given, base)]
-    found = list(_for_wheel(found, None if wheel is None else wheel.name))
+    there = looked_up(settings, base).provider
+    found = list(_for_wheel(there, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
     found = [each for some in _by_name(found) for each in _judged(some, requirements)]
     seen: dict[str, Provider] = {}
@@ -42,6 +44,15 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     providers = tuple(_together(each, seen.get(each.name), found) for each in found)
     places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
     return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
+
+
+def looked_up(settings: Settings, base: Path) -> Settings:
+    """Return `settings` with all that their providers mean, in every version at hand.
+
+    Raises `SettingsError` for a provider that is not found.
+    """
+    found = (each for given in settings.provider for each in _looked_up(given, base))
+    return replace(settings, provider=tuple(found))
 
 
 def _together(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
@@ -65,9 +76,9 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     text = given.requirement or given.source
     path = base / text
     if not given.requirement and path.suffix == ".whl":
-        return _some(in_wheel(path), f"the wheel `{path}`")
+        return in_wheel(path)
     if not given.requirement and path.is_dir():
-        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in in_wheel(wheel)]
+        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in _in_wheel(wheel)]
         return _some((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
     if not found:
@@ -115,7 +126,7 @@ def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator
         yield from (replace(each, refused=refused) for each in own)
 
 
-def _for_wheel(providers: list[Provider], wheel: WheelName | None) -> Iterator[Provider]:
+def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
     """Yield what can be installed beside `wheel`, one wheel for each version.
 
     Raises `SettingsError` for a distribution of which no wheel at hand can.
@@ -182,6 +193,18 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
+    return _some(_in_wheel(path), f"the wheel `{path}`")
+
+
+def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
+    """Return what another wheel of the run provides; what is wrong with it is told elsewhere."""
+    try:
+        return _in_wheel(path)
+    except WheelfixError:
+        return ()
+
+
+def _in_wheel(path: Path) -> tuple[Provider, ...]:
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
     try:
@@ -207,6 +230,58 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
             version=name.version,
         ),
     )
+
+
+def parts_in(paths: Sequence[Path]) -> tuple[Part, ...]:
+    """Return what each of the wheels says of itself and of those that it requires.
+
+    A wheel that cannot be read requires nothing: whoever reads it whole says what is wrong. Wheels
+    of one distribution are not looked into.
+    """
+    names = [_wheel_name(path) for path in paths]
+    if len({normalized(name.distribution) for name in names}) < 2:
+        return tuple(Part(name=name) for name in names)
+    return tuple(
+        Part(name=name, requires_dist=_required_by(path))
+        for name, path in zip(names, paths, strict=True)
+    )
+
+
+def _wheel_name(path: Path) -> WheelName:
+    try:
+        return WheelName.parse(path.name)
+    except BadWheelError:
+        nothing = ("none",)
+        return WheelName(
+            distribution=path.name,
+            version="0",
+            build=None,
+            pythons=nothing,
+            abis=nothing,
+            platforms=nothing,
+        )
+
+
+def _required_by(path: Path) -> tuple[str, ...]:
+    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
+    import zlib  # noqa: PLC0415 - as above
+
+    unreadable = (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = (m for m in archive.namelist() if m.count("/") == 1)
+            member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
+            if member is None:
+                return ()
+            with archive.open(member) as file:
+                text = file.read(_MOST_METADATA).decode("utf-8", "replace")
+    except unreadable:
+        return ()
+    return read_core_metadata(text).requires_dist
+
+
+_MOST_METADATA = 1 << 22
+"""More than this of METADATA is not read: bytes."""
 
 
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
@@ -279,8 +354,7 @@ def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provid
     folders: dict[tuple[str, str], list[str]] = {}
     for scheme, place in places:
         folder, _, name = place.rpartition("/")
-        # What auditwheel grafted is the wheel's own business.
-        if _LIBRARY.fullmatch(name) and not folder.partition("/")[0].endswith(".libs"):
+        if _LIBRARY.fullmatch(name) or _GRAFTED.fullmatch(name):
             folders.setdefault((scheme, folder), []).append(name)
     return tuple(
         replace(
@@ -289,7 +363,10 @@ def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provid
             directory=folder,
             scheme=scheme,
         )
-        for (scheme, folder), names in folders.items()
+        # What stands in site-packages is nearer than a copy for the data scheme.
+        for (scheme, folder), names in sorted(
+            folders.items(), key=lambda each: each[0][0] == "data"
+        )
     )
 
 

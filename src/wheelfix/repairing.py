@@ -42,6 +42,7 @@ from wheelfix.providers import (
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.base import Context, Rule, Stage
 from wheelfix.rules.metadata import record_mismatch
+from wheelfix.rules.names import unhashed
 from wheelfix.rules.platform import keeps_promise
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
 from wheelfix.scratch import scratch
@@ -264,10 +265,18 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
+        wheel, taken = planned_in_turn(
+            wheel,
+            grafting.borrowed(wheel, self.settings, self._is_at_hand),
+            "graft",
+            "graft",
+            "take what another wheel of the product has",
+        )
         decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.standby)
         if decided.verdict is None:
             self.standby.prepare()
-        graft = grafting.with_names_kept(decided, self.settings.keep_names)
+        rest, owned = grafting.without_owned(decided, wheel, self.settings)
+        graft = grafting.with_names_kept(rest, self.settings.keep_names)
         before = wheel
         wheel, steps = planned_in_turn(
             before,
@@ -277,20 +286,24 @@ class _Run:
             "vendor what the platform does not give",
         )
         _refuse_lost_entries(before, wheel)
-        if graft.verdict is not None:
-            self.verdicts.append((wheel, graft.verdict))
+        if decided.verdict is not None:
+            self.verdicts.append((wheel, decided.verdict))
         return wheel, _Decision(
             after=wheel,
-            edits=steps,
+            edits=(*taken, *steps),
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
             messages=(
                 *graft.messages,
                 *_left_out(wheel, graft.excluded, self.settings),
+                *_owned_by_others(owned, graft.libraries, self.settings),
                 *_could_be_left_out(graft.libraries),
             ),
         )
+
+    def _is_at_hand(self, name: str, user: Elf) -> bool:
+        return self.definitions.host(name, user) is not None
 
     @property
     def _graft_settings(self) -> Settings:
@@ -373,6 +386,12 @@ class _Run:
         wrong += [problem.member for problem in found.record_problems]
         if (found.tags, found.root_is_purelib) != (predicted.tags, predicted.root_is_purelib):
             wrong.append(f"{predicted.dist_info}/WHEEL")
+        if found.metadata != predicted.metadata:
+            wrong.append(f"{predicted.dist_info}/METADATA")
+        sources = predicted.sources.items()
+        wrong += [
+            member for member, source in sources if found.sources.get(member, source) != source
+        ]
         if wrong:
             raise VerificationError(
                 f"the wheel written differs from the plan in {_listed(wrong)}",
@@ -447,11 +466,22 @@ def _refuse_lost_entries(before: Wheel, after: Wheel) -> None:
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) -> tuple[str, ...]:
-    """Return the exclude patterns that match neither a DT_NEEDED entry nor a grafted file."""
+    """Return the exclude patterns that match neither a DT_NEEDED entry nor a grafted file.
+
+    Those that match a name without a version, and leave one with a version to the graft, too.
+    """
     names = {name for elf in wheel.elfs.values() for name in elf.needed} | excluded
-    return tuple(
-        pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)
-    )
+    shipped = {member.rpartition("/")[2] for member in wheel.elfs}
+    others = {unhashed(name) or name for name in names} - shipped
+    left = [name for name in others if not any(fnmatchcase(name, each) for each in patterns)]
+    found: list[str] = []
+    for pattern in patterns:
+        matched = [name for name in names if fnmatchcase(name, pattern)]
+        versioned = tuple(f"{name}." for name in matched)
+        bare = all(name.endswith(".so") for name in matched)
+        if not matched or (bare and any(name.startswith(versioned) for name in left)):
+            found.append(pattern)
+    return tuple(found)
 
 
 def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> Iterator[str]:
@@ -466,6 +496,37 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
             yield f"`{name}` is not grafted: {provider.label} has it"
         elif reason is not None and not may_come_from_platform(name):
             yield f"`{name}` is not grafted: {reason}"
+
+
+def _owned_by_others(
+    owned: Iterable[GraftedLibrary], grafted: Iterable[GraftedLibrary], settings: Settings
+) -> Iterator[str]:
+    """Say of each library that an owner has, or has another file of, where it comes from."""
+    owners = grafting.sharing(settings)
+    for each in owned:
+        provider = provider_of(each.soname, owners)
+        if provider is not None:
+            yield f"`{each.original}` is not grafted: {provider.name} has it as `{each.soname}`"
+    theirs = {
+        unhashed(name): provider
+        for provider in owners
+        for name in provider.libraries
+        if unhashed(name)
+    }
+    for each in grafted:
+        provider = theirs.get(unhashed(each.soname))
+        if provider is not None and provider.has(each.soname):
+            yield (
+                f"`{each.original}` is grafted, though {provider.name} has it: it is also for an "
+                "object outside site-packages; `--data-libraries search` leaves it there"
+            )
+        elif provider is not None:
+            glob = f"{each.original.partition('.so')[0]}.so.*"
+            yield (
+                f"`{each.original}` is grafted, though {provider.name} has one: they are two "
+                "different files, and both get loaded; build both wheels with the same, or let "
+                f"both have that of {provider.name} by `--keep-name '{glob}'`"
+            )
 
 
 _LARGE = 10 * 2**20

@@ -32,6 +32,17 @@ class DataLibraries(StrEnum):
     """The file moves to platlib, beside the package."""
 
 
+class ProviderBy(StrEnum):
+    """How an object comes by a library that another wheel has."""
+
+    ENTRY = "entry"
+    """A search path entry from each object to the provider's folder."""
+    PRELOAD = "preload"
+    """A module that opens it before the import, where one can; an entry elsewhere."""
+    BOTH = "both"
+    """An entry for each object, and such a module wherever one can be."""
+
+
 class SearchPathTag(StrEnum):
     """The dynamic tag of the search paths."""
 
@@ -62,6 +73,17 @@ class PruneNeeded(StrEnum):
     """Those of which nothing but symbols was wanted, as far as can be seen."""
     ALL = "all"
     """Also those with constructors, names opened at run time and the like."""
+
+
+class Share(StrEnum):
+    """With which wheels of the same run a wheel shares the libraries that both would graft."""
+
+    OFF = "off"
+    """With none, and none of them is a provider."""
+    PRODUCT = "product"
+    """With those that METADATA pins, or asks for at the wheel's own version."""
+    REQUIRED = "required"
+    """With all that METADATA asks for, and with every provider that is given by its wheel."""
 
 
 class FailOn(StrEnum):
@@ -150,6 +172,13 @@ class Settings:
     provider: tuple[Provider, ...] = ()
     """Another wheel or distribution, or a directory of wheels or libraries: what it has is not
     grafted, and found where it is installed; repeatable."""
+    share: Share = Share.PRODUCT
+    """Graft once what a wheel has in common with another that it requires: off, product (pinned, or
+    of one version) or required."""
+    provider_by: ProviderBy = ProviderBy.ENTRY
+    """How libraries of providers are found: by entry, preload or both."""
+    add_requires: bool = False
+    """Add a missing Requires-Dist line for a provider to METADATA."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

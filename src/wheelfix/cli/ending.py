@@ -1,7 +1,6 @@
 """How a run ends before its time."""
 
 import ctypes
-import signal
 import sys
 import threading
 
@@ -23,9 +22,3 @@ def stop_everything() -> None:
                 ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
             )
     stop_children()
-
-
-def leave_signals_to_the_parent() -> None:
-    """Let a worker process ignore Ctrl-C, which comes to all, and end by SIGTERM at once."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)

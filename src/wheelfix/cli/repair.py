@@ -11,7 +11,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.verbosity import Verbose
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 
 if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
@@ -60,6 +60,9 @@ def repair(
     keep_entries: options.KeepEntries = None,
     keep_names: options.KeepNames = None,
     provider: options.ProviderOf = None,
+    share: options.ShareChoice = None,
+    provider_by: options.ProviderByChoice = None,
+    add_requires: options.AddRequires = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
@@ -114,25 +117,14 @@ def _repaired(
     *,
     publish: bool,
 ) -> "Iterator[Outcome]":
-    """Yield what becomes of each wheel, in their order; `jobs` of them side by side."""
+    """Yield what becomes of each wheel, in their order."""
+    from wheelfix.together import repair_each
+
+    def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
+        return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
+
     jobs = configuration.settings.jobs
-
-    def work(wheel: Path) -> "Outcome":
-        settings = configuration.settings_for(wheel.name)
-        step = terminal.progress(wheel)
-        return _attempt(standby, wheel, settings, step, publish=publish)
-
-    if jobs == 1 or len(wheels) == 1:
-        yield from map(work, wheels)
-        return
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(min(jobs, len(wheels))) as pool:
-        try:
-            yield from pool.map(work, wheels)
-        except (KeyboardInterrupt, SystemExit):
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    return repair_each(wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs)
 
 
 def _attempt(
@@ -144,7 +136,6 @@ def _attempt(
     publish: bool,
 ) -> "Outcome":
     """Repair one wheel; a bug that shows on it must not stop the others."""
-    from wheelfix.cli.terminal import internal_error
     from wheelfix.outcome import Outcome, Status
     from wheelfix.repairing import repair_with
 

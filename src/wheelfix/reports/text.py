@@ -52,11 +52,13 @@ def printable(text: str) -> str:
     return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
 
 
-def json_text(value: object, *, indent: int = 2) -> str:
+def json_text(value: object, *, indent: int | None = 2) -> str:
     """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
     import json  # noqa: PLC0415 (start-up of light commands)
 
-    return json.dumps(value, indent=indent).replace("##[", r"#\u0023[")
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, indent=indent, separators=separators)
+    return text.replace("##[", r"#\u0023[")
 
 
 def paint(text: str, colour: Colour, *, on: bool) -> str:

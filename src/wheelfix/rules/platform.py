@@ -1,11 +1,14 @@
 """Whether the wheel keeps what its platform tag promises, by auditwheel's verdict."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
 
 from wheelfix.findings import Hit, Severity
 from wheelfix.policy import satisfies
-from wheelfix.providers import bringing, name_of, never_bundled
+from wheelfix.providers import bringing, meant, name_of, never_bundled
 from wheelfix.rules.base import Context, rule
+from wheelfix.rules.contents import in_units
+from wheelfix.rules.names import unhashed
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
@@ -62,11 +65,13 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
 def unmatched_exclude(context: Context) -> Iterator[Hit]:
-    """An `--exclude` pattern matches no library.
+    """An `--exclude` pattern matches no library, or only one without its version.
 
     ## What it does
     Reports patterns of `exclude` that neither a DT_NEEDED entry of the wheel or of a grafted
-    library nor the path of one matches.
+    library nor the path of one matches; and those that match `libfoo.so` only, where
+    `libfoo.so.1` is needed, too, and no pattern is for that. Names that come near are shown, with
+    what was grafted for them.
 
     ## Why is this bad?
     A typing error, or an asterisk forgotten, lets the library in: `librocblas.so` does not match
@@ -82,12 +87,32 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    if not context.unmatched_excludes:
+        return
+    needed = dict.fromkeys(name for elf in context.wheel.elfs.values() for name in elf.needed)
+    names = list(dict.fromkeys(unhashed(name) or name for name in needed))
     for pattern in context.unmatched_excludes:
+        matched = [name for name in names if fnmatchcase(name, pattern)]
+        near = meant(pattern, names)
         yield Hit(
-            message=f"the pattern `{pattern}` of `exclude` matches no library",
+            message=f"the pattern `{pattern}` of `exclude` matches "
+            + (f"`{matched[0]}` only, without a version" if matched else "no library"),
             entry=pattern,
-            hint=f"did you mean `{pattern.rstrip('*')}*`? otherwise remove it",
+            notes=tuple(_let_in(context.wheel, near[1])) if near else (),
+            hint=f"did you mean `{near[0]}`?" if near else "remove it",
         )
+
+
+def _let_in(wheel: Wheel, names: Sequence[str]) -> Iterator[str]:
+    """Say what is needed under `names`, and how much of it was grafted."""
+    grafted = {
+        unhashed(base): member.size
+        for member in wheel.members
+        if unhashed(base := member.name.rpartition("/")[2]) and member.name in wheel.elfs
+    }
+    for name in names[:3]:
+        size = f", and {in_units(grafted[name])} of it are grafted" if name in grafted else ""
+        yield f"`{name}` is needed{size}"
 
 
 @rule("WF803", "tag-missed-by-little", Severity.INFO)

@@ -4,14 +4,26 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from wheelfix.asneeded import Library
+from wheelfix.edits import AddRequirement
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
-from wheelfix.providers import Provider, editions, folder_of, name_of, never_bundled, provider_of
+from wheelfix.providers import (
+    Provider,
+    editions,
+    folder_of,
+    meant,
+    name_of,
+    never_bundled,
+    provider_of,
+)
 from wheelfix.rules.base import Context, rule
+from wheelfix.rules.names import unhashed
+from wheelfix.rules.preload import is_served
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
@@ -73,7 +85,7 @@ def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
     context = Context(wheel=wheel, settings=settings)
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
-        required = _required(context, provider)
+        required = _required(context, provider.name)
         yield Taken(
             provider=provider,
             libraries=tuple(dict.fromkeys(use.library for use in uses)),
@@ -145,7 +157,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     ## What it does
     Looks at the objects that need a library of a `provider`, and at the entries of their own
     search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
-    allow installs both into one site-packages.
+    allow installs both into one site-packages. A preload shim (WF108) does as well, unless
+    `provider-by` asks for both.
 
     ## Why is this bad?
     The library is not in this wheel, and no default directory has it: the import fails, or takes
@@ -166,6 +179,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     """
     wanted: dict[tuple[str, tuple[str, ...]], list[_Use]] = {}
     for use in _uses(context):
+        if is_served(context, use.member, [use.library]):
+            continue
         entries = _entries(context, use.member, use.provider)
         own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
         if missing := tuple(entry for entry in entries if _normal(entry) not in own):
@@ -204,17 +219,23 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
-      import the provider's package first, or load the library by its path with `ctypes`.
+      `provider-by = "both"` finds it wherever Python does.
 
     ## Fix safety
     Not fixed.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
+        alone = [use for use in uses if not context.preloading.opens(use.member, [use.library])]
+        where = "beside it" if alone else "where Python finds it"
         yield Hit(
-            message=f"{provider.label} must be installed beside it, for "
+            message=f"{provider.label} must be installed {where}, for "
             + _listed(use.library for use in uses),
-            notes=(*_not_covered(context, provider), *_looked_at(context, uses[0])),
+            notes=(
+                *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
+                *(_not_covered(context, provider, alone, uses) if alone else ()),
+                *_looked_at(context, uses[0]),
+            ),
         )
 
 
@@ -228,11 +249,30 @@ def _looked_at(context: Context, use: _Use) -> Iterator[str]:
         yield f"at hand, but not allowed by METADATA, and not judged: {refused}"
 
 
-def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
+def _preloaded(context: Context, uses: list[_Use]) -> str:
+    """Say what a shim covers, and what is left to the entries that are there besides."""
+    searched = all(
+        {_normal(entry) for entry in _entries(context, use.member, use.provider)}
+        <= {_normal(entry) for entry in use.elf.entries}
+        for use in uses
+    )
+    return (
+        "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+        "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
+        "install; not for what opens the objects without an import"
+    ) + (", which finds it beside the wheel by the entries" if searched else "")
+
+
+def _not_covered(
+    context: Context, provider: Provider, alone: list[_Use], uses: list[_Use]
+) -> tuple[str, ...]:
+    members = _listed(use.member for use in alone)
+    whom = f" by {members}" if len(alone) < len(uses) else ""
     notes = [
         (
-            "not found where the two are apart: an editable install of one, a user install of one "
-            "over the other in the system's site-packages, two different `--target` directories"
+            f"not found{whom} where the two are apart: an editable install of one, a user install "
+            "of one over the other in the system's site-packages, two different `--target` "
+            "directories"
         )
     ]
     split_libraries = [
@@ -262,24 +302,20 @@ _LONGEST = 4000
 """Characters of a requirement that a person may have written."""
 
 
-def _required(context: Context, provider: Provider) -> "list[Requirement]":
+def _required(context: Context, name: str) -> "list[Requirement]":
     """Return what METADATA asks of the distribution, extras among them."""
     from packaging.requirements import Requirement  # noqa: PLC0415 - see above
 
     found: list[Requirement] = []
     for text in context.wheel.metadata.requires_dist:
-        if len(text) < _LONGEST and name_of(text) == provider.name:
+        if len(text) < _LONGEST and name_of(text) == name:
             with suppress(ValueError, RecursionError):
                 found.append(Requirement(text))
     return found
 
 
 def _line(provider: Provider) -> str:
-    """Return the requirement to write, with the version at hand as the least if none is said."""
-    bare = provider.requirement.strip()
-    if provider.version and name_of(bare) == bare.lower().replace("_", "-").replace(".", "-"):
-        return f"{provider.name}>={provider.version}"
-    return bare
+    return provider.to_require
 
 
 def _only_extra(requirement: "Requirement") -> bool:
@@ -292,7 +328,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
-    METADATA. One that only an extra asks for is information.
+    METADATA. One that only an extra asks for is information, and a warning where an `__init__.py`
+    surely imports what needs it. Where other extension modules of the wheel do without the
+    provider, and no `__init__.py` surely imports those that need it, the line to add has an extra.
 
     ## Why is this bad?
     `pip install` brings the wheel without the library, and the import fails.
@@ -306,26 +344,74 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     - Only some modules need it. **Solution**: put it into `optional-dependencies`.
 
     ## Fix safety
-    Not fixed: what a package requires is the project's to say.
+    Not fixed, as what a package requires is the project's to say, unless it says so by
+    `--add-requires`: the line is added, with the version at hand as the least if the provider
+    names none. What only some modules need is never made everybody's.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
-        required = _required(context, provider)
+        required = _required(context, provider.name)
         if required and not all(_only_extra(each) for each in required):
             continue
+        if provider.through and _required(context, provider.through):
+            continue
         libraries = _listed(use.library for use in uses)
+        sure, partly = _who_needs(context, uses)
+        mild = Severity.WARNING if sure else Severity.INFO
         yield Hit(
             message=f"takes {libraries} from {provider.name}, and METADATA "
             + ("asks for it by an extra only" if required else "does not ask for it"),
             member=f"{context.wheel.dist_info}/METADATA",
             entry=provider.name,
-            notes=(f"needed by {_listed(use.member for use in uses)}",),
-            hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml: '
-            f"`Requires-Dist: {_line(provider)}`"
-            if not required
-            else None,
-            severity=Severity.INFO if required else None,
+            notes=(
+                f"needed by {_listed(use.member for use in uses)}",
+                *([f"an `__init__.py` imports {_listed(sure)} in any case"] if sure else []),
+                *(["other modules of the wheel do without it"] if partly else []),
+            ),
+            hint=_how_to_ask(_line(provider), partly=partly) if not required else None,
+            fix=_asking(context, _line(provider)) if not required and not partly else None,
+            severity=mild if required else None,
         )
+
+
+def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]:
+    """Return the modules that need it and are surely imported, and whether others do without."""
+    from wheelfix.preloading import module_name  # noqa: PLC0415 - for a few wheels
+    from wheelfix.pyimports import surely_imported  # noqa: PLC0415 - for a few wheels
+
+    wheel = context.wheel
+    names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
+    doors = {door for use in uses for door in context.preloading.entrances.get(use.member, ())}
+    places = {member: split(member, wheel) for member in wheel.sources}
+    packages = {
+        place[1].removesuffix("/__init__.py").replace("/", "."): wheel.sources[member]
+        for member, place in places.items()
+        if place is not None and place[0] in _LIBRARY_KEYS and place[1].endswith("/__init__.py")
+    }
+    imported = surely_imported(packages)
+    sure = sorted({name for member, name in names.items() if member in doors} & imported)
+    return sure, bool(names.keys() - doors) and not sure
+
+
+def _how_to_ask(line: str, *, partly: bool) -> str:
+    """Say what to add, and where."""
+    if partly:
+        return (
+            f'add "{line}" to an extra in `optional-dependencies` of pyproject.toml: '
+            f"`Requires-Dist: {line}; extra == '...'`; if nothing works without it, to "
+            "`dependencies`"
+        )
+    return (
+        f'add "{line}" to `dependencies` in pyproject.toml, or repair with `--add-requires`: '
+        f"`Requires-Dist: {line}`"
+    )
+
+
+def _asking(context: Context, line: str) -> Fix | None:
+    """Return the fix that adds the line, where that was asked for and METADATA can be read."""
+    if not context.settings.add_requires or context.wheel.metadata.problem is not None:
+        return None
+    return Fix(title="ask for the provider", edits=(AddRequirement(requirement=line),))
 
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)
@@ -347,21 +433,47 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
     ## Common causes
     - No upper bound where SONAMEs do not tell incompatible versions apart.
       **Solution**: add one, and say the same in `requirement` of the provider.
+    - A library that the other wheel grafted, `core.libs/libfoo-1a2b3c4d.so.1`: its name is that of
+      one build. **Solution**: `core==1.0`; or graft it under its own name in both, by
+      `keep-names = ["libfoo.so.*"]`.
 
     ## Fix safety
     Not fixed.
     """
     for uses in _by_provider(_uses(context)).values():
-        provider = uses[0].provider
-        for each in _required(context, provider):
+        tied = [use for use in uses if unhashed(use.library) is not None and use.provider.version]
+        provider = _exactly(tied[0].provider) if tied else uses[0].provider
+        required = _required(context, provider.name)
+        for each in required:
             if problem := _looseness(provider, each):
                 yield Hit(
                     message=f"METADATA asks for `{each}`: {problem}",
                     member=f"{context.wheel.dist_info}/METADATA",
                     entry=provider.name,
-                    notes=(f"it takes {_listed(use.library for use in uses)} from it",),
+                    notes=tuple(_reasons(uses, tied)),
                     hint=f"such as `{_line(provider)}`",
                 )
+        if tied and not required and provider.through:
+            yield Hit(
+                message=f"METADATA asks for {provider.name} by way of {provider.through} only",
+                member=f"{context.wheel.dist_info}/METADATA",
+                entry=provider.name,
+                notes=tuple(_reasons(uses, tied)),
+                hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml',
+            )
+
+
+def _exactly(provider: Provider) -> Provider:
+    return replace(provider, requirement=f"{provider.name}=={provider.version}")
+
+
+def _reasons(uses: Iterable[_Use], tied: Sequence[_Use]) -> Iterator[str]:
+    yield f"it takes {_listed(use.library for use in uses)} from it"
+    if tied:
+        yield (
+            f"the hash in `{tied[0].library}` is that of the build at hand: a version with another "
+            "build of the library has another name for it"
+        )
 
 
 def _looseness(provider: Provider, required: "Requirement") -> str | None:
@@ -601,8 +713,8 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """A provider is named of which the wheel takes nothing.
 
     ## What it does
-    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where a pattern
-    would match with an asterisk for the version.
+    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where one of its
+    patterns would match with an asterisk for the version, or misses a name that comes near.
 
     ## Why is this bad?
     A pattern that lacks its asterisk lets the library in: it is grafted after all, hundreds of
@@ -618,28 +730,41 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    providers = context.settings.provider
-    needed = dict.fromkeys(n for elf in context.wheel.elfs.values() for n in elf.needed)
+    # What a run finds among its own wheels was not named by anybody.
+    providers = [each for each in context.settings.provider if not each.owner]
+    needed = (
+        {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
+    )
     used = {(use.provider.name, use.provider.source) for use in _uses(context)}
-    labels = {(each.name, "" if each.name else each.source) for each in providers}
-    for name, source in sorted(labels):
-        if any(name == u[0] and (name or source == u[1]) for u in used):
+    named: dict[tuple[str, str], list[Provider]] = {}
+    for each in providers:
+        named.setdefault((each.name, "" if each.name else each.source), []).append(each)
+    for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
+        is_used = any(name == u[0] and (name or source == u[1]) for u in used)
+        near = list(_near(own, providers, needed))
+        if is_used and not near:
             continue
-        own = [each for each in providers if each.name == name and (name or each.source == source)]
-        near = [
-            (glob, library)
-            for each in own
-            for glob in each.libraries
-            for library in needed
-            if library.startswith(f"{glob}.")
-        ]
         yield Hit(
-            message=f"nothing is taken from the provider `{own[0].label}`",
+            message=f"nothing is taken from the provider `{own[0].label}`"
+            if not is_used
+            else f"a pattern of the provider `{own[0].label}` matches no library",
             entry=own[0].label,
-            notes=tuple(f"`{glob}` does not match `{library}`" for glob, library in near),
-            hint=f"did you mean `{near[0][0]}*`?" if near else None,
+            notes=tuple(f"`{glob}` does not match {_listed(found)}" for glob, _, found in near),
+            hint=f"did you mean `{near[0][1]}`?" if near else None,
             severity=Severity.WARNING if near else None,
         )
+
+
+def _near(
+    own: Iterable[Provider], providers: Sequence[Provider], needed: Iterable[str]
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the globs that match too little, what was probably meant, and what that matches."""
+    names = [unhashed(name) or name for name in needed]
+    left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
+    for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
+        better = meant(glob, left)
+        if better is not None and not any(fnmatchcase(name, glob) for name in needed):
+            yield glob, *better
 
 
 # --- What no wheel may bring ----------------------------------------------------------------------
