@@ -1,12 +1,16 @@
-"""Measure `wheelfix repair` beside `auditwheel repair`, interleaved in one run.
+"""Measure wheelfix beside auditwheel and repairwheel, interleaved in one run.
 
-    python scripts/bench.py -n 3 --wheels tiny,many
-    python scripts/bench.py -n 3 --explain    # beside auditwheel lddtree and libtree
+    python scripts/bench.py                                # all parts, all wheels
+    python scripts/bench.py -n 5 --parts check --wheels tiny,many
+    python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
+    python scripts/bench.py --parts explain                # beside auditwheel lddtree and libtree
 
-Each run is a process of its own, measured by wait4: wall seconds, user and system CPU seconds of
-the process tree, and the peak memory of its largest process. The table shows medians, and ratios
-of medians, wheelfix / auditwheel: below 1 is better. The wheels are made here, or fetched and made
-unrepaired again; they stay in the cache for the next run.
+The parts: `repair` and `check` of single wheels, `start` (--help and the like), `batch` (200 wheels
+in a directory), `explain`. Each run is a process of its own, measured by wait4: wall seconds, user
+and system CPU seconds of the process tree, and the peak memory of its largest process. The tables
+show medians, or with --least the least of all runs, and ratios of them, wheelfix to the other:
+below 1 is better. The wheels are made here, or fetched and made unrepaired again; they stay in the
+cache for the next run, as does an environment with repairwheel.
 """
 
 import argparse
@@ -26,13 +30,16 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import corpus
 
 PLATFORM = f"linux_{platform.machine()}"
 MEGABYTE = 1_000_000
+OURS = "wheelfix"
+UNITS = {"wall": "s", "cpu": "CPU", "peak": "peak MB", "size": "size"}
 
 
 Files = Iterable[tuple[str, bytes | Path]]
@@ -58,7 +65,9 @@ class Run:
     """Seconds, user and system, of the process tree."""
     peak: float
     """MB, resident, of the largest process of the tree."""
-    size: int
+    code: int
+    """The exit code."""
+    size: int = 0
     """Bytes of the wheel that was written."""
 
 
@@ -273,22 +282,57 @@ def make(name: str, cache: Path) -> Case:
 
 # --- measuring -----------------------------------------------------------------------------------
 
+Commands = Mapping[str, Callable[[Path], Sequence[str]]]
+"""Tool -> the command that is measured, given an empty folder to write to."""
+Runs = Mapping[str, Sequence[Run] | None]
+"""Tool -> its runs; None for a tool that failed."""
 
-def measure(program: Sequence[str], case: Case) -> Run:
-    """Repair the wheel of `case` once."""
-    extra = {"AUDITWHEEL_LD_LIBRARY_PATH": str(case.libraries)} if case.libraries else {}
+
+def environment(libraries: Path | None = None) -> dict[str, str]:
+    """Give the environment of what is measured: bytecode is cached, as it is for users."""
+    found = corpus.environment()
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found | ({"AUDITWHEEL_LD_LIBRARY_PATH": str(libraries)} if libraries else {})
+
+
+def measure(
+    command: Callable[[Path], Sequence[str]], libraries: Path | None, codes: set[int]
+) -> Run:
+    """Run a command once. Raises `ProgramError` for an exit code that is not among `codes`."""
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         out = Path(folder, "out")
         out.mkdir()
-        command = [*program, "repair", "-w", str(out), str(case.wheel)]
-        log = Path(folder, "log")
-        wall, cpu, peak, code = spend(command, {**corpus.environment(), **extra}, log)
-        written = list(out.glob("*.whl"))
-        if code or len(written) != 1:
+        words, log = command(out), Path(folder, "log")
+        run = spend(words, environment(libraries), log)
+        if run.code not in codes:
             said = (log.read_text().strip().splitlines() or ["nothing"])[-1]
-            raise corpus.ProgramError(f"`{' '.join(command)}`: exit code {code}: {said}")
-        size = written[0].stat().st_size
-    return Run(wall=wall, cpu=cpu, peak=peak, size=size)
+            raise corpus.ProgramError(f"`{' '.join(words)}`: exit code {run.code}: {said}")
+        return replace(run, size=sum(path.stat().st_size for path in out.glob("*.whl")))
+
+
+def compare(
+    commands: Commands, count: int, libraries: Path | None = None, codes: Iterable[int] = (0,)
+) -> Runs:
+    """Measure the commands in turns, `count` times each, after one run to warm up.
+
+    A tool other than wheelfix that fails is left out from then on; wheelfix must not.
+    """
+    runs: dict[str, list[Run] | None] = {tool: [] for tool in commands}
+    for turn in range(count + 1):
+        for tool, command in commands.items():
+            if (results := runs[tool]) is None:
+                continue
+            try:
+                result = measure(command, libraries, set(codes))
+            except corpus.ProgramError as error:
+                if tool == OURS:
+                    raise
+                print(error, file=sys.stderr)
+                runs[tool] = None
+                continue
+            if turn:
+                results.append(result)
+    return runs
 
 
 # Starts the command and waits. A process begins with its parent's peak memory (exec_mmap in Linux's
@@ -306,57 +350,45 @@ print(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, os.waitstatus_to_e
 """
 
 
-def spend(
-    command: Sequence[str], environment: Mapping[str, str], log: Path
-) -> tuple[float, float, float, int]:
-    """Run a command to its end: wall seconds, CPU seconds, peak memory in MB, exit code.
+def spend(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Run:
+    """Run a command to its end.
 
     It runs in the folder of `log`, where no pyproject.toml configures it.
     """
     launcher = [sys.executable, "-I", "-S", "-c", LAUNCH, str(log), *command]
     said = subprocess.check_output(launcher, cwd=log.parent, env=environment, text=True)
     wall, cpu, kibibytes, code = said.split()
-    return float(wall), float(cpu), int(kibibytes) * 1024 / MEGABYTE, int(code)
+    peak = int(kibibytes) * 1024 / MEGABYTE
+    return Run(wall=float(wall), cpu=float(cpu), peak=peak, code=int(code))
 
 
-def compare(programs: corpus.Programs, case: Case, count: int) -> dict[str, list[Run]]:
-    """Measure the programs in turns, `count` times each, after one run to warm up."""
-    runs: dict[str, list[Run]] = {tool: [] for tool in programs}
-    for turn in range(count + 1):
-        for tool, program in programs.items():
-            result = measure(program, case)
-            if turn:
-                runs[tool].append(result)
-    return runs
+# --- Tables ---------------------------------------------------------------------------------------
 
 
-def median(runs: Sequence[Run], figure: str) -> float:
-    """Return the median of one figure over the runs."""
-    return statistics.median(float(getattr(run, figure)) for run in runs)
+def figure(runs: Sequence[Run], name: str, *, least: bool) -> float:
+    """Return the median or the least of one figure over the runs."""
+    return (min if least else statistics.median)(float(getattr(run, name)) for run in runs)
 
 
-def cells(name: str, case: Case, runs: Mapping[str, Sequence[Run]]) -> dict[str, str]:
-    """Lay out the row of one wheel: every tool's figure, then the ratio."""
-    with zipfile.ZipFile(case.wheel) as archive:
-        members = len(archive.infolist())
-    row = {
-        "wheel": name,
-        "MB": f"{case.wheel.stat().st_size / MEGABYTE:.3g}",
-        "members": str(members),
-    }
-    for figure, unit in (("wall", "s"), ("cpu", "CPU s"), ("peak", "peak MB")):
-        values = {tool: median(each, figure) for tool, each in runs.items()}
-        row |= {f"{tool} {unit}": f"{value:.3g}" for tool, value in values.items()}
-        if len(values) == 2:
-            row[f"{unit} ratio"] = ratio(values)
-    if len(runs) == 2:
-        row["size ratio"] = ratio({tool: median(each, "size") for tool, each in runs.items()})
+def cells(runs: Runs, *, least: bool) -> dict[str, str]:
+    """Lay out what the tools have spent: seconds and memory of each, and the ratios to ours."""
+    row: dict[str, str] = {}
+    for name, unit in UNITS.items():
+        values = {
+            tool: figure(each, name, least=least) if each else None for tool, each in runs.items()
+        }
+        if name in {"wall", "peak"}:
+            row |= {f"{tool} {unit}": shown(value) for tool, value in values.items()}
+        ours = values[OURS]
+        for tool, value in values.items():
+            if tool != OURS and name != "peak" and ours:
+                row[f"{unit} / {tool}"] = f"{ours / value:.3f}" if value else "-"
     return row
 
 
-def ratio(values: Mapping[str, float]) -> str:
-    """Format wheelfix / auditwheel."""
-    return f"{values['wheelfix'] / values['auditwheel']:.3f}"
+def shown(value: float | None) -> str:
+    """Format a figure; a dash for a tool that failed."""
+    return "-" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
@@ -374,9 +406,10 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
 # --- Explaining -----------------------------------------------------------------------------------
 
 
-def explaining(wheelfix: Sequence[str], cache: Path, count: int) -> str:
+def explaining(programs: corpus.Programs, options: argparse.Namespace) -> str:
     """Measure what it takes to explain the largest published wheel, and its largest object."""
-    wheel = max((cache / "published").glob("*/*.whl"), key=lambda path: path.stat().st_size)
+    wheelfix, published = programs[OURS], options.cache / "published"
+    wheel = max(published.glob("*/*.whl"), key=lambda path: path.stat().st_size)
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         site = Path(folder, "site-packages")
         with zipfile.ZipFile(wheel) as archive:
@@ -390,34 +423,18 @@ def explaining(wheelfix: Sequence[str], cache: Path, count: int) -> str:
                 *wheelfix, "explain", "--site", str(site), str(largest.relative_to(site)),
             ],
             "auditwheel lddtree OBJECT": [
-                *corpus.find_program("auditwheel"), "lddtree", str(largest),
+                *programs["auditwheel"], "lddtree", str(largest),
             ],
         }  # fmt: skip
         if libtree := shutil.which("libtree"):
             commands["libtree OBJECT"] = [libtree, "-vv", str(largest)]
-        rows = list(measured(commands, Path(folder, "log"), count))
+        rows = list(spent(commands, options))
         about = (
             f"{wheel.name}: {wheel.stat().st_size / MEGABYTE:.3g} MB, {len(objects)} libraries; "
             f"OBJECT is its largest, {largest.relative_to(site)}, "
             f"{largest.stat().st_size / MEGABYTE:.3g} MB."
         )
     return f"{table(rows)}\n\n{about}"
-
-
-def measured(
-    commands: Mapping[str, Sequence[str]], log: Path, count: int
-) -> Iterator[dict[str, str]]:
-    """Run the commands in turns; exit codes tell of the libraries, and are shown."""
-    runs: dict[str, list[tuple[float, float, float, int]]] = {name: [] for name in commands}
-    for turn in range(count + 1):
-        for name, command in commands.items():
-            one = spend(command, corpus.environment(), log)
-            if turn:
-                runs[name].append(one)
-    for name, each in runs.items():
-        wall, cpu, peak = (statistics.median(run[figure] for run in each) for figure in range(3))
-        figures = {"s": f"{wall:.3g}", "CPU s": f"{cpu:.3g}", "peak MB": f"{peak:.3g}"}
-        yield {"command": name, **figures, "exit code": str(each[-1][3])}
 
 
 def file_system(path: Path) -> str:
@@ -427,16 +444,169 @@ def file_system(path: Path) -> str:
     return max(holders, key=lambda each: len(each[0]))[1]
 
 
-def circumstances(programs: corpus.Programs, count: int) -> str:
+def spent(
+    commands: Mapping[str, Sequence[str]], options: argparse.Namespace
+) -> Iterator[dict[str, str]]:
+    """Run the commands in turns; their exit codes tell of the wheel, and are shown."""
+    asked = {name: partial(ready, words) for name, words in commands.items()}
+    for name, runs in compare(asked, options.n, codes=range(256)).items():
+        figures = {
+            UNITS[column]: shown(figure(runs or [], column, least=options.least))
+            for column in ("wall", "cpu", "peak")
+        }
+        yield {"command": name, **figures, "exit code": str((runs or [])[-1].code)}
+
+
+def ready(words: Sequence[str], _out: Path) -> Sequence[str]:
+    """Return a command that writes nothing."""
+    return words
+
+
+# --- Single wheels --------------------------------------------------------------------------------
+
+
+def repair_command(tool: str, program: Sequence[str], case: Case, out: Path) -> Sequence[str]:
+    """Return the command with which `tool` repairs the wheel of `case`."""
+    if tool != "repairwheel":
+        return [*program, "repair", "-w", str(out), str(case.wheel)]
+    libraries = ["-l", str(case.libraries)] if case.libraries else []
+    return [*program, "-o", str(out), *libraries, str(case.wheel)]
+
+
+def repairing(programs: corpus.Programs, options: argparse.Namespace) -> str:
+    """Measure the repair of each wheel that was asked for."""
+
+    def row(case: Case) -> dict[str, str]:
+        commands = {
+            tool: partial(repair_command, tool, program, case) for tool, program in programs.items()
+        }
+        runs = compare(commands, options.n, case.libraries)
+        return cells(runs, least=options.least)
+
+    return of_each_wheel(row, options)
+
+
+def checking(programs: corpus.Programs, options: argparse.Namespace) -> str:
+    """Measure `wheelfix check` beside `auditwheel show` on each wheel that was asked for."""
+
+    def row(case: Case) -> dict[str, str]:
+        commands = {
+            tool: partial(ready, [*program, "show" if tool != OURS else "check", str(case.wheel)])
+            for tool, program in programs.items()
+            if tool != "repairwheel"
+        }
+        return cells(compare(commands, options.n, case.libraries, {0, 1}), least=options.least)
+
+    return of_each_wheel(row, options)
+
+
+def of_each_wheel(row: Callable[[Case], dict[str, str]], options: argparse.Namespace) -> str:
+    """Return the table with a row for each wheel that was asked for."""
+    rows: list[dict[str, str]] = []
+    for name in options.wheels.split(","):
+        case = make(name, options.cache)
+        with zipfile.ZipFile(case.wheel) as archive:
+            members = len(archive.infolist())
+        size = f"{case.wheel.stat().st_size / MEGABYTE:.3g}"
+        rows.append({"wheel": name, "MB": size, "members": str(members), **row(case)})
+        print(f"{name}: done", file=sys.stderr, flush=True)
+    return table(rows)
+
+
+# --- Start and throughput -------------------------------------------------------------------------
+
+
+def starting(programs: corpus.Programs, options: argparse.Namespace) -> str:
+    """Measure what does no work but to start."""
+    rows: list[dict[str, str]] = []
+    for ours, theirs in (
+        ("--help", "--help"),
+        ("--version", "--version"),
+        ("rule WF101", "--help"),
+    ):
+        words = {"auditwheel": [theirs], OURS: ours.split()}
+        commands = {tool: partial(ready, [*programs[tool], *words[tool]]) for tool in words}
+        runs = compare(commands, 4 * options.n)
+        rows.append({"command": ours, **cells(runs, least=options.least)})
+    return table(rows)
+
+
+def in_batches(programs: corpus.Programs, options: argparse.Namespace) -> str:
+    """Measure `wheelfix check -j2` on a directory, and auditwheel on its wheels, two at a time."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as made:
+        folder = options.batch or two_hundred(Path(made), options.cache)
+        wheels = sorted(folder.rglob("*.whl"))
+        distinct = list({path.resolve(): path for path in wheels}.values())
+        listed = Path(made, "list")
+        listed.write_text("".join(f"{path}\n" for path in distinct))
+        records = ["--output-format", "jsonl", str(folder)]
+        xargs = [*corpus.find_program("xargs"), "-a", str(listed), "-d", "\\n", "-n1", "-P2"]
+        commands = {
+            f"{OURS} check -j2": [*programs[OURS], "check", "-j2", *records],
+            f"{OURS} check": [*programs[OURS], "check", *records],
+            "auditwheel show, two at a time": [*xargs, *programs["auditwheel"], "show"],
+        }
+        counts = {command: len(wheels) for command in commands}
+        counts["auditwheel show, two at a time"] = len(distinct)
+        rows = list(spent(commands, options))
+        for row in rows:
+            number = counts[row["command"]]
+            row["wheels"] = str(number)
+            row["wheels a second"] = f"{number / float(row['s']):.3g}"
+        megabytes = sum(path.stat().st_size for path in wheels) / MEGABYTE
+    about = f"{len(wheels)} wheels of {megabytes:.0f} MB, {len(distinct)} of them distinct."
+    return f"{table(rows)}\n\n{about}"
+
+
+def two_hundred(folder: Path, cache: Path) -> Path:
+    """Make a directory of 200 wheels: links to those of the corpus, again and again."""
+    wheels = corpus.read_corpus()
+    tools = corpus.tools_python(cache, wheels.installer)
+    found = [corpus.fetch(each.requirement, tools, cache) for each in wheels.published]
+    batch = folder / "batch"
+    for number in range(200):
+        wheel = found[number % len(found)]
+        place = batch / str(number // len(found))
+        place.mkdir(parents=True, exist_ok=True)
+        (place / wheel.name).symlink_to(wheel)
+    return batch
+
+
+# --- The command line -----------------------------------------------------------------------------
+
+
+def circumstances(programs: corpus.Programs, options: argparse.Namespace) -> str:
     """Say where and how it was measured."""
-    versions = [corpus.run(*program, "--version").split("\n")[0] for program in programs.values()]
+    said = {name: corpus.run(*program, "--version") for name, program in programs.items()}
+    versions = [f"{name} {text.removeprefix(name).split()[0]}" for name, text in said.items()]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        least = spend(corpus.find_program("true"), corpus.environment(), Path(folder, "log"))[2]
+        least = spend(corpus.find_program("true"), environment(), Path(folder, "log")).peak
+    how = "least" if options.least else "medians"
     return (
-        f"{' and '.join(versions)}; Python {platform.python_version()}, {os.cpu_count()} CPUs, "
-        f"temporary files on {file_system(Path(tempfile.gettempdir()))}; medians of {count} runs "
+        f"{', '.join(versions)}; Python {platform.python_version()}, {os.cpu_count()} CPUs, "
+        f"temporary files on {file_system(Path(tempfile.gettempdir()))}; {how} of {options.n} runs "
         f"in turns; a peak below {least:.0f} MB cannot be seen."
     )
+
+
+def repairwheel(cache: Path) -> tuple[str, ...]:
+    """Install repairwheel, once, into an environment of its own: it brings other dependencies."""
+    folder = cache / "repairwheel"
+    if not (folder / "ready").exists():
+        corpus.run(sys.executable, "-m", "venv", "--clear", folder)
+        corpus.run(folder / "bin" / "python", "-m", "pip", "install", "-q", "repairwheel")
+        (folder / "ready").touch()
+    return (str(folder / "bin" / "repairwheel"),)
+
+
+Part = Callable[[corpus.Programs, argparse.Namespace], str]
+PARTS: Mapping[str, Part] = {
+    "repair": repairing,
+    "check": checking,
+    "start": starting,
+    "batch": in_batches,
+    "explain": explaining,
+}
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -444,53 +614,48 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--parts", default="repair,check,start,batch", help="default: %(default)s")
     parser.add_argument("--wheels", default=",".join(MAKERS), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
+    parser.add_argument("--least", action="store_true", help="the least of all runs, not medians")
     parser.add_argument("--cache", type=Path, default=corpus.DEFAULT_CACHE)
-    parser.add_argument("--wheelfix", default="wheelfix", help="command; default: %(default)s")
-    parser.add_argument("--tools", default="auditwheel,wheelfix", help="default: %(default)s")
-    parser.add_argument("--explain", action="store_true", help="measure explain and tree instead")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
-    parser.add_argument("--json", type=Path, help="also write every run to this file")
+    parser.add_argument("--batch", type=Path, help="directory of wheels; default: one of 200")
+    parser.add_argument("--wheelfix", default=OURS, help="command; default: %(default)s")
+    parser.add_argument(
+        "--tools", default=f"auditwheel,repairwheel,{OURS}", help="default: %(default)s"
+    )
+    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     options = parser.parse_args()
-    if unknown := [name for name in options.wheels.split(",") if name not in MAKERS]:
-        parser.error(f"no such wheel: {', '.join(unknown)}; there are {', '.join(MAKERS)}")
+    for given, known in ((options.wheels, MAKERS), (options.parts, PARTS)):
+        if unknown := [name for name in given.split(",") if name not in known]:
+            parser.error(f"there is no {', '.join(unknown)}, but {', '.join(known)}")
+    options.cache = options.cache.resolve()
+    options.batch = options.batch.resolve() if options.batch else None
     return options
 
 
 def main() -> int:
-    """Measure the wheels that were asked for; 1 if a program failed on one."""
+    """Measure the parts that were asked for; 1 if a program failed."""
     options = parse_arguments()
-    commands = {"auditwheel": "auditwheel", "wheelfix": options.wheelfix}
-    programs = {name: corpus.find_program(commands[name]) for name in options.tools.split(",")}
-    if options.explain:
-        text = explaining(programs["wheelfix"], options.cache.resolve(), options.n)
-        print(f"{text}\n\n{circumstances(programs, options.n)}")
-        return 0
-    rows: list[dict[str, str]] = []
-    results: dict[str, dict[str, list[Run]]] = {}
-    failed = False
-    for name in options.wheels.split(","):
+    finders: Mapping[str, Callable[[], tuple[str, ...]]] = {
+        "auditwheel": partial(corpus.find_program, "auditwheel"),
+        "repairwheel": partial(repairwheel, options.cache),
+        OURS: partial(corpus.find_program, options.wheelfix),
+    }
+    programs = {name: finders[name]() for name in options.tools.split(",")}
+    texts: list[str] = []
+    for part in options.parts.split(","):
         try:
-            case = make(name, options.cache.resolve())
-            results[name] = compare(programs, case, options.n)
+            texts.append(f"### {part}\n\n{PARTS[part](programs, options)}\n")
         except corpus.ProgramError as error:
-            print(f"{name}: {error}", file=sys.stderr)
-            failed = True
-            continue
-        rows.append(cells(name, case, results[name]))
-        print(f"{name}: done", file=sys.stderr, flush=True)
-    text = f"{table(rows)}\n\n{circumstances(programs, options.n)}\n"
-    print(text, end="")
+            print(f"{part}: {error}", file=sys.stderr)
+            return 1
+        print(texts[-1], flush=True)
+    texts.append(f"{circumstances(programs, options)}\n")
+    print(texts[-1], end="")
     if options.markdown:
-        options.markdown.write_text(text)
-    if options.json:
-        everything = {
-            name: {tool: [asdict(run) for run in runs] for tool, runs in tools.items()}
-            for name, tools in results.items()
-        }
-        options.json.write_text(json.dumps(everything, indent=1))
-    return int(failed)
+        options.markdown.write_text("\n".join(texts))
+    return 0
 
 
 if __name__ == "__main__":

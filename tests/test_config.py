@@ -48,6 +48,8 @@ EVERYTHING: dict[str, Any] = {
         }
     ],
     "share": "required",
+    "provider-by": "both",
+    "add-requires": True,
     "prune-needed": "all",
     "keep-needed": ["libtorch*"],
     "drop-needed": ["libcuda.so.1"],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wheelfix.api import check as check
     from wheelfix.api import check_all as check_all
+    from wheelfix.api import check_each as check_each
     from wheelfix.api import repair as repair
     from wheelfix.api import repair_all as repair_all
     from wheelfix.errors import WheelfixError as WheelfixError
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "api": ("check", "check_all", "repair", "repair_all"),
+    "api": ("check", "check_all", "check_each", "repair", "repair_all"),
     "errors": ("WheelfixError",),
     "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
     "outcome": ("Outcome", "Status"),
@@ -42,6 +43,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rules are made of
     "check",
     "check_all",
+    "check_each",
     "repair",
     "repair_all",
     "Settings",

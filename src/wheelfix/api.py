@@ -1,15 +1,20 @@
 """What Python programs call: the same as the commands, with values in place of text."""
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from wheelfix import checking, repairing
 from wheelfix.outcome import Outcome
 from wheelfix.report import Report, SetReport
 from wheelfix.settings import Settings
+from wheelfix.spread import crew_of
 from wheelfix.together import repair_each
 from wheelfix.tools.standby import Standby
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor
 
 DEFAULTS = Settings()
 
@@ -23,9 +28,33 @@ def check(path: str | os.PathLike[str], settings: Settings = DEFAULTS) -> Report
     return checking.check(Path(path), settings)
 
 
-def check_all(paths: Iterable[str | os.PathLike[str]], settings: Settings = DEFAULTS) -> SetReport:
-    """Return what is wrong with each wheel, and with all of them side by side."""
-    reports = list(checking.check_each([Path(path) for path in paths], lambda _: settings))
+def check_each(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings = DEFAULTS,
+    *,
+    executor: "Executor | None" = None,
+) -> Iterator[Report]:
+    """Yield the report of each wheel, in their order, as soon as it and those before it are ready.
+
+    With an `executor` they are checked there, some at once, also in other processes or on other
+    machines that see the wheels under the same paths and have the same wheelfix. No wheel stops
+    the others; `ToolError` is raised where the executor itself is gone.
+    """
+    crew = None if executor is None else crew_of(executor)
+    yield from checking.check_each([Path(path) for path in paths], lambda _: settings, crew=crew)
+
+
+def check_all(
+    paths: Iterable[str | os.PathLike[str]],
+    settings: Settings = DEFAULTS,
+    *,
+    executor: "Executor | None" = None,
+) -> SetReport:
+    """Return what is wrong with each wheel, and with all of them side by side.
+
+    `executor` is as in `check_each`.
+    """
+    reports = tuple(check_each(paths, settings, executor=executor))
     return checking.check_set(reports, lambda _: settings)
 
 

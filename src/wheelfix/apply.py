@@ -3,13 +3,14 @@
 import mmap
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
+from wheelfix.abridge import Cut, cuts, restore, write_abridged
 from wheelfix.archive import Archive
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.elf import Elf
@@ -62,6 +63,11 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
             moved[member.name] = work.origin(member.name)
         elif made is not None:
             content[member.name] = made
+    content |= {
+        member: source
+        for member, source in after.sources.items()
+        if archive.wheel.sources.get(work.origin(member)) != source
+    }
     return Applied(
         content=content,
         moved={new: old for new, old in moved.items() if new not in content},
@@ -155,8 +161,26 @@ class _Work:
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
             now = edit_in_place(data, before, wanted, member)
         if now != wanted:
-            self._patchelf.patch(path, now, wanted)
+            self._patch(path, member, now, wanted)
         self.ways[member] = "in place" if now == wanted else "patchelf"
+
+    def _patch(self, path: Path, member: str, now: Elf, wanted: Elf) -> None:
+        """Let patchelf edit the file, a large one without what would fill the memory."""
+        with _mapped(path) as whole:
+            left_out = cuts(whole, member)
+            abridged = self._abridged(whole, left_out) if left_out else None
+        self._patchelf.patch(abridged or path, now, wanted)
+        if abridged is None:
+            return
+        with path.open("r+b") as file, _mapped(abridged) as patched:
+            restore(patched, left_out, file)
+        abridged.unlink()
+
+    def _abridged(self, whole: memoryview, left_out: Sequence[Cut]) -> Path:
+        descriptor, name = tempfile.mkstemp(dir=self.workdir)
+        with os.fdopen(descriptor, "wb") as file:
+            write_abridged(whole, left_out, file)
+        return Path(name)
 
     @cached_property
     def _patchelf(self) -> Patchelf:

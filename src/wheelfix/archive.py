@@ -19,6 +19,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel import (
+    PRELOAD,
     Member,
     Metadata,
     Opening,
@@ -43,6 +44,7 @@ _PIECE = 2**20  # more than the longest local header
 _LONGEST_SHEBANG = 4096
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
+_WRITABLE = frozenset({"__init__.py", f"{PRELOAD}.py"})
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
 
@@ -433,6 +435,7 @@ def _verified(
         broken_elfs={member: each.broken for member, each in contents.items() if each.broken},
         impostors={member: each.likeness for member, each in contents.items() if each.likeness},
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
+        sources=dict(_sources(archive)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
         texts=dict(_texts(archive, dist_info)),
@@ -482,6 +485,22 @@ def _texts(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
             and not member.startswith(f"{dist_info}/licenses/")
         ):
             yield member, archive.read(member).decode("utf-8", "replace")
+
+
+def _sources(archive: Archive) -> Iterator[tuple[str, bytes]]:
+    """Read the `__init__.py` files that Python runs before a shared object, and the shims."""
+    folders = {member.rpartition("/")[0] for member in archive.entries if ".so" in member}
+    above = {parent for folder in folders for parent in _and_above(folder)}
+    for member, entry in archive.entries.items():
+        folder, _, name = member.rpartition("/")
+        if name in _WRITABLE and folder in above and entry.size <= _PIECE:
+            yield member, archive.read(member)
+
+
+def _and_above(folder: str) -> Iterator[str]:
+    while folder:
+        yield folder
+        folder = folder.rpartition("/")[0]
 
 
 def _shebangs(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:

@@ -5,17 +5,17 @@ Nothing is looked at but the wheels and what the settings hand over (`library-pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wheelfix.appraisal import appraise
 from wheelfix.archive import open_wheel
 from wheelfix.baseline import Baseline
 from wheelfix.engine import find, find_in_set, ignored
-from wheelfix.errors import OutputError, SettingsError, WheelfixError
+from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
 from wheelfix.plugins import known_rules
@@ -27,12 +27,10 @@ from wheelfix.rules.base import Context, SetContext, names_rule
 from wheelfix.rules.ignores import stale_ignore
 from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings, Share
+from wheelfix.spread import Crew, spread
 from wheelfix.tools.policies import read_policies
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 NOTHING = Baseline()
 
@@ -120,12 +118,35 @@ def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
     baseline: Baseline = NOTHING,
-    executor: "Executor | None" = None,
+    crew: Crew | None = None,
 ) -> Iterator[Report]:
-    """Yield the report of each wheel, in their order; `executor` may work on them side by side."""
-    settings = list(_beside(paths, [settings_for(path.name) for path in paths]))
-    work = partial(check, baseline=baseline)
-    yield from (executor.map if executor else map)(work, paths, settings)
+    """Yield the report of each wheel, in their order; a `crew` may work on them side by side.
+
+    No wheel stops the others, not even one that takes the process down that works on it.
+    """
+    settings = _beside(paths, [settings_for(path.name) for path in paths])
+    tasks = zip(paths, settings, strict=True)
+    yield from spread(partial(_checked, baseline=baseline), tasks, crew, _lost)
+
+
+def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
+    return check(*task, baseline)
+
+
+def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
+    return Report(source=task[0], error=unfinished(error))
+
+
+def unfinished(error: Exception) -> WheelfixError:
+    """Return what to say of a wheel whose check raised `error`, or ended with its process."""
+    if isinstance(error, MemoryError):
+        return WheelfixError("there is not enough memory to check it", hint=_MEMORY)
+    if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
+        return WheelfixError("the process that checked it ended abruptly", hint=_MEMORY)
+    return internal_error(error)
+
+
+_MEMORY = "check it by itself, on a machine with more memory"
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:

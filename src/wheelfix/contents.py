@@ -153,24 +153,23 @@ class _Reader:
         return Content()
 
     def _object(self, member: str, pieces: Iterator[bytes]) -> Content:
-        from wheelfix.elfread import dynamic_strings, read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
+        from wheelfix.elfread import read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
 
         names = Strings(_NAME)
         data = buffered(watched(pieces, names.feed), self._entries[member].size)
         names.finish()
         try:
-            elf, places = read_elf_and_tables(data, member)
+            elf, tables = read_elf_and_tables(data, member)
         except BadElfError as error:
             return Content(broken=error.message, library_names=None)
-        skipped = dynamic_strings(data, member)
-        found = frozenset(text for at, text in names.found if at not in skipped)
+        found = frozenset(text for at, text in names.found if at not in tables.strings)
         return Content(
             elf=elf,
             library_names=found if names.complete else None,
-            tables=self._kept(data, places) if places else None,
+            tables=self._kept(data, tables.places) if tables.places else None,
         )
 
-    def _kept(self, data: memoryview, places: list[tuple[int, int]]) -> memoryview | None:
+    def _kept(self, data: memoryview, places: Iterable[tuple[int, int]]) -> memoryview | None:
         """Keep the tables of an object: in memory if there is room, large ones in a file."""
         ranges = list(_merged(places))
         if len(data) > LARGE:

@@ -347,6 +347,21 @@ class RemoveMember:
         return ("member", self.member)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSource:
+    """Give a Python source of `Wheel.sources` these bytes; a file that is not there is new."""
+
+    member: str
+    content: bytes
+    what: str
+    """What the file does then, for people."""
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("member", self.member)
+
+
 # --- Edits of the wheel's metadata ----------------------------------------------------------------
 
 
@@ -375,10 +390,22 @@ class SetRootIsPurelib:
         return ("root",)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRequirement:
+    """Add a `Requires-Dist` line to METADATA, after those that are there."""
+
+    requirement: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("requirement", self.requirement)
+
+
 PathEdit = DropEntry | DropRepeats | MendEntry | AddEntry | PrependEntry | SetPathTag
 ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | AddNeeded | Strip
-MemberEdit = AddMember | MoveMember | RemoveMember
-WheelEdit = Retag | SetRootIsPurelib
+MemberEdit = AddMember | MoveMember | RemoveMember | WriteSource
+WheelEdit = Retag | SetRootIsPurelib | AddRequirement
 Edit = ElfEdit | MemberEdit | WheelEdit
 
 

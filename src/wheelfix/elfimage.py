@@ -44,6 +44,7 @@ class Pt(IntEnum):
 class Sht(IntEnum):
     """`sh_type`, gABI chapter 4, "Sections"."""
 
+    NULL = 0
     PROGBITS = 1
     SYMTAB = 2
     NOTE = 7

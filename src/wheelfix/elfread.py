@@ -7,6 +7,7 @@ string of bytes, never one by one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from wheelfix.elf import (
@@ -80,40 +81,50 @@ def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf
     Raises `BadElfError` for a truncated file and for tables that do not hold together.
     """
     with memoryview(data) as view:
-        return _read(Image.parse(view, name))
+        image = Image.parse(view, name)
+        return _read(image, _loadable(image))
 
 
-def read_elf_and_tables(data: memoryview, name: str) -> tuple[Elf, list[tuple[int, int]]]:
-    """Read one ELF object, and say where the tables stand that its exports are read from.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """Where the tables of an object stand in the file."""
 
-    That is file offset and size of each part; they may overlap. Empty for an object whose tables
-    do not hold together, and for one that exports nothing.
+    places: tuple[tuple[int, int], ...] = ()
+    """Offset and size of each part that its exports are read from; they may overlap. Empty for an
+    object whose tables do not hold together, and for one that exports nothing."""
+    strings: range = range(0)
+    """.dynstr"""
+
+
+def read_elf_and_tables(data: memoryview, name: str) -> tuple[Elf, Tables]:
+    """Read one ELF object, and say where its tables stand.
 
     Raises `BadElfError` as `read_elf` does.
     """
     image = NotingImage.parse(data, name)
-    elf = _read(image)
-    if not elf.dynamic:
-        return elf, []
+    dynamic = _loadable(image)
+    elf = _read(image, dynamic)
+    if dynamic is None:
+        return elf, Tables()
+    strings = _strings(dynamic)
     try:
-        _look_at_exports(image)
+        _look_at_exports(dynamic)
     except BadElfError:
-        return elf, []
+        return elf, Tables(strings=strings)
     headers = (0, image.header_size), image.program_headers
     sections = image.section_headers, len(image.sections) * image.layout.shdr.size
-    return elf, [*headers, sections, *image.noted]
+    return elf, Tables(places=(*headers, sections, *image.noted), strings=strings)
 
 
-def _look_at_exports(image: Image) -> None:
+def _look_at_exports(dynamic: Dynamic) -> None:
     """Look at all that `read_exports` looks at and `read_elf` does not."""
-    dynamic = Dynamic.parse(image)
-    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+    if Dt.SYMTAB not in dynamic.tags:
         return
     count = dynamic.symbol_count()
     dynamic.symbols(0, count)
     dynamic.version_indices(count)
     _first_defined(dynamic)
-    if _may_copy(image):
+    if _may_copy(dynamic.image):
         for _ in dynamic.relocations():
             pass
 
@@ -121,21 +132,33 @@ def _look_at_exports(image: Image) -> None:
 def dynamic_strings(data: memoryview, name: str) -> range:
     """Return where .dynstr stands in the file, an empty range where it has none."""
     try:
-        image = Image.parse(data, name)
-        dynamic = Dynamic.parse(image)
-        if dynamic is None or Dt.STRTAB not in dynamic.tags:
-            return range(0)
-        start, _ = image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
+        dynamic = Dynamic.parse(Image.parse(data, name))
+        return range(0) if dynamic is None else _strings(dynamic)
     except BadElfError:
         return range(0)
+
+
+def _strings(dynamic: Dynamic) -> range:
+    if Dt.STRTAB not in dynamic.tags:
+        return range(0)
+    start, _ = dynamic.image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
     return range(start, start + len(dynamic.strings))
 
 
-def _read(image: Image) -> Elf:
-    loadable = image.type in {ElfType.EXEC, ElfType.DYN} and not image.is_debug_companion
-    if loadable:
-        image.require_whole()
-    dynamic = Dynamic.parse(image) if loadable else None
+def _loadable(image: Image) -> Dynamic | None:
+    """Return the dynamic section of an object that the loader has business with."""
+    if not _is_loadable(image):
+        return None
+    image.require_whole()
+    return Dynamic.parse(image)
+
+
+def _is_loadable(image: Image) -> bool:
+    return image.type in {ElfType.EXEC, ElfType.DYN} and not image.is_debug_companion
+
+
+def _read(image: Image, dynamic: Dynamic | None) -> Elf:
+    loadable = _is_loadable(image)
     interpreter = _interpreter(image) if loadable else None
     if dynamic is None:
         return Elf(

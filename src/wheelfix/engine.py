@@ -9,11 +9,13 @@ from fnmatch import fnmatchcase
 
 from wheelfix.edits import (
     AddMember,
+    AddRequirement,
     Edit,
     MoveMember,
     RemoveMember,
     Retag,
     SetRootIsPurelib,
+    WriteSource,
 )
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
 from wheelfix.findings import (
@@ -26,11 +28,13 @@ from wheelfix.findings import (
     Severity,
     Suppressed,
 )
+from wheelfix.metadata import with_requirement
 from wheelfix.pruning import Definitions
 from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel import Member, Wheel
 
+_SOURCE_MODE = 0o100644
 MAX_ROUNDS = 20
 """Rules may answer to each other's edits; a wheel that does not settle by then is a bug of ours."""
 
@@ -230,7 +234,9 @@ def planned(wheel: Wheel, edit: Edit, code: str, name: str, title: str) -> Plann
     )
 
 
-def _change(wheel: Wheel, edit: Edit) -> tuple[str, str, str]:
+def _change(  # noqa: PLR0911 - one return for each kind
+    wheel: Wheel, edit: Edit
+) -> tuple[str, str, str]:
     match edit:
         case AddMember():
             return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
@@ -244,6 +250,12 @@ def _change(wheel: Wheel, edit: Edit) -> tuple[str, str, str]:
         case SetRootIsPurelib():
             root = f"Root-Is-Purelib: {str(wheel.root_is_purelib).lower()}"
             return f"{wheel.dist_info}/WHEEL", root, str(edit.value).lower()
+        case WriteSource():
+            there = edit.member in wheel.sources
+            return edit.member, "as it was" if there else "absent", edit.what
+        case AddRequirement():
+            line = f"`Requires-Dist: {edit.requirement}`"
+            return f"{wheel.dist_info}/METADATA", "no such requirement", line
         case _:
             return edit.member, *edit.change(wheel.elfs[edit.member])
 
@@ -279,6 +291,7 @@ class _Draft:
         self.elfs = dict(wheel.elfs)
         self._members = {member.name: member for member in wheel.members}
         self._added: dict[str, Member] = {}
+        self._sources = dict(wheel.sources)
 
     def carry_out(self, edit: Edit) -> None:
         match edit:
@@ -293,6 +306,11 @@ class _Draft:
                 self.wheel = replace(self.wheel, name=name, tags=edit.tags)
             case SetRootIsPurelib():
                 self.wheel = replace(self.wheel, root_is_purelib=edit.value)
+            case WriteSource():
+                self.write(edit)
+            case AddRequirement():
+                metadata = with_requirement(self.wheel.metadata, edit.requirement)
+                self.wheel = replace(self.wheel, metadata=metadata)
             case _:
                 self.elfs[edit.member] = edit.apply(self.elfs[edit.member])
 
@@ -305,6 +323,13 @@ class _Draft:
         if edit.elf is not None:
             self.elfs[edit.member] = edit.elf
 
+    def write(self, edit: WriteSource) -> None:
+        new = Member(name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE)
+        there = self._members if edit.member in self._members else self._added
+        old = there.get(edit.member, new)
+        there[edit.member] = replace(old, size=new.size, compressed_size=0)
+        self._sources[edit.member] = edit.content
+
     def move(self, old: str, new: str) -> None:
         if new in self._members:
             raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
@@ -314,11 +339,14 @@ class _Draft:
         }
         if old in self.elfs:
             self.elfs[new] = self.elfs.pop(old)
+        if old in self._sources:
+            self._sources[new] = self._sources.pop(old)
 
     def remove(self, name: str) -> None:
         self._members.pop(name, None)
         self._added.pop(name, None)
         self.elfs.pop(name, None)
+        self._sources.pop(name, None)
 
     def finished(self) -> Wheel:
         """Put new files before the metadata, which PEP 427 recommends to stand last."""
@@ -331,4 +359,5 @@ class _Draft:
             self.wheel,
             members=members,
             elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
+            sources=self._sources,
         )

@@ -63,3 +63,13 @@ class VerificationError(WheelfixError):
 
 class OutputError(WheelfixError):
     """The repaired wheel cannot be written where it was asked for."""
+
+
+def internal_error(error: Exception) -> WheelfixError:
+    """Return what to tell the user of a bug of ours."""
+    found = WheelfixError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
+    )
+    found.__cause__ = error
+    return found

@@ -263,7 +263,7 @@ def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
     None for what no installer installs: other things in `*.data` than the five keys.
     """
     top, _, rest = member.partition("/")
-    if top != wheel.data_dir:
+    if not top.endswith(".data") or top != wheel.data_dir:  # the first is quick, and mostly so
         return (Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB), member
     key, _, rest = rest.partition("/")
     try:

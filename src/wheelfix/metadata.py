@@ -6,7 +6,7 @@ producers put lines of their own there.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel import Metadata
@@ -90,6 +90,7 @@ def _header(line: str) -> tuple[str, str]:
 # --- METADATA -------------------------------------------------------------------------------------
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
+_REQUIRES = "Requires-Dist"
 _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 
@@ -105,6 +106,41 @@ def read_core_metadata(text: str) -> Metadata:
         license_files=_all(fields, "license-file"),
         fields=fields,
     )
+
+
+def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
+    """Return what METADATA says with one `Requires-Dist` line more."""
+    fields = metadata.fields
+    last = [at for at, (name, _) in enumerate(fields, start=1) if name == _REQUIRES.lower()]
+    at = last[-1] if last else len(fields)
+    return replace(
+        metadata,
+        requires_dist=(*metadata.requires_dist, requirement),
+        fields=(*fields[:at], (_REQUIRES.lower(), requirement), *fields[at:]),
+    )
+
+
+def add_requirements(text: str, requirements: Sequence[str]) -> str:
+    """Add `Requires-Dist` lines to METADATA after the last one; all other bytes stay.
+
+    Where there is none, they end the header.
+    """
+    at = end = 0
+    newline = "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
+    key = ""
+    for match in _LINE.finditer(text):
+        line = match[1]
+        if line[:1] not in {" ", "\t"}:
+            field = _FIELD.fullmatch(line)
+            if field is None:
+                break
+            key = field[1].lower()
+        end = match.end()
+        if key == _REQUIRES.lower():
+            at = end
+    at = at or end
+    before = text[:at] if not at or text[:at].endswith(("\n", "\r")) else text[:at] + newline
+    return before + "".join(f"{_REQUIRES}: {e}{newline}" for e in requirements) + text[at:]
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

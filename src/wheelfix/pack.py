@@ -19,7 +19,7 @@ from typing import BinaryIO, NamedTuple, Self
 
 from wheelfix.archive import Archive
 from wheelfix.errors import BadWheelError, OutputError, VerificationError
-from wheelfix.metadata import edit_metadata
+from wheelfix.metadata import add_requirements, edit_metadata
 from wheelfix.record import format_record, hash_field, update_record
 from wheelfix.splice import Fresh, Read, plan, spliced
 from wheelfix.wheel import Member, RecordRow, Wheel
@@ -83,6 +83,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     """
     content = dict(content)
     _add_wheel_file(archive, result, content)
+    _add_core_metadata(archive, result, content)
     with _output_errors(directory):
         _add_record(archive, result, content, moved, false_rows)
     stamp = None if epoch is None else dos_stamp(epoch)
@@ -143,6 +144,14 @@ def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, Content]
     ).encode()
     if new != old:
         content[name] = new
+
+
+def _add_core_metadata(archive: Archive, result: Wheel, content: dict[str, Content]) -> None:
+    known = len(archive.wheel.metadata.requires_dist)
+    added = result.metadata.requires_dist[known:]
+    if added:
+        name = f"{result.dist_info}/METADATA"
+        content[name] = add_requirements(archive.read(name).decode(), added).encode()
 
 
 def _add_record(

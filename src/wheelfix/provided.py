@@ -33,8 +33,8 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     """
     if not settings.provider:
         return settings
-    found = [each for given in settings.provider for each in _looked_up(given, base)]
-    found = list(_for_wheel(found, None if wheel is None else wheel.name))
+    there = looked_up(settings, base).provider
+    found = list(_for_wheel(there, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
     found = [each for some in _by_name(found) for each in _judged(some, requirements)]
     seen: dict[str, Provider] = {}
@@ -44,6 +44,15 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     providers = tuple(_together(each, seen.get(each.name), found) for each in found)
     places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
     return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
+
+
+def looked_up(settings: Settings, base: Path) -> Settings:
+    """Return `settings` with all that their providers mean, in every version at hand.
+
+    Raises `SettingsError` for a provider that is not found.
+    """
+    found = (each for given in settings.provider for each in _looked_up(given, base))
+    return replace(settings, provider=tuple(found))
 
 
 def _together(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
@@ -67,9 +76,9 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     text = given.requirement or given.source
     path = base / text
     if not given.requirement and path.suffix == ".whl":
-        return _some(in_wheel(path), f"the wheel `{path}`")
+        return in_wheel(path)
     if not given.requirement and path.is_dir():
-        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in in_wheel(wheel)]
+        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in _in_wheel(wheel)]
         return _some((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
     if not found:
@@ -117,7 +126,7 @@ def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator
         yield from (replace(each, refused=refused) for each in own)
 
 
-def _for_wheel(providers: list[Provider], wheel: WheelName | None) -> Iterator[Provider]:
+def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
     """Yield what can be installed beside `wheel`, one wheel for each version.
 
     Raises `SettingsError` for a distribution of which no wheel at hand can.
@@ -184,6 +193,18 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
+    return _some(_in_wheel(path), f"the wheel `{path}`")
+
+
+def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
+    """Return what another wheel of the run provides; what is wrong with it is told elsewhere."""
+    try:
+        return _in_wheel(path)
+    except WheelfixError:
+        return ()
+
+
+def _in_wheel(path: Path) -> tuple[Provider, ...]:
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
     try:
@@ -209,14 +230,6 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
             version=name.version,
         ),
     )
-
-
-def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return what another wheel of the run provides; what is wrong with it is told elsewhere."""
-    try:
-        return in_wheel(path)
-    except WheelfixError:
-        return ()
 
 
 def parts_in(paths: Sequence[Path]) -> tuple[Part, ...]:

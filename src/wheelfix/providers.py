@@ -37,6 +37,8 @@ class Provider:
     """The wheel or the directory to look into; empty where the libraries are known by name only."""
     version: str = ""
     """The version at hand."""
+    refused: tuple[str, ...] = ()
+    """Versions at hand that METADATA does not allow: they are not judged."""
     owner: bool = False
     """Whether it is a wheel of the same run, found by what METADATA asks for."""
     shared: bool = False
@@ -45,8 +47,6 @@ class Provider:
     """What it grafted in this run: the names in DT_NEEDED, and those that they became."""
     through: str = ""
     """The distribution that METADATA asks for in its place, and that asks for it."""
-    refused: tuple[str, ...] = ()
-    """Versions at hand that METADATA does not allow: they are not judged."""
 
     @property
     def name(self) -> str:
@@ -57,6 +57,17 @@ class Provider:
     def label(self) -> str:
         """What to call it in messages."""
         return self.requirement or self.source
+
+    @property
+    def to_require(self) -> str:
+        """What METADATA may ask for: where no version is said, at least the one at hand.
+
+        That is the only one which is known to serve.
+        """
+        bare = self.requirement.strip()
+        if self.version and self.name and normalized(bare) == self.name:
+            return f"{bare}>={self.version}"
+        return bare
 
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
@@ -75,25 +86,6 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
     """Return the first of `providers` that has `library`."""
     return next((provider for provider in providers if provider.has(library)), None)
-
-
-def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return what `pattern`, which matches too little, was probably to be, and what that matches.
-
-    A version or its asterisk is forgotten first of all, then `lib`, then comes another version
-    and a typing error. None where none of `names` comes near.
-    """
-    from difflib import get_close_matches  # noqa: PLC0415 - slow, and rarely needed
-
-    stem, dot_so, _ = pattern.partition(".so")
-    bare = pattern.rstrip("*")
-    tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
-    tries += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
-    for glob in tries:
-        found = tuple(n for n in names if fnmatchcase(n, glob) and not fnmatchcase(n, pattern))
-        if found and bare and stem.strip("*"):
-            return glob, found
-    return None
 
 
 def folder_of(path: str, place: str) -> str:
@@ -151,6 +143,25 @@ def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, .
                 provider, version=each.version, at_hand=each.at_hand, source=each.source
             )
     return tuple(found.values())
+
+
+def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return what `pattern`, which matches too little, was probably to be, and what that matches.
+
+    A version or its asterisk is forgotten first of all, then `lib`, then comes another version
+    and a typing error. None where none of `names` comes near.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - slow, and rarely needed
+
+    stem, dot_so, _ = pattern.partition(".so")
+    bare = pattern.rstrip("*")
+    tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
+    tries += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
+    for glob in tries:
+        found = tuple(n for n in names if fnmatchcase(n, glob) and not fnmatchcase(n, pattern))
+        if found and bare and stem.strip("*"):
+            return glob, found
+    return None
 
 
 # --- Shipped knowledge ----------------------------------------------------------------------------

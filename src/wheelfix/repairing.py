@@ -385,6 +385,12 @@ class _Run:
         wrong += [problem.member for problem in found.record_problems]
         if (found.tags, found.root_is_purelib) != (predicted.tags, predicted.root_is_purelib):
             wrong.append(f"{predicted.dist_info}/WHEEL")
+        if found.metadata != predicted.metadata:
+            wrong.append(f"{predicted.dist_info}/METADATA")
+        sources = predicted.sources.items()
+        wrong += [
+            member for member, source in sources if found.sources.get(member, source) != source
+        ]
         if wrong:
             raise VerificationError(
                 f"the wheel written differs from the plan in {_listed(wrong)}",

@@ -32,6 +32,17 @@ class DataLibraries(StrEnum):
     """The file moves to platlib, beside the package."""
 
 
+class ProviderBy(StrEnum):
+    """How an object comes by a library that another wheel has."""
+
+    ENTRY = "entry"
+    """A search path entry from each object to the provider's folder."""
+    PRELOAD = "preload"
+    """A module that opens it before the import, where one can; an entry elsewhere."""
+    BOTH = "both"
+    """An entry for each object, and such a module wherever one can be."""
+
+
 class SearchPathTag(StrEnum):
     """The dynamic tag of the search paths."""
 
@@ -164,6 +175,10 @@ class Settings:
     share: Share = Share.PRODUCT
     """Graft once what a wheel has in common with another that it requires: off, product (pinned, or
     of one version) or required."""
+    provider_by: ProviderBy = ProviderBy.ENTRY
+    """How libraries of providers are found: by entry, preload or both."""
+    add_requires: bool = False
+    """Add a missing Requires-Dist line for a provider to METADATA."""
     require: tuple[Requirement, ...] = ()
     """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
     target: tuple[str, ...] = ()

@@ -11,7 +11,7 @@ codes are read, nothing comes out of the inflater: fed with 16 bytes at a time, 
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, Self
 
 _WINDOW = 2**15
 """How far back deflate may refer."""
@@ -67,10 +67,19 @@ def plan(stream: Read, new: Read) -> list[Fresh] | None:
     return fresh
 
 
+class _Inflater(Protocol):
+    """What `zlib.decompressobj` returns, which has no public name."""
+
+    @property
+    def eof(self) -> bool: ...
+    def decompress(self, data: bytes, /) -> bytes: ...
+    def copy(self) -> Self: ...
+
+
 class _Place(NamedTuple):
     """A place between two bytes of the stream, and the inflater there."""
 
-    inflater: "zlib._Decompress"
+    inflater: _Inflater
     at: int
     """Bytes of the stream that it was fed."""
     out: int

@@ -12,6 +12,9 @@ from typing import Self
 from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
 
+PRELOAD = "_wheelfix_preload"
+"""The name of the module that opens libraries of other wheels, in each package that has one."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelName:
@@ -161,6 +164,9 @@ class Wheel:
         default_factory=dict[str, tuple[Opening, ...]]
     )
     """What the Python sources open by name, by member; sources that open nothing are left out."""
+    sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
+    objects in or below them, and the preload shims."""
     metadata: Metadata = field(default_factory=Metadata)
     size: int = 0
     """Bytes of the zip; 0 for a wheel that is yet to be written."""

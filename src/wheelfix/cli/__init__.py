@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 
 from wheelfix import __version__
 from wheelfix.cli.verbosity import Verbose
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -146,7 +146,6 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
-    from wheelfix.cli.terminal import internal_error
 
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
         import traceback

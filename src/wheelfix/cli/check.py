@@ -1,6 +1,7 @@
 """`wheelfix check`."""
 
 import os
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,17 +15,18 @@ from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.reports.formats import Format
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
+    from wheelfix.baseline import Baseline
     from wheelfix.cli.terminal import Terminal
     from wheelfix.config import Configuration
     from wheelfix.report import Report, SetReport
     from wheelfix.settings import FailOn
+    from wheelfix.spread import Crew
 
 
 def check(
     context: typer.Context,
-    wheels: options.Wheels,
+    wheels: options.WheelsOrList = None,
+    from_file: options.FromFile = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -71,6 +73,23 @@ def check(
     output_format: options.OutputFormat = Format.FULL,
     output_file: options.OutputFile = None,
     more_reports: options.MoreReports = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="With jsonl, continue --output-file: records that still hold are kept.",
+        ),
+    ] = False,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            "--dask",
+            metavar="ADDRESS",
+            envvar="WHEELFIX_DASK",
+            help="Work on the Dask cluster whose scheduler is there, in place of --jobs.",
+            show_default=False,
+        ),
+    ] = None,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: options.Quiet = False,
@@ -89,7 +108,22 @@ def check(
     files = asked(more_reports or [])
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     configuration = options.configuration_of(context, given, config, all_rules())
-    report = _checked(_expanded(wheels), configuration, terminal, write_baseline)
+    known = _baseline(configuration, write_baseline=write_baseline)
+    found = _expanded([*(wheels or []), *_listed(from_file)])
+    streams = output_format is Format.JSONL
+    _refuse(streams, output_file, more_reports, resume=resume, write_baseline=write_baseline)
+    with _crew(found, configuration.settings.jobs, dask, streams=streams) as crew:
+        if streams:
+            from wheelfix.cli.stream import streamed
+
+            raise typer.Exit(
+                streamed(
+                    found, configuration, known, terminal, crew, output=output_file, resume=resume
+                )
+            )
+        report = _checked(found, configuration, known, terminal, crew)
+    if write_baseline:
+        report = _written_off(report, Path(configuration.settings.baseline or ""), terminal)
     for unreadable in report.unreadable:
         if unreadable.error is not None:
             terminal.fail(unreadable.error)
@@ -107,28 +141,58 @@ def check(
 # --- Which wheels ---------------------------------------------------------------------------------
 
 
+def _listed(file: Path | None) -> list[Path]:
+    """Return what a list names; of stdin if it is `-`."""
+    if file is None:
+        return []
+    try:
+        content = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read the list `{file}`: {error.strerror}") from error
+    names = content.split(b"\0") if b"\0" in content else content.splitlines()
+    return [Path(os.fsdecode(name)) for name in names if name.strip()]
+
+
 def _expanded(paths: Sequence[Path]) -> list[Path]:
-    """Return the wheels, those of a directory in its place, each once."""
+    """Return the wheels, those in and below a directory in its place, each once."""
     found: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.glob("*.whl")) if path.is_dir() else [path]
+        inside = sorted(path.rglob("*.whl")) if path.is_dir() else [path]
         if not inside:
             raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
         found |= dict.fromkeys(inside)
+    if not found:
+        raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
     return list(found)
+
+
+def _refuse(
+    streams: bool,
+    output_file: Path | None,
+    more_reports: Sequence[str] | None,
+    *,
+    resume: bool,
+    write_baseline: bool,
+) -> None:
+    """Raise `SettingsError` for what does not go together."""
+    if resume and not (streams and output_file):
+        raise SettingsError(
+            "--resume continues a file of records, and none is named",
+            hint="--output-format jsonl --output-file FILE --resume",
+        )
+    if streams and (more_reports or write_baseline):
+        raise SettingsError(
+            "jsonl keeps no report: `--report` and `--write-baseline` need all wheels at once",
+            hint="make them by a run of their own; `--report jsonl=FILE` goes with other formats",
+        )
 
 
 # --- Work -----------------------------------------------------------------------------------------
 
 
-def _checked(
-    wheels: Sequence[Path],
-    configuration: "Configuration",
-    terminal: "Terminal",
-    write_baseline: bool,
-) -> "SetReport":
+def _baseline(configuration: "Configuration", *, write_baseline: bool) -> "Baseline":
     from wheelfix import baseline as baselines
-    from wheelfix.checking import NOTHING, check_each, check_set
+    from wheelfix.checking import NOTHING
 
     file = configuration.settings.baseline
     if write_baseline and file is None:
@@ -136,18 +200,46 @@ def _checked(
             "--write-baseline needs a file to write to",
             hint="--baseline wheelfix-baseline.json, or `baseline` in [tool.wheelfix]",
         )
-    known = NOTHING if file is None or write_baseline else baselines.read(Path(file))
-    with _executor(min(configuration.settings.jobs, len(wheels))) as executor:
-        reports: list[Report] = []
-        for wheel, report in zip(
-            wheels, check_each(wheels, configuration.settings_for, known, executor), strict=True
-        ):
-            terminal.progress(wheel)("checked")
-            reports.append(report)
-    checked = check_set(reports, configuration.settings_for, known)
-    if file is None or not write_baseline:
-        return checked
-    return _written_off(checked, Path(file), terminal)
+    return NOTHING if file is None or write_baseline else baselines.read(Path(file))
+
+
+def _checked(
+    wheels: Sequence[Path],
+    configuration: "Configuration",
+    known: "Baseline",
+    terminal: "Terminal",
+    crew: "Crew | None",
+) -> "SetReport":
+    from wheelfix.checking import check_each, check_set
+
+    reports: list[Report] = []
+    settings_for = configuration.settings_for
+    for report in check_each(wheels, settings_for, known, crew):
+        terminal.progress(report.source)("checked")
+        reports.append(report)
+    return check_set(reports, settings_for, known)
+
+
+@contextmanager
+def _crew(
+    wheels: Sequence[Path], jobs: int, dask: str | None, *, streams: bool
+) -> "Generator[Crew | None]":
+    """Yield who does the work: nobody but this process, where that is enough.
+
+    A long run is not made in this process: a wheel that takes its process down is then no end.
+    """
+    if dask is not None:
+        from wheelfix.cli.cluster import dask_workers
+
+        with dask_workers(dask, wheels[0].absolute()) as crew:
+            yield crew
+    elif len(wheels) > 1 and (streams or jobs > 1):
+        from wheelfix.cli.workers import processes
+
+        with processes(min(jobs, len(wheels))) as crew:
+            yield crew
+    else:
+        yield None
 
 
 def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "SetReport":
@@ -163,21 +255,6 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
     baselines.write(file, baselines.text(found))
     terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
     return without(checked, baselines.read(file))
-
-
-@contextmanager
-def _executor(jobs: int) -> "Generator[Executor | None]":
-    if jobs <= 1:
-        yield None
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    with ProcessPoolExecutor(jobs) as executor:
-        try:
-            yield executor
-        except (KeyboardInterrupt, SystemExit):
-            executor.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 # --- Words ----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from wheelfix.reports.formats import Format
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
+    ProviderBy,
     PruneNeeded,
     SacrificialEntry,
     SearchPathTag,
@@ -129,6 +130,8 @@ ProviderOf = Annotated[
     list[str] | None, _option("provider", "--provider", metavar="WHEEL|NAME|DIR")
 ]
 ShareChoice = Annotated[Share | None, _option("share", "--share")]
+ProviderByChoice = Annotated[ProviderBy | None, _option("provider_by", "--provider-by")]
+AddRequires = Annotated[bool | None, _option("add_requires", "--add-requires/--no-add-requires")]
 Require = Annotated[
     list[str] | None, _option("require", "--require", metavar="LIBRARY[=SYMBOL,...]")
 ]
@@ -150,6 +153,24 @@ Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
 
 Wheels = Annotated[
     list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.", show_default=False)
+]
+WheelsOrList = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="WHEEL|DIR...",
+        help="The wheels; of a directory, all in it and below.",
+        show_default=False,
+    ),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file",
+        metavar="LIST",
+        help="Also the wheels and directories that this file names, or stdin if it is `-`: "
+        "one a line, or with NUL after each.",
+        show_default=False,
+    ),
 ]
 Config = Annotated[
     Path | None,

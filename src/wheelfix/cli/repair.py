@@ -11,7 +11,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.verbosity import Verbose
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 
 if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
@@ -61,6 +61,8 @@ def repair(
     keep_names: options.KeepNames = None,
     provider: options.ProviderOf = None,
     share: options.ShareChoice = None,
+    provider_by: options.ProviderByChoice = None,
+    add_requires: options.AddRequires = None,
     require: options.Require = None,
     prune_needed: options.PruneNeededChoice = None,
     keep_needed: options.KeepNeeded = None,
@@ -134,7 +136,6 @@ def _attempt(
     publish: bool,
 ) -> "Outcome":
     """Repair one wheel; a bug that shows on it must not stop the others."""
-    from wheelfix.cli.terminal import internal_error
     from wheelfix.outcome import Outcome, Status
     from wheelfix.repairing import repair_with
 

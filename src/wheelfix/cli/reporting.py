@@ -84,7 +84,7 @@ class Delivery:
             version=__version__,
             rules=self._rules(),
             folder=folder,
-            root=Path() if plain else _checkout(os.environ, folder),
+            root=Path() if plain else checkout(os.environ, folder),
             colour=colour,
             verbose=self.terminal.verbosity > 0,
             limit=Severity.ERROR if limit is FailOn.NEVER else Severity[limit.upper()],
@@ -101,7 +101,7 @@ class Delivery:
         return any(map(rule.matches, wanted)) and not any(map(rule.matches, self.settings.ignore))
 
 
-def _checkout(environ: Mapping[str, str], folder: Path) -> Path:
+def checkout(environ: Mapping[str, str], folder: Path) -> Path:
     """Return the folder that the code host of this run names files relative to."""
     given = (Path(environ[name]) for name in _CHECKOUTS if environ.get(name))
     return next((path for path in given if folder.is_relative_to(path)), folder)

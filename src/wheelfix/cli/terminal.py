@@ -70,11 +70,16 @@ class Terminal:
             text = printable(f"{wheel.name}: {stage}")
             if self.verbosity > 0:
                 _write(sys.stderr, text)
-            elif self._is_live:
-                width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-                _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
+            else:
+                self.counted(text)
 
         return show
+
+    def counted(self, text: str) -> None:
+        """Show how far the run is, in a line of its own on a terminal; nowhere else."""
+        if self._is_live:
+            width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
 
     @property
     def colours_results(self) -> bool:
@@ -88,16 +93,6 @@ class Terminal:
     def _erase(self) -> None:
         if self._is_live:
             _write(sys.stderr, _ERASE, end="")
-
-
-def internal_error(error: Exception) -> WheelfixError:
-    """Return what to tell the user of a bug of ours."""
-    found = WheelfixError(
-        f"internal error: {type(error).__name__}: {error}",
-        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
-    )
-    found.__cause__ = error
-    return found
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

@@ -18,6 +18,7 @@ class Format(StrEnum):
     FULL = "full"
     CONCISE = "concise"
     JSON = "json"
+    JSONL = "jsonl"
     SARIF = "sarif"
     GITHUB = "github"
     GITLAB = "gitlab"

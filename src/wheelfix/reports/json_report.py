@@ -24,14 +24,15 @@ def draw(found: SetReport, drawing: Drawing) -> str:
         "version": VERSION,
         "tool": {"name": NAME, "version": drawing.version},
         "summary": counts(found),
-        "wheels": [_wheel(report, drawing) for report in found.reports],
+        "wheels": [wheel_value(report, drawing) for report in found.reports],
         "findings": [_finding(each) for each in of_set(found, drawing)],
         "suppressed": [_suppressed(each) for each in found.suppressed],
     }
     return json_text(value)
 
 
-def _wheel(report: Report, drawing: Drawing) -> dict[str, object]:
+def wheel_value(report: Report, drawing: Drawing) -> dict[str, object]:
+    """Return what was found in one wheel."""
     wheel, verdict = report.wheel, report.verdict
     return {
         "path": shown_path(report.source, drawing),

@@ -4,18 +4,23 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from wheelfix.elf import Libc
+from wheelfix.asneeded import Library
+from wheelfix.elf import Elf, Libc
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import Layout, layouts
 from wheelfix.loader import Environment, Load, Outcome, load_each
+from wheelfix.providers import Provider
 from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
 from wheelfix.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.unresolved import Unresolved, unresolved
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel, normalized
+
+if TYPE_CHECKING:
+    from wheelfix.preloading import Preloading
 
 EVERY = "ALL"
 """The selector of all rules, those of other distributions among them."""
@@ -107,6 +112,22 @@ class Context:
             Trial(target=target, loads=loads(target), places=layout.members)
             for target in self.targets
         )
+
+    @cached_property
+    def preloading(self) -> "Preloading":
+        """Which libraries of providers a shim opens, or could open, before which modules."""
+        from wheelfix.preloading import Preloading, preloading  # noqa: PLC0415 - for a few wheels
+
+        providers = self.settings.provider
+        if not providers or not self.layouts:
+            return Preloading()
+        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
+
+    def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
+        """Return a library of a provider that is at hand."""
+        found = self.definitions.host(library, user) if self.definitions is not None else None
+        within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
+        return found if within else None
 
     @cached_property
     def world(self) -> World | None:

@@ -251,7 +251,7 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     found: dict[str, list[str]] = {}
     for member in wheel.members:
-        place = split(member.name, wheel)
+        place = split(member.name, wheel) if "-info/" in member.name else None
         if place and place[0] in {Key.PURELIB, Key.PLATLIB}:
             top = place[1].partition("/")[0]
             if top.endswith((".dist-info", ".egg-info")) and top != wheel.dist_info:
@@ -383,11 +383,14 @@ def flattened_links(context: Context) -> Iterator[Hit]:
 def same_bytes(wheel: Wheel) -> dict[tuple[str, int], list[str]]:
     """Return the files of which there are several, by hash and size."""
     hashes = {row.name: row.hash for row in wheel.record if row.hash}
+    first: dict[tuple[str, int], str] = {}
     found: dict[tuple[str, int], list[str]] = {}
     for member in wheel.members:
-        if member.size and member.name in hashes:
-            found.setdefault((hashes[member.name], member.size), []).append(member.name)
-    return {key: names for key, names in found.items() if len(names) > 1}
+        if member.size and (digest := hashes.get(member.name)):
+            key = digest, member.size
+            if (other := first.setdefault(key, member.name)) is not member.name:
+                found.setdefault(key, [other]).append(member.name)
+    return found
 
 
 def _link_chains(wheel: Wheel, names: Sequence[str]) -> Iterator[list[str]]:
@@ -421,34 +424,63 @@ def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
 
 @dataclass(frozen=True, slots=True)
 class _Leftover:
+    """What a kind of leftover is called, and what its files are."""
+
     what: str
-    pattern: re.Pattern[str]
+    folders: frozenset[str] = frozenset()
+    """Names of folders, with all that is in them."""
+    files: frozenset[str] = frozenset()
+    suffixes: tuple[str, ...] = ()
     severity: Severity = Severity.WARNING
     drop: bool = True
+
+    def fits(self, folders: frozenset[str], file: str) -> bool:
+        """Whether a file is one: its name, and those of all folders that it is in."""
+        return (
+            file in self.files
+            or file.endswith(self.suffixes)
+            or not self.folders.isdisjoint(folders)
+        )
 
 
 _LEFTOVERS = (
     _Leftover(
         "credentials",
-        re.compile(r"(?:^|/)(?:\.pypirc|\.netrc|\.npmrc|id_(?:rsa|dsa|ecdsa|ed25519))$"),
+        files=frozenset({
+            ".pypirc", ".netrc", ".npmrc", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519",
+        }),
     ),
-    _Leftover("version control", re.compile(r"(?:^|/)\.(?:git|hg|svn|bzr)/|(?:^|/)\.gitmodules$")),
-    _Leftover("compiled bytecode", re.compile(r"(?:^|/)__pycache__/")),
-    _Leftover("debug information", re.compile(r"\.(?:debug|dwo|dwp)$")),
-    _Leftover("object files", re.compile(r"\.(?:o|lo)$"), Severity.INFO, drop=False),
-    _Leftover("static libraries", re.compile(r"\.(?:a|la)$"), Severity.INFO, drop=False),
-    _Leftover("coverage data", re.compile(r"\.gc(?:no|da)$|(?:^|/)\.coverage$")),
+    _Leftover(
+        "version control",
+        folders=frozenset({".git", ".hg", ".svn", ".bzr"}),
+        files=frozenset({".gitmodules"}),
+    ),
+    _Leftover("compiled bytecode", folders=frozenset({"__pycache__"})),
+    _Leftover("debug information", suffixes=(".debug", ".dwo", ".dwp")),
+    _Leftover("object files", suffixes=(".o", ".lo"), severity=Severity.INFO, drop=False),
+    _Leftover("static libraries", suffixes=(".a", ".la"), severity=Severity.INFO, drop=False),
+    _Leftover("coverage data", files=frozenset({".coverage"}), suffixes=(".gcno", ".gcda")),
     _Leftover(
         "build folders",
-        re.compile(
-            r"(?:^|/)(?:CMakeFiles|\.(?:pytest|mypy|ruff)_cache|\.tox|\.nox|\.eggs)/"
-            r"|(?:^|/)(?:CMakeCache\.txt|\.ninja_(?:log|deps)|compile_commands\.json"
-            r"|config\.(?:log|status))$"
-        ),
+        folders=frozenset({
+            "CMakeFiles", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".tox", ".nox", ".eggs",
+        }),
+        files=frozenset({
+            "CMakeCache.txt", ".ninja_log", ".ninja_deps", "compile_commands.json", "config.log",
+            "config.status",
+        }),
     ),
     _Leftover(
-        "editors' files", re.compile(r"(?:~|\.(?:orig|rej|swp|swo|bak))$|(?:^|/)\.DS_Store$")
+        "editors' files",
+        files=frozenset({".DS_Store"}),
+        suffixes=("~", ".orig", ".rej", ".swp", ".swo", ".bak"),
     ),
+)  # fmt: skip
+_ANY_LEFTOVER = _Leftover(
+    "any",
+    folders=frozenset[str]().union(*(kind.folders for kind in _LEFTOVERS)),
+    files=frozenset[str]().union(*(kind.files for kind in _LEFTOVERS)),
+    suffixes=tuple(suffix for kind in _LEFTOVERS for suffix in kind.suffixes),
 )
 
 
@@ -478,9 +510,11 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     Unsafe: the files are dropped, but for object files, static libraries and sources.
     """
     wheel = context.wheel
-    names = [member.name for member in wheel.members if not _is_own(member.name, wheel)]
+    own = f"{wheel.dist_info}/"
+    names = [member.name for member in wheel.members if not member.name.startswith(own)]
+    suspects = _suspects(names)
     for kind in _LEFTOVERS:
-        if found := [name for name in names if kind.pattern.search(name)]:
+        if found := [name for name, folders, file in suspects if kind.fits(folders, file)]:
             yield _left(wheel, kind.what, found, kind.severity, drop=kind.drop)
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]
     if cores:
@@ -495,8 +529,17 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
         yield _left(wheel, "sources that Cython made", sources, Severity.INFO, drop=False)
 
 
-def _is_own(name: str, wheel: Wheel) -> bool:
-    return name.startswith(f"{wheel.dist_info}/")
+def _suspects(names: Iterable[str]) -> list[tuple[str, frozenset[str], str]]:
+    """Return the leftovers among `names`, each with its folders and its file name."""
+    known: dict[str, frozenset[str]] = {}
+    suspects: list[tuple[str, frozenset[str], str]] = []
+    for name in names:
+        folder, _, file = name.rpartition("/")
+        if (folders := known.get(folder)) is None:
+            folders = known[folder] = frozenset(folder.split("/"))
+        if _ANY_LEFTOVER.fits(folders, file):
+            suspects.append((name, folders, file))
+    return suspects
 
 
 def _left(

@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from wheelfix.asneeded import Library
+from wheelfix.edits import AddRequirement
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.layout import Key, describe, entries_to, split
@@ -21,6 +22,7 @@ from wheelfix.providers import (
 )
 from wheelfix.rules.base import Context, rule
 from wheelfix.rules.names import unhashed
+from wheelfix.rules.preload import is_served
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
@@ -154,7 +156,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     ## What it does
     Looks at the objects that need a library of a `provider`, and at the entries of their own
     search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
-    allow installs both into one site-packages.
+    allow installs both into one site-packages. A preload shim (WF108) does as well, unless
+    `provider-by` asks for both.
 
     ## Why is this bad?
     The library is not in this wheel, and no default directory has it: the import fails, or takes
@@ -175,6 +178,8 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     """
     wanted: dict[tuple[str, tuple[str, ...]], list[_Use]] = {}
     for use in _uses(context):
+        if is_served(context, use.member, [use.library]):
+            continue
         entries = _entries(context, use.member, use.provider)
         own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
         if missing := tuple(entry for entry in entries if _normal(entry) not in own):
@@ -213,17 +218,23 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
-      import the provider's package first, or load the library by its path with `ctypes`.
+      `provider-by = "both"` finds it wherever Python does.
 
     ## Fix safety
     Not fixed.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
+        alone = [use for use in uses if not context.preloading.opens(use.member, [use.library])]
+        where = "beside it" if alone else "where Python finds it"
         yield Hit(
-            message=f"{provider.label} must be installed beside it, for "
+            message=f"{provider.label} must be installed {where}, for "
             + _listed(use.library for use in uses),
-            notes=(*_not_covered(context, provider), *_looked_at(context, uses[0])),
+            notes=(
+                *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
+                *(_not_covered(context, provider, alone, uses) if alone else ()),
+                *_looked_at(context, uses[0]),
+            ),
         )
 
 
@@ -237,11 +248,30 @@ def _looked_at(context: Context, use: _Use) -> Iterator[str]:
         yield f"at hand, but not allowed by METADATA, and not judged: {refused}"
 
 
-def _not_covered(context: Context, provider: Provider) -> tuple[str, ...]:
+def _preloaded(context: Context, uses: list[_Use]) -> str:
+    """Say what a shim covers, and what is left to the entries that are there besides."""
+    searched = all(
+        {_normal(entry) for entry in _entries(context, use.member, use.provider)}
+        <= {_normal(entry) for entry in use.elf.entries}
+        for use in uses
+    )
+    return (
+        "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+        "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
+        "install; not for what opens the objects without an import"
+    ) + (", which finds it beside the wheel by the entries" if searched else "")
+
+
+def _not_covered(
+    context: Context, provider: Provider, alone: list[_Use], uses: list[_Use]
+) -> tuple[str, ...]:
+    members = _listed(use.member for use in alone)
+    whom = f" by {members}" if len(alone) < len(uses) else ""
     notes = [
         (
-            "not found where the two are apart: an editable install of one, a user install of one "
-            "over the other in the system's site-packages, two different `--target` directories"
+            f"not found{whom} where the two are apart: an editable install of one, a user install "
+            "of one over the other in the system's site-packages, two different `--target` "
+            "directories"
         )
     ]
     split_libraries = [
@@ -282,11 +312,7 @@ def _required(context: Context, name: str) -> "list[Requirement]":
 
 
 def _line(provider: Provider) -> str:
-    """Return the requirement to write, with the version at hand as the least if none is said."""
-    bare = provider.requirement.strip()
-    if provider.version and name_of(bare) == bare.lower().replace("_", "-").replace(".", "-"):
-        return f"{provider.name}>={provider.version}"
-    return bare
+    return provider.to_require
 
 
 def _only_extra(requirement: "Requirement") -> bool:
@@ -299,7 +325,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
-    METADATA. One that only an extra asks for is information.
+    METADATA. One that only an extra asks for is information, and a warning where an `__init__.py`
+    surely imports what needs it. Where other extension modules of the wheel do without the
+    provider, and no `__init__.py` surely imports those that need it, the line to add has an extra.
 
     ## Why is this bad?
     `pip install` brings the wheel without the library, and the import fails.
@@ -313,7 +341,9 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     - Only some modules need it. **Solution**: put it into `optional-dependencies`.
 
     ## Fix safety
-    Not fixed: what a package requires is the project's to say.
+    Not fixed, as what a package requires is the project's to say, unless it says so by
+    `--add-requires`: the line is added, with the version at hand as the least if the provider
+    names none. What only some modules need is never made everybody's.
     """
     for uses in _by_provider(_uses(context)).values():
         provider = uses[0].provider
@@ -323,18 +353,62 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         if provider.through and _required(context, provider.through):
             continue
         libraries = _listed(use.library for use in uses)
+        sure, partly = _who_needs(context, uses)
+        mild = Severity.WARNING if sure else Severity.INFO
         yield Hit(
             message=f"takes {libraries} from {provider.name}, and METADATA "
             + ("asks for it by an extra only" if required else "does not ask for it"),
             member=f"{context.wheel.dist_info}/METADATA",
             entry=provider.name,
-            notes=(f"needed by {_listed(use.member for use in uses)}",),
-            hint=f'add "{_line(provider)}" to `dependencies` in pyproject.toml: '
-            f"`Requires-Dist: {_line(provider)}`"
-            if not required
-            else None,
-            severity=Severity.INFO if required else None,
+            notes=(
+                f"needed by {_listed(use.member for use in uses)}",
+                *([f"an `__init__.py` imports {_listed(sure)} in any case"] if sure else []),
+                *(["other modules of the wheel do without it"] if partly else []),
+            ),
+            hint=_how_to_ask(_line(provider), partly=partly) if not required else None,
+            fix=_asking(context, _line(provider)) if not required and not partly else None,
+            severity=mild if required else None,
         )
+
+
+def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]:
+    """Return the modules that need it and are surely imported, and whether others do without."""
+    from wheelfix.preloading import module_name  # noqa: PLC0415 - for a few wheels
+    from wheelfix.pyimports import surely_imported  # noqa: PLC0415 - for a few wheels
+
+    wheel = context.wheel
+    names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
+    doors = {door for use in uses for door in context.preloading.entrances.get(use.member, ())}
+    places = {member: split(member, wheel) for member in wheel.sources}
+    packages = {
+        place[1].removesuffix("/__init__.py").replace("/", "."): wheel.sources[member]
+        for member, place in places.items()
+        if place is not None and place[0] in _LIBRARY_KEYS and place[1].endswith("/__init__.py")
+    }
+    imported = surely_imported(packages)
+    sure = sorted({name for member, name in names.items() if member in doors} & imported)
+    return sure, bool(names.keys() - doors) and not sure
+
+
+def _how_to_ask(line: str, *, partly: bool) -> str:
+    """Say what to add, and where."""
+    if partly:
+        return (
+            f'add "{line}" to an extra in `optional-dependencies` of pyproject.toml: '
+            f"`Requires-Dist: {line}; extra == '...'`; if nothing works without it, to "
+            "`dependencies`"
+        )
+    return (
+        f'add "{line}" to `dependencies` in pyproject.toml, or repair with `--add-requires`: '
+        f"`Requires-Dist: {line}`"
+    )
+
+
+def _asking(context: Context, line: str) -> Fix | None:
+    """Return the fix that adds the line, where that was asked for and METADATA can be read."""
+    if not context.settings.add_requires or context.wheel.metadata.problem is not None:
+        return None
+    return Fix(title="ask for the provider", edits=(AddRequirement(requirement=line),))
 
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)

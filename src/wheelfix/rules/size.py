@@ -117,9 +117,9 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     Not fixed: which name is wanted is for the package to say.
     """
     wheel = context.wheel
-    packed = {member.name: member.compressed_size for member in wheel.members}
     groups = [_unlinked(names) for names in same_bytes(wheel).values()]
     groups = [names for names in groups if len(names) > 1]
+    packed = {each.name: each.compressed_size for each in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
     groups.sort(key=lambda names: -wasted[names[0]])
     if not groups or sum(wasted.values()) < NOTABLE / 10:

@@ -5,6 +5,7 @@ them.
 """
 
 import json
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -15,7 +16,7 @@ INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
 
 
 def read_policies() -> tuple[Policy, ...]:
-    """Read the tables of the auditwheel that is installed beside wheelfix.
+    """Return the tables of the auditwheel that is installed beside wheelfix, read once.
 
     Raises `ToolError` if there is none, or if its tables have another form.
     """
@@ -23,6 +24,11 @@ def read_policies() -> tuple[Policy, ...]:
     places = spec.submodule_search_locations if spec is not None else None
     if not places:
         raise ToolError("auditwheel is not installed", hint=INSTALL_HINT)
+    return _read(Path(places[0], "policy"))
+
+
+@cache
+def _read(folder: Path) -> tuple[Policy, ...]:
     try:
         found = tuple(
             Policy(
@@ -33,7 +39,7 @@ def read_policies() -> tuple[Policy, ...]:
                 whitelist=frozenset(entry["lib_whitelist"]),
                 priority=entry["priority"],
             )
-            for file in sorted(Path(places[0], "policy").glob("*-policy.json"))
+            for file in sorted(folder.glob("*-policy.json"))
             for entry in json.loads(file.read_bytes())
         )
     except (OSError, ValueError, KeyError, TypeError) as error:

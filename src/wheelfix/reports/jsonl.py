@@ -1,0 +1,24 @@
+"""What `check` found, as JSON lines: `data/schemas/check-record.schema.json` describes each."""
+
+from wheelfix.report import Report, SetReport
+from wheelfix.reports.drawing import NAME, Drawing, json_text
+from wheelfix.reports.json_report import wheel_value
+
+VERSION = 1
+"""Goes up when something is removed or changes its meaning; additions leave it."""
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return the record of each wheel; what shows only beside other wheels has no place here."""
+    return "\n".join(record(report, drawing) for report in found.reports)
+
+
+def record(report: Report, drawing: Drawing, made_from: str = "") -> str:
+    """Return what was found in one wheel as one line; `made_from` says what it depends on."""
+    value = {
+        "version": VERSION,
+        "tool": {"name": NAME, "version": drawing.version},
+        **wheel_value(report, drawing),
+        "made_from": made_from,
+    }
+    return json_text(value, indent=None)

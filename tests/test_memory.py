@@ -1,0 +1,68 @@
+"""Peak memory does not grow with the objects of a wheel."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from build import make_wheel, shared_object
+
+LIMIT = 128 * 1000 * 1000
+"""Bytes."""
+
+# A process begins with its parent's peak memory (exec_mmap in Linux's fs/exec.c), so that a small
+# one stands between this one and what is measured.
+LAUNCH = """
+import os, sys
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+status, usage = os.wait4(child, 0)[1:]
+print(usage.ru_maxrss * 1024, os.waitstatus_to_exitcode(status))
+"""
+
+SOURCE = """
+__asm__(".section .rodata\\n.incbin \\"{data}\\"\\n.text");
+int part(void);
+int f(void) {{ return part(); }}
+"""
+
+
+def peak(*arguments: str | Path, **environ: str | Path) -> tuple[int, int]:
+    """Run wheelfix; return the bytes of its largest process, and its exit code."""
+    command = [sys.executable, "-m", "wheelfix", *map(str, arguments)]
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LAUNCH, *command],
+        env={**os.environ, **{key: str(value) for key, value in environ.items()}},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, code = said.stdout.split()[-2:]
+    return int(size), int(code)
+
+
+@pytest.mark.slow
+def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> None:
+    library = shared_object(
+        tmp_path / "libpart.so.1",
+        "int part(void) { return 1; }",
+        soname="libpart.so.1",
+        libc=False,
+    )
+    data = tmp_path / "data"
+    with data.open("wb") as file:
+        for _ in range(75):  # 4 MiB each, of which little deflates
+            file.write(os.urandom(1 << 18) + bytes(15 << 18))
+    large = shared_object(
+        tmp_path / "liblarge.so", SOURCE.format(data=data), needed=[library], libc=False
+    )
+    data.unlink()
+    wheel = make_wheel(tmp_path, files={"demo/liblarge.so": large})
+    large.unlink()
+    size, code = peak("check", wheel)
+    assert code == 1
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel, AUDITWHEEL_LD_LIBRARY_PATH=tmp_path)
+    assert code == 0
+    assert size < LIMIT
