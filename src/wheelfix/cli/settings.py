@@ -1,7 +1,7 @@
 """`wheelfix settings`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -51,10 +51,10 @@ def _environment(context: typer.Context) -> "Layer":
     """Return what the environment says, as `repair` and `check` read it."""
     from wheelfix.config import Layer
 
-    group = context.parent.command if context.parent is not None else None
+    group: Any = context.parent.command if context.parent is not None else None
     table: dict[str, object] = {}
     for name in ("repair", "check"):
-        command = getattr(group, "commands", {})[name]
+        command = group.get_command(context.parent, name)
         parsed = command.make_context(name, ["any.whl"], parent=context.parent)
         for layer in options.layers(parsed, parsed.params):
             table |= layer.table
