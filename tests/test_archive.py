@@ -30,6 +30,7 @@ from wheelfix.errors import BadWheelError, OutputError
 from wheelfix.pack import PendingWheel, write_wheel
 from wheelfix.record import parse_record
 from wheelfix.wheel import Member, Wheel, WheelName
+from wheelfix.zipformat import End, fresh_entry, pack_central, pack_end, pack_local
 
 NAME = "demo-1.0-cp311-cp311-linux_x86_64.whl"
 INFO = "demo-1.0.dist-info"
@@ -253,6 +254,12 @@ def test_a_file_that_is_not_called_like_a_wheel_is_refused(tmp_path: Path) -> No
         ("evil\x1b[2J.py", "control character"),
         ("evil\n.py", "control character"),
         ("../evil/", "leads out of the wheel"),
+        ("evil/" * 200 + "x", "is 201 folders deep"),
+        ("evil" * 1100, "a name that is too long"),
+        ("evil\0.py", "control character"),
+        ("\\\\server\\evil", "backslash"),
+        ("~/../../evil", "leads out of the wheel"),
+        ("c:/evil", "drive"),
     ],
 )
 def test_names_that_leave_the_tree_are_refused(tmp_path: Path, name: str, message: str) -> None:
@@ -427,6 +434,30 @@ def unicode_path(s: Surgery) -> None:
     s.add(s.end + len(extra) + 12, "L", len(extra))
 
 
+def local_unicode_path(s: Surgery) -> None:
+    extra = struct.pack("<2HBL", 0x7075, 5 + 5, 1, 0) + b"other"
+    s.put(s.local + 28, "H", len(extra))
+    s.insert(s.local + 30 + len("victim"), extra)
+    moved(s, len(extra))
+
+
+def moved(s: Surgery, size: int) -> None:
+    """Tell the directory that all but the first member begin `size` bytes later."""
+    s.add(s.data.rindex(b"PK\5\6") + 16, "L", size)
+    at = s.data.index(b"PK\1\2")
+    while (at := s.data.find(b"PK\1\2", at + 4)) >= 0:
+        s.add(at + 42, "L", size)
+
+
+def nul(s: Surgery) -> None:
+    s.data[:] = s.data.replace(b"victim", b"vic\0im")
+
+
+def dos_link(s: Surgery) -> None:
+    s.put(s.central + 4, "H", 20)
+    s.put(s.central + 38, "L", 0o120777 << 16)
+
+
 CUTS: list[tuple[str, Callable[[Surgery], object], str]] = [
     ("cut off", lambda s: s.data.__delitem__(slice(-30, None)), "no zip file"),
     ("half", lambda s: s.data.__delitem__(slice(len(s.data) // 2, None)), "no zip file"),
@@ -445,7 +476,17 @@ CUTS: list[tuple[str, Callable[[Surgery], object], str]] = [
     ("multi-disk member", lambda s: s.put(s.central + 34, "H", 1), "`victim` is in another part"),
     ("encrypted", surgery_both(6, 8, "H", 1), "`victim` is encrypted"),
     ("encrypted, said once", lambda s: s.put(s.local + 6, "H", 1), "`victim` is encoded otherwise"),
+    ("deflate64", surgery_both(8, 10, "H", 9), "`victim` is compressed with method 9"),
     ("bzip2", surgery_both(8, 10, "H", 12), "`victim` is compressed with method 12"),
+    ("LZMA", surgery_both(8, 10, "H", 14), "`victim` is compressed with method 14"),
+    ("Zstandard", surgery_both(8, 10, "H", 93), "`victim` is compressed with method 93"),
+    ("AES", surgery_both(8, 10, "H", 99), "`victim` is compressed with method 99"),
+    ("strongly encrypted", surgery_both(6, 8, "H", 0x40), "`victim` is encrypted"),
+    ("a patch", surgery_both(6, 8, "H", 0x20), "`victim` is a patch"),
+    ("a patch, said once", lambda s: s.put(s.local + 6, "H", 0x20), "`victim` is encoded other"),
+    ("NUL in the name", nul, r"`vic\\x00im` has a control character"),
+    ("link of a DOS zip", dos_link, "`victim` is a symbolic link"),
+    ("two names, locally", local_unicode_path, "`victim` has a second, different name"),
     ("stored, said once", lambda s: s.put(s.local + 8, "H", 0), "`victim` is encoded otherwise"),
     ("other local name", lambda s: s.put(s.local + 30, "B", ord("V")), "`victim` has another name"),
     ("no local header", lambda s: s.put(s.local, "L", 0), "`victim` has no local header"),
@@ -490,6 +531,44 @@ def test_a_bomb_is_not_inflated(tmp_path: Path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 4 * 2**20
+
+
+def test_a_wheel_that_is_a_bomb_is_refused_before_it_is_inflated(tmp_path: Path) -> None:
+    """42.zip's trick: so much of so little that inflating alone takes minutes."""
+    packed, size = 30 * 2**20, 3_300 * 2**20
+    central = b""
+    with (tmp_path / NAME).open("wb") as file:
+        for n in range(3):
+            entry = fresh_entry(f"{n}", mode=0o100644, stamp=0)
+            entry = entry._replace(compressed_size=packed, size=size, offset=file.tell())
+            file.write(pack_local(entry, b""))
+            file.seek(packed, os.SEEK_CUR)  # a hole: nobody shall read it
+            central += pack_central(entry)
+        file.write(central + pack_end(End(file.tell(), len(central), 3, b"")))
+    with pytest.raises(BadWheelError, match="109 times what the file has: it is a bomb"):
+        open_wheel(tmp_path / NAME)
+
+
+@pytest.mark.parametrize("name", ["WHEEL", "METADATA", "RECORD"])
+def test_a_list_longer_than_what_it_lists_is_refused(tmp_path: Path, name: str) -> None:
+    contents = {"WHEEL": b"Wheel-Version: 1.0\n", name: bytes(17 * 2**20)}
+    with zipfile.ZipFile(tmp_path / NAME, "w", zipfile.ZIP_DEFLATED) as file:
+        for each, content in contents.items():
+            file.writestr(f"{INFO}/{each}", content)
+    with pytest.raises(BadWheelError, match=f"{name}` has 17825792 bytes, more than any build"):
+        open_wheel(tmp_path / NAME)
+
+
+def test_texts_are_held_up_to_a_limit(tmp_path: Path) -> None:
+    files: Files = [(f"{INFO}/{n}.txt", b"x" * 2**20) for n in range(20)]
+    files = [*files, *((f"{n}.py", b"ctypes.CDLL('a')" + b"#" * 999_999) for n in range(20))]
+    path = zip_of(tmp_path / NAME, files)
+    tracemalloc.start()
+    with open_wheel(path) as archive:
+        assert 10 < len(archive.wheel.texts) <= 16
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 64 * 2**20
 
 
 @settings(

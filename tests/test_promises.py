@@ -231,6 +231,22 @@ def test_nothing_of_the_wheel_and_nothing_that_is_grafted_is_executed(tmp_path: 
     )
     outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
     assert outcome.status is Status.REPAIRED, outcome.error
+    empty = tmp_path / "empty"
+    for name in ("", "home", "tmp", "cwd"):
+        (empty / name).mkdir()
+    env = {**os.environ, "HOME": str(empty / "home"), "TMPDIR": str(empty / "tmp")}
+    for command in (
+        ["check", wheel],
+        ["explain", wheel],
+        ["explain", wheel, "demo/libuser.so"],
+        ["tree", wheel],
+        ["repair", "--dry-run", wheel],
+        ["repair", "-w", tmp_path / "out", wheel],
+    ):
+        argv = [sys.executable, "-m", "wheelfix", *map(str, command)]
+        subprocess.run(argv, env=env, cwd=empty / "cwd", check=False, capture_output=True)
     assert not proof.exists()
+    left = [path for path in empty.rglob("*") if not path.is_dir()]
+    assert left == [], "nothing is written but the wheel"
     subprocess.run([program], check=False)
     assert proof.exists(), "the proof would have been there"

@@ -1,11 +1,13 @@
 """Names of libraries in Python sources, found by reading and held to what the code would do."""
 
 import ast
+import subprocess
+import sys
 from textwrap import dedent
 
 import pytest
 
-from wheelfix.pysources import openings
+from wheelfix.pysources import Effort, openings
 from wheelfix.wheel import Opening, Where
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
@@ -228,3 +230,42 @@ def test_a_source_is_never_run() -> None:
     source = "import ctypes\nctypes.CDLL(__import__('os').system('false') or 'libx.so')\n1/0"
     ast.parse(source)
     assert names(source) in ([], [("libx.so", Where.SEARCH)])
+
+
+# --- Within bounds --------------------------------------------------------------------------------
+
+
+def test_a_source_says_nothing_on_stderr() -> None:
+    """Python 3.12 warns of `"\\d"` with a SyntaxWarning, 3.11 with a hidden DeprecationWarning."""
+    code = (
+        "from wheelfix.pysources import openings\n"
+        "print(openings(b'import ctypes\\nctypes.CDLL(\"\\\\d.so\")', 'a.py', {})[0].name)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "\\d.so\n"
+    assert "escape" not in done.stderr
+
+
+def test_a_format_does_not_look_into_objects() -> None:
+    source = "import ctypes\nctypes.CDLL('{0.__class__}{1:>5000}.so'.format('a', 'b'))"
+    assert opened(source) == ()
+    source = "import ctypes\nctypes.CDLL('{0}-{b}{:>3}.so'.format('a', 'b'))"
+    assert opened(source) == ()
+    assert names("import ctypes\nctypes.CDLL('{}{:>3}.so'.format('a', 'b'))")[0][0] == "a  b.so"
+
+
+def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
+    effort = Effort(left=60)
+    source = b"import ctypes\nctypes.CDLL('libx.so')\n"
+    found = [openings(source, f"{n}.py", {}, effort) for n in range(30)]
+    assert found[0]
+    assert not found[-1]
+
+
+def test_a_source_of_more_tokens_than_anybody_writes_is_not_parsed() -> None:
+    opens = b"import ctypes\nctypes.CDLL('libx.so')\n"
+    assert openings(opens + b"[" + b"0," * 20_000 + b"]", "a.py", {})
+    assert not openings(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {})
+    assert openings(opens + b"#" + b"x" * 1_000_000, "a.py", {}), "it is one word"

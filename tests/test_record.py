@@ -40,7 +40,7 @@ def test_hash_is_spelled_as_pip_spells_it() -> None:
 
 
 def test_names_that_csv_must_quote_survive() -> None:
-    rows = (row("a,b.py"), row('a"b.py'), row("ä ö.py"), OWN)
+    rows = (row("a,b.py"), row('a"b.py'), row("ä ö.py"), row("a\rb"), row("a\nb"), OWN)
     assert parse_record(format_record(rows), RECORD) == (rows, ())
 
 

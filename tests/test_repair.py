@@ -461,6 +461,42 @@ def test_the_same_input_makes_the_same_bytes(
     assert (elsewhere.parent / "out" / plain.name).read_bytes() == plain.read_bytes()
 
 
+def test_the_same_bytes_side_by_side_and_for_another_user(
+    sdk: Sdk, everything: Path, tmp_path: Path
+) -> None:
+    """Another machine, as far as one machine can show it: user, locale, order, disk, encoding."""
+    other = make_wheel(
+        tmp_path / "in",
+        name="naive",
+        tag=LINUX,
+        files={"na\u00efve/\u65e5\u672c.so": sdk.user, "na\u00efve/__init__.py": "n = '\u00ef'\n"},
+    )
+    machines: Mapping[str, Mapping[str, str]] = {
+        "one": {"LC_ALL": "C.UTF-8", "PYTHONHASHSEED": "1", "TZ": "UTC"},
+        "two": {
+            "LC_ALL": "tr_TR.UTF-8",
+            "LANGUAGE": "tr",
+            "PYTHONHASHSEED": "2",
+            "TZ": "America/St_Johns",
+            "USER": "somebody",
+            "LOGNAME": "somebody",
+            "HOME": "/nonexistent",
+        },
+        "three": {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+    }
+    made: list[dict[str, bytes]] = []
+    for name, environ in machines.items():
+        wheels = [everything, other] if name == "one" else [other, everything]
+        out = tmp_path / name
+        jobs = "1" if name == "one" else "2"
+        done = called("wheelfix", "-j", jobs, "-w", out, *wheels, environ=environ, umask=0o027)
+        assert done.returncode == 0, done.stderr
+        made.append({path.name: path.read_bytes() for path in out.iterdir()})
+    assert len(made[0]) == 2
+    assert made[0] == made[1]
+    assert made[0] == made[2]
+
+
 @pytest.mark.parametrize(
     "settings",
     [

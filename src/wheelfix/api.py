@@ -41,7 +41,8 @@ def check_each(
     the others; `ToolError` is raised where the executor itself is gone.
     """
     crew = None if executor is None else crew_of(executor)
-    yield from checking.check_each([Path(path) for path in paths], lambda _: settings, crew=crew)
+    wheels = [Path(path) for path in paths]
+    yield from checking.check_each(wheels, lambda _: settings, crew=crew)
 
 
 def check_all(

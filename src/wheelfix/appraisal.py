@@ -258,7 +258,7 @@ def _ladder(
 
 
 def _api_level(name: str) -> int:
-    match = re.match(r"android_(\d+)", name)
+    match = re.match(r"android_(\d{1,9})", name)
     return int(match[1]) if match else 0
 
 

@@ -41,6 +41,8 @@ from wheelfix.zipformat import (
 )
 
 _PIECE = 2**20  # more than the longest local header
+_HELD = 16 * 2**20
+"""Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
@@ -257,13 +259,14 @@ def _is_regular(descriptor: int) -> bool:
 
 def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     entries = _read_directory(archive)
-    _check_total(entries)
+    _check_total(archive, entries)
     for entry in entries:
         if fault := _fault(entry):
             raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
     _check_clashes(entries)
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
+    _check_lists(archive, dist_info)
     metadata = _read_wheel_file(archive, dist_info)
     archive.wheel = _verified(archive, name, dist_info, metadata, origin)
 
@@ -275,16 +278,27 @@ def _read_directory(archive: Archive) -> list[Entry]:
     return parse_directory(archive.read_at(end.offset, end.size), end)
 
 
+_HIGHEST_RATIO = 100
+"""Deflate reaches 1032; wheels 2 to 10, and hardly any more than 30."""
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 
 
-def _check_total(entries: Sequence[Entry]) -> None:
-    """Refuse more bytes than the temporary directory's whole disk could hold."""
+def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
+    """Refuse bombs: more than the disk of the temporary directory holds, or than the file can mean.
+
+    What is below takes seconds to inflate, and no memory.
+    """
     from tempfile import gettempdir  # noqa: PLC0415 (start-up of light commands)
 
     total = sum(entry.size for entry in entries)
     if total <= 2**32:
         return
+    if total > 2**33 and total > _HIGHEST_RATIO * archive.size:
+        raise BadWheelError(
+            f"the members inflate to {total} bytes, {total // archive.size} times what the file "
+            "has: it is a bomb",
+            hint=_UNSAFE,
+        )
     disk = os.statvfs(gettempdir())
     if total > disk.f_blocks * disk.f_frsize:
         raise BadWheelError(
@@ -304,6 +318,10 @@ def _fault(entry: Entry) -> str | None:
     return _name_fault(entry.name)
 
 
+_DEEPEST, _LONGEST = 100, 4000
+"""Folders, and bytes of a name: Linux has no longer ones, PATH_MAX."""
+
+
 def _name_fault(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     faults = (
@@ -313,6 +331,8 @@ def _name_fault(name: str) -> str | None:
         (name[1:2] == ":", "names a drive"),
         (".." in parts, "leads out of the wheel by `..`"),
         ("." in parts or "" in parts, "is not a plain relative name"),
+        (len(parts) > _DEEPEST, f"is {len(parts)} folders deep"),
+        (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a name that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
 
@@ -374,6 +394,19 @@ def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
     return found[0]
 
 
+def _check_lists(archive: Archive, dist_info: str) -> None:
+    """Refuse lists longer than what they list: they are read as a whole."""
+    names = sum(len(entry.raw_name) + 200 for entry in archive.entries.values())
+    most = {"WHEEL": _PIECE, "METADATA": 16 * _PIECE, "RECORD": _PIECE + 2 * names}
+    for name, size in most.items():
+        entry = archive.entries.get(f"{dist_info}/{name}")
+        if entry and entry.size > size:
+            raise BadWheelError(
+                f"{shown(entry.name)} has {entry.size} bytes, more than any build writes",
+                hint=_UNSAFE,
+            )
+
+
 def _same_name(one: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
     return normalized(one) == normalized(other)
@@ -383,9 +416,9 @@ def _same_version(one: str, other: str) -> bool:
     """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
     if one == other:
         return True
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (hardly ever needed)
+    from packaging.version import Version  # noqa: PLC0415 (hardly ever needed)
 
-    with suppress(InvalidVersion):
+    with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
         return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
     return _same_name(one.replace("+", "-"), other.replace("+", "-"))
 
@@ -477,13 +510,15 @@ def _read_metadata(archive: Archive, member: str) -> Metadata:
 
 def _texts(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
     """Read the small files of dist-info that tools write for tools: JSON, entry points."""
+    spare = _HELD
     for member, entry in archive.entries.items():
         if (
             member.startswith(f"{dist_info}/")
             and member.endswith((".json", ".txt"))
-            and entry.size <= _PIECE
+            and entry.size <= min(_PIECE, spare)
             and not member.startswith(f"{dist_info}/licenses/")
         ):
+            spare -= entry.size
             yield member, archive.read(member).decode("utf-8", "replace")
 
 
@@ -516,15 +551,16 @@ def _openings(
     sources: Mapping[str, bytes], members: Iterable[str], dist_info: str
 ) -> dict[str, tuple[Opening, ...]]:
     """Return what Python sources of site-packages open by name."""
-    from wheelfix.pysources import openings  # noqa: PLC0415 (few wheels have such sources)
+    from wheelfix.pysources import Effort, openings  # noqa: PLC0415 (few wheels have such sources)
 
+    effort = Effort()
     data = dist_info.removesuffix(".dist-info") + ".data"
     places = {member: _below_site(member, data) for member in members}
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
     found = {
-        member: openings(source, place, modules)
+        member: openings(source, place, modules, effort)
         for member, source in sources.items()
         if (place := places[member])
     }

@@ -16,7 +16,6 @@ from wheelfix.checking import NOTHING, check, unfinished
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.findings import Severity
 from wheelfix.plugins import all_rules
-from wheelfix.provided import looked_up
 from wheelfix.report import Report
 from wheelfix.reports.drawing import Drawing, shown_path
 from wheelfix.reports.jsonl import VERSION, record
@@ -58,10 +57,7 @@ def tasks(
     drawing: Drawing,
     baseline: Baseline = NOTHING,
 ) -> Iterator[Task]:
-    """Yield the task for each wheel; relative paths count from `drawing.folder`.
-
-    Raises `SettingsError` for a provider that is not found.
-    """
+    """Yield the task for each wheel; relative paths count from `drawing.folder`."""
     folder = drawing.folder
     shared = _digest(repr((VERSION, drawing.version, sorted(baseline.findings), _rules())))
     seen: dict[str, tuple[Settings, str]] = {}
@@ -118,14 +114,17 @@ def _recorded(report: Report, task: Task) -> Record:
 
 
 def _portable(settings: Settings, folder: Path) -> Settings:
-    """Return `settings` with all that they name found, and named by absolute paths."""
-    found = looked_up(settings, folder)
-    if not (found.library_path or found.against):
-        return found
+    """Return `settings` in which every file is named by an absolute path."""
     return replace(
-        found,
-        library_path=tuple(str(folder / each) for each in found.library_path),
-        against=tuple(str(folder / each) for each in found.against),
+        settings,
+        library_path=tuple(str(folder / each) for each in settings.library_path),
+        against=tuple(str(folder / each) for each in settings.against),
+        provider=tuple(
+            replace(each, source=str(folder / each.source))
+            if each.source and (folder / each.source).exists()
+            else each
+            for each in settings.provider
+        ),
     )
 
 
@@ -134,8 +133,8 @@ def _decisive(settings: Settings) -> str:
     rest = replace(
         settings, jobs=1, wheel_dir=Path(), fail_on=Settings().fail_on, baseline=None, verify=False
     )
-    at_hand = (each.at_hand for each in settings.provider if each.at_hand)
-    named = (*settings.library_path, *settings.against, *at_hand)
+    providers = (each.source for each in settings.provider)
+    named = (*settings.library_path, *settings.against, *providers)
     return repr((rest, [_state(Path(each)) for each in named]))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
-from itertools import chain
+from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from threading import Event
 from typing import NamedTuple
@@ -28,6 +28,9 @@ LARGE = 8 * 2**20
 _SMALL = 2**18  # a thread for less is not worth it
 _KEPT = 24 * 2**20 // PAGESIZE
 """Pages of tables that are kept in memory."""
+_SOURCES = 16 * 2**20
+"""Bytes of small sources that are kept: a hundred times what wheels have."""
+_LARGE_SOURCES = 64
 _ELF_MAGIC = b"\x7fELF"
 _NAME = b".so"  # in the name of every library that a linker makes
 
@@ -92,6 +95,9 @@ class _Reader:
         self._algorithms = algorithms
         self._stopped = Event()
         self._room = _KEPT
+        self._spare = _SOURCES
+        large = (m for m, e in entries.items() if m.endswith(".py") and e.size > _SMALL)
+        self._large_sources = frozenset(islice(large, _LARGE_SOURCES))
 
     def read_all(self) -> None:
         """Read all members, the large ones beside the small."""
@@ -139,8 +145,17 @@ class _Reader:
         content = self._content(member, pieces)
         for _ in pieces:
             pass
+        if content.source and not self._keeps(member, content.source):
+            content = content._replace(source=b"")
         said = hash_field(algorithm, hasher.digest()) if hasher and algorithm else ""
         self.contents[member] = content._replace(hash=said, stored_crc=stored_crc)
+
+    def _keeps(self, member: str, source: bytes) -> bool:
+        """Whether there is room for a source, whichever of the threads comes first."""
+        if len(source) > _SMALL:
+            return member in self._large_sources
+        self._spare -= len(source)
+        return self._spare > 0
 
     def _content(self, member: str, pieces: Iterator[bytes]) -> Content:
         first = next(pieces, b"")

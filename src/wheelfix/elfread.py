@@ -71,6 +71,10 @@ _PLT: dict[int, set[int]] = {
 _FOLDED_FLAGS = {Dt.SYMBOLIC: 2, Dt.TEXTREL: 4, Dt.BIND_NOW: 8}  # as DF_* of DT_FLAGS
 
 
+_MOST = 1000
+"""Of a thing that no linker's input has a hundred of, and that the loader tries each of each."""
+
+
 def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf:
     """Read one ELF object (gABI chapters 4 and 5).
 
@@ -176,6 +180,12 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
             debug_size=_debug_size(image) if loadable else 0,
         )
     needs = list(dynamic.version_needs())
+    needed = tuple(
+        dynamic.string(value, "DT_NEEDED") for tag, value in dynamic.entries if tag == Dt.NEEDED
+    )
+    paths = [dynamic.tag_string(tag) for tag in (Dt.RPATH, Dt.RUNPATH)]
+    if len(needed) > _MOST or any(path and path.count(":") > _MOST for path in paths):
+        raise image.bad(f"it has more than {_MOST} DT_NEEDED or search path entries")
     program = interpreter is not None or image.type == ElfType.EXEC
     return Elf(
         bits=image.layout.bits,
@@ -187,11 +197,9 @@ def _read(image: Image, dynamic: Dynamic | None) -> Elf:
         segments=image.segments,
         interpreter=interpreter,
         soname=dynamic.tag_string(Dt.SONAME),
-        needed=tuple(
-            dynamic.string(value, "DT_NEEDED") for tag, value in dynamic.entries if tag == Dt.NEEDED
-        ),
-        rpath=dynamic.tag_string(Dt.RPATH),
-        runpath=dynamic.tag_string(Dt.RUNPATH),
+        needed=needed,
+        rpath=paths[0],
+        runpath=paths[1],
         verneed=tuple(
             VersionNeed(file=file, versions=tuple(version for _, version in versions))
             for file, versions in needs

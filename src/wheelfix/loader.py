@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf import Elf, ElfType, Libc
+from wheelfix.errors import BadWheelError
 
 
 class How(StrEnum):
@@ -780,6 +781,10 @@ class _Musl(_Process):
 # --- What the rules ask -------------------------------------------------------------------------
 
 
+_MOST_REQUESTS = 2_000_000
+"""Of all objects of a wheel together; the largest published ones have a hundredth of that."""
+
+
 def load(root: str, environment: Environment) -> Load:
     """Load `root` in a process of its own: dlopen for a library, a start for an executable."""
     return load_each([root], environment)[0]
@@ -788,7 +793,17 @@ def load(root: str, environment: Environment) -> Load:
 def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...]:
     """Load each of `roots` in a process of its own; the file system is looked at only once."""
     tree = _Tree(environment)
-    return tuple(_load(root, environment, tree) for root in roots)
+    loads: list[Load] = []
+    requests = 0
+    for root in roots:
+        loads.append(_load(root, environment, tree))
+        requests += len(loads[-1].requests)
+        if requests > _MOST_REQUESTS:
+            raise BadWheelError(
+                f"the objects need each other in more than {_MOST_REQUESTS:,} ways",
+                hint="no build writes this; if yours does, please report the wheel",
+            )
+    return tuple(loads)
 
 
 def load_all(

@@ -21,6 +21,7 @@ from wheelfix.archive import Archive
 from wheelfix.errors import BadWheelError, OutputError, VerificationError
 from wheelfix.metadata import add_requirements, edit_metadata
 from wheelfix.record import format_record, hash_field, update_record
+from wheelfix.scratch import hold, sweep
 from wheelfix.splice import Fresh, Read, plan, spliced
 from wheelfix.wheel import Member, RecordRow, Wheel
 from wheelfix.zipformat import (
@@ -44,6 +45,7 @@ _MENDED = 2**20
 """Bytes; what is smaller is deflated as soon as it is mended."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
+_HIDDEN = ".wheelfix-tmp"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
 
@@ -419,11 +421,15 @@ class PendingWheel:
         self._hidden: Path | None = None
         with _output_errors(directory):
             directory.mkdir(parents=True, exist_ok=True)
+            sweep(directory, ".", _HIDDEN)
             self.descriptor = _open_unnamed(directory)
-            if self.descriptor < 0:
+            while self.descriptor < 0:
                 self._hidden = self._hidden_name()
                 flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
                 self.descriptor = os.open(self._hidden, flags, 0o666)
+                if not hold(self.descriptor):  # another run has swept it away
+                    os.close(self.descriptor)
+                    self.descriptor = -1
 
     def __enter__(self) -> Self:
         return self
@@ -481,13 +487,14 @@ class PendingWheel:
     def _replace(self, target: Path) -> None:
         if self._hidden is None:
             hidden = self._hidden_name()
+            hold(self.descriptor)
             self._link(hidden)
             self._hidden = hidden
         self._hidden.replace(target)
         self._hidden = None
 
     def _hidden_name(self) -> Path:
-        return self._directory / f".{self.name}.{os.urandom(6).hex()}.tmp"
+        return self._directory / f".{os.urandom(6).hex()}{_HIDDEN}"
 
 
 def _open_unnamed(directory: Path) -> int:

@@ -18,7 +18,9 @@ from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
 _ALIASES = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_TAG = re.compile(r"(?P<kind>manylinux|musllinux)_(?P<major>\d+)_(?P<minor>\d+)_(?P<arch>\w+)")
+_TAG = re.compile(
+    r"(?P<kind>manylinux|musllinux)_(?P<major>\d{1,9})_(?P<minor>\d{1,9})_(?P<arch>\w+)"
+)
 _ALIAS = re.compile(r"(?P<alias>manylinux(?:1|2010|2014))_(?P<arch>\w+)")
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}

@@ -1,8 +1,9 @@
 """Which modules come along whenever a package is imported, read from its `__init__.py`."""
 
 import ast
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
+
+from wheelfix.pysources import parsed
 
 
 def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
@@ -26,12 +27,8 @@ def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
 
 def _imports(package: str, source: bytes) -> Iterator[str]:
     """Yield what the `__init__.py` of `package` may import: of `from a import b` also `a.b`."""
-    try:
-        with warnings.catch_warnings(action="ignore"):  # what it says of escapes is not asked
-            body = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    for statement in body:
+    tree = parsed(source)
+    for statement in tree.body if tree else ():
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
         elif isinstance(statement, ast.ImportFrom):

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
+from wheelfix.pysources import parsed
+
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
 """Names of variables that lead to folders or files; others choose an option."""
 _LIBRARY = re.compile(r"[\w.+*-]*\.so(\.[\w.*]+)?$")
@@ -26,7 +28,7 @@ _OWN = re.compile(
 """Calls and constants that lead to where the package is installed."""
 _OPENERS = re.compile(r"(^|\.)([cC]DLL|PyDLL|LoadLibrary|dlopen|load_library)$")
 _HERE = {"sys.platform": "linux", "os.name": "posix", "platform.system": "Linux"}
-_MAX_DEPTH, _MAX_STEPS = 4, 20_000
+_MAX_DEPTH, _MAX_STEPS = 4, 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +74,8 @@ def searches(source: bytes, path: str) -> tuple[Search, ...]:
     """
     if b"environ" not in source and b"getenv" not in source:
         return ()
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    tree = parsed(source)
+    if tree is None:
         return ()
     walk = _Walk(tree)
     with suppress(_ExhaustedError, RecursionError):
@@ -137,6 +138,11 @@ class _Walk:
         for name in called:
             self.found.pop(name, None)
 
+    def _spend(self) -> None:
+        self._steps += 1
+        if self._steps > _MAX_STEPS:
+            raise _ExhaustedError
+
     def _keep(self, function: str) -> None:
         stops = _once(self._results)
         if stops:
@@ -144,9 +150,7 @@ class _Walk:
 
     def _block(self, body: Iterable[ast.stmt], names: _Names) -> None:
         for statement in body:
-            self._steps += 1
-            if self._steps > _MAX_STEPS:
-                raise _ExhaustedError
+            self._spend()
             self._statement(statement, names)
 
     def _statement(  # noqa: C901, PLR0912 - one for each kind
@@ -211,7 +215,7 @@ class _Walk:
     def _value(  # noqa: C901, PLR0911, PLR0912 - one for each kind
         self, node: ast.expr | None, names: _Names
     ) -> _Value:
-        self._steps += 1
+        self._spend()
         match node:
             case ast.Constant(value=str() as text):
                 return _Value(text=text, line=node.lineno)

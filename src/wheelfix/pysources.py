@@ -7,9 +7,11 @@ walk executes nothing.
 """
 
 import ast
+import math
 import operator
 import posixpath
 import re
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -22,25 +24,69 @@ from wheelfix.wheel import Opening, Where
 _SITE = "/\0/" + "/".join("abcdefghijkl") + "/site"
 _PREFIX = "/\0prefix"
 _MAX_ALTERNATIVES = 8
+_MAX_COMBINATIONS = 64
 _MAX_DEPTH = 4
-_MAX_STEPS = 100_000
+_MAX_STEPS = 60_000
+_MAX_TOKENS = 100_000
+"""More than any source has that a person wrote; the tree of so many takes up to 100 MB."""
+_MAX_TEXT = 4096
+"""Characters; PATH_MAX of Linux. What is longer is no path, nor becomes one."""
+_MAX_WEIGHT = 8192
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def openings(source: bytes, path: str, modules: Mapping[str, str]) -> tuple[Opening, ...]:
+def parsed(source: bytes) -> ast.Module | None:
+    """Parse a source in little memory, and in silence; None for what is no Python of this version.
+
+    What is larger than any source that a person writes counts as none: a tree takes some hundred
+    times as much memory as its source.
+    """
+    if len(source) > _MAX_TOKENS and _tokens(source) > _MAX_TOKENS:
+        return None
+    # Python 3.12 warns of `"\d"`; the file name makes the filter one for such sources alone.
+    warnings.filterwarnings("ignore", module=re.escape(_MEMBER))
+    try:
+        tree = compile(source, _MEMBER, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if isinstance(tree, ast.Module) else None
+
+
+_MEMBER = "<a member of the wheel>"
+
+
+def _tokens(source: bytes) -> int:
+    return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
+
+
+@dataclass(slots=True)
+class Effort:
+    """What may yet be spent on the sources of one wheel: 20 times what SciPy's take."""
+
+    left: int = 1_000_000
+    """Steps of the walk, each some 5 microseconds; 16 bytes of source count as one."""
+
+
+def openings(
+    source: bytes, path: str, modules: Mapping[str, str], effort: Effort | None = None
+) -> tuple[Opening, ...]:
     """Return what the source at `path`, below site-packages, opens; in source order.
 
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
-    A file that is no Python of this version opens nothing that could be told.
+    A file that is no Python of this version opens nothing that could be told; nor does what comes
+    after `effort` is spent.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    effort = effort or Effort()
+    effort.left -= len(source) >> 4
+    tree = parsed(source) if effort.left > 0 else None
+    if tree is None:
         return ()
-    scan = _Scan(path, modules, _Relevance(source.splitlines()))
+    most = min(_MAX_STEPS, effort.left)
+    scan = _Scan(path, modules, _Relevance(source.splitlines()), most)
     with suppress(_ExhaustedError, RecursionError):  # what was found until then is true
         scan.module(tree)
+    effort.left -= scan.steps
     return tuple(sorted(scan.found.values(), key=lambda each: (each.line, each.name)))
 
 
@@ -61,20 +107,29 @@ class _Relevance:
     def of(self, functions: Sequence[_FunctionNode]) -> list[_FunctionNode]:
         """Return those that name an opener, or a name that may stand for one."""
         inside = {n for each in functions for n in range(each.lineno - 1, each.end_lineno or 0)}
-        texts = {each: self._text(each) for each in functions}
+        relevant: set[_FunctionNode] = set()
+        users: dict[bytes, list[_FunctionNode]] = {}
+        size = 8 * sum(map(len, self._lines)) + 1000
+        for each in functions:
+            text = self._text(each)
+            size -= len(text)
+            if size < 0:  # functions in functions in functions
+                return list(functions)
+            if _opens(text):
+                relevant.add(each)
+            for word in set(_WORD.findall(text)):
+                users.setdefault(word, []).append(each)
         names = {
             word
             for n, line in enumerate(self._lines)
             if n not in inside and _opens(line)
             for word in _WORD.findall(line)
         }
-        relevant = {each for each, text in texts.items() if _opens(text)}
-        words = {each: set(_WORD.findall(text)) for each, text in texts.items()}
-        before = -1
-        while before != len(relevant):
-            before = len(relevant)
-            names.update(each.name.encode() for each in relevant)
-            relevant.update(each for each in functions if not names.isdisjoint(words[each]))
+        waiting = [*names, *(each.name.encode() for each in relevant)]
+        while waiting:
+            more = [each for each in users.pop(waiting.pop(), ()) if each not in relevant]
+            relevant.update(more)
+            waiting += [each.name.encode() for each in more]
         return [each for each in functions if each in relevant]
 
     def _text(self, function: _FunctionNode) -> bytes:
@@ -112,8 +167,10 @@ def _either(*some: _Values) -> _Values:
     merged: list[object] = []
     for value in (value for values in some for value in values):
         if not any(value is each or _same(value, each) for each in merged):
+            if len(merged) == _MAX_ALTERNATIVES:
+                return _ANY
             merged.append(value)
-    return tuple(merged) if 0 < len(merged) <= _MAX_ALTERNATIVES else _ANY
+    return tuple(merged) or _ANY
 
 
 def _same(one: object, other: object) -> bool:
@@ -130,18 +187,20 @@ def _strings(values: _Values) -> Iterator[str]:
     return (value for value in values if isinstance(value, str))
 
 
-def _each(function: _Function, *arguments: _Values) -> _Values:
-    """Apply `function` to every combination of known alternatives."""
-    results: list[_Values] = []
-    for chosen in product(*arguments):
-        if any(value is _UNKNOWN for value in chosen):
-            results.append(_ANY)
-            continue
-        try:
-            results.append((function(*chosen),))
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
-            results.append(_ANY)
-    return _either(*results) if results else _ANY
+def _weight(value: object) -> int:
+    """Return how much there is of a value, in pieces of 16 characters; it may be shared inside."""
+    weight = 0
+    waiting = [value]
+    while waiting and weight <= _MAX_WEIGHT:
+        each = waiting.pop()
+        weight += 1
+        if isinstance(each, str):
+            weight += len(each) >> 4 if len(each) <= _MAX_TEXT else _MAX_WEIGHT
+        elif isinstance(each, tuple):
+            waiting += cast("tuple[object, ...]", each)
+        elif isinstance(each, dict):
+            waiting += cast("dict[object, object]", each).values()
+    return weight
 
 
 # --- What the standard library makes of known values ---------------------------------------------
@@ -237,6 +296,24 @@ def _at(some: object, index: object) -> object:
     return operator.getitem(cast("Any", some), cast("Any", index))
 
 
+_WIDE = re.compile(r"%(?:\(\w*\))?[-+ #0-9.]*(?:\*|\d{4})")
+_PLAIN = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::(?![^{}]*\d{4})[^{}]*)?\})*")
+
+
+def _percent(template: object, values: object) -> object:
+    """`%`, without fields that are padded to thousands of characters."""
+    if _WIDE.search(_text(template)):
+        raise ValueError
+    return operator.mod(_text(template), cast("Any", values))
+
+
+def _format(template: object, *values: object) -> str:
+    """`str.format`, without such fields and those that look into an object."""
+    if not _PLAIN.fullmatch(_text(template)):
+        raise ValueError
+    return _text(template).format(*values)
+
+
 _FUNCTIONS: Mapping[str, _Function] = {
     "os.path.join": _joined,
     "os.path.dirname": _on_text(posixpath.dirname),
@@ -276,10 +353,11 @@ _METHODS: Mapping[str, _Function] = {
     "__fspath__": _text,
     "encode": _on_text(str),
     "get": _looked_up,
+    "format": _format,
     **{
         name: _method(name)
         for name in (
-            "lower", "strip", "replace", "format", "join", "startswith", "endswith", "split",
+            "lower", "strip", "replace", "join", "startswith", "endswith", "split",
             "rsplit", "removesuffix", "removeprefix",
         )
     },
@@ -310,7 +388,7 @@ def _is_not_in(value: object, some: object) -> object:
 _OPERATORS: Mapping[type[ast.operator], _Function] = {
     ast.Add: operator.add,
     ast.Div: _joined,
-    ast.Mod: operator.mod,
+    ast.Mod: _percent,
 }
 _COMPARISONS: Mapping[type[ast.cmpop], _Function] = {
     ast.Eq: operator.eq,
@@ -354,7 +432,10 @@ class _Scope:
 class _Scan:
     """One walk through one source."""
 
-    def __init__(self, path: str, modules: Mapping[str, str], relevance: _Relevance) -> None:
+    def __init__(
+        self, path: str, modules: Mapping[str, str], relevance: "_Relevance", most: int
+    ) -> None:
+        self.steps = 0
         self.found: dict[tuple[int, str, Where], Opening] = {}
         self._modules = modules
         self._relevance = relevance
@@ -371,7 +452,36 @@ class _Scan:
         self._functions: dict[str, _FunctionNode] = {}
         self._later: list[_FunctionNode] = []
         self._scope: _Scope = _Scope(on_import=True)
-        self._steps = 0
+        self._most = most
+
+    def _spend(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > self._most:
+            raise _ExhaustedError
+
+    def _each(self, function: _Function, *arguments: _Values) -> _Values:
+        """Apply `function` to every combination of known alternatives.
+
+        What is too large to be a path, or a list of some, counts as unknown.
+        """
+        if math.prod(map(len, arguments)) > _MAX_COMBINATIONS:
+            return _ANY
+        results: list[_Values] = []
+        for chosen in product(*arguments):
+            results.append(_ANY)
+            weight = sum(map(_weight, chosen))
+            self._spend(weight)
+            if weight > _MAX_WEIGHT or any(value is _UNKNOWN for value in chosen):
+                continue
+            try:
+                result = function(*chosen)
+            except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError):
+                continue
+            weight = _weight(result)
+            self._spend(weight)
+            if weight <= _MAX_WEIGHT:
+                results[-1] = (result,)
+        return _either(*results) if results else _ANY
 
     # --- Statements
 
@@ -386,7 +496,7 @@ class _Scan:
         self._block(tree.body, environment)
         for function in self._relevance.of(self._later):
             self._scope = _Scope(on_import=False)
-            self._body(function, dict(environment), self._parameters(function, (), {}))
+            self._body(function, self._branch(environment), self._parameters(function, (), {}))
 
     def _import(self, node: ast.Import | ast.ImportFrom) -> None:
         if isinstance(node, ast.Import):
@@ -436,7 +546,7 @@ class _Scan:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Import() | ast.ImportFrom():
                 pass
             case ast.ClassDef():
-                self._block(node.body, dict(environment))
+                self._block(node.body, self._branch(environment))
             case ast.Match():
                 self._value(node.subject, environment)
                 for case in node.cases:
@@ -474,7 +584,7 @@ class _Scan:
                 environment[name] = values
             case ast.Tuple(elts=elements) | ast.List(elts=elements):
                 for n, element in enumerate(elements):
-                    part = _each(_at, values, (n,))
+                    part = self._each(_at, values, (n,))
                     self._bind(element, part, environment)
             case ast.Starred(value=inner):
                 self._bind(inner, _ANY, environment)
@@ -486,7 +596,7 @@ class _Scan:
         if truth is not None:
             return self._block(node.body if truth else node.orelse, environment)
         asks = _asks(node.test)
-        other = dict(environment)
+        other = self._branch(environment)
         ends = (self._maybe(node.body, environment), self._maybe(node.orelse, other))
         if ends[0] and not ends[1]:
             environment.clear()
@@ -496,6 +606,11 @@ class _Scan:
         # What follows a guard is reached only sometimes.
         self._scope.sure = self._scope.sure and not any(ends) and not asks
         return all(ends)
+
+    def _branch(self, environment: _Environment) -> _Environment:
+        """Return what is known, to go on with by another way."""
+        self._spend(len(environment) >> 4)
+        return dict(environment)
 
     def _maybe(self, body: Sequence[ast.stmt], environment: _Environment) -> bool:
         """Walk what is run only sometimes."""
@@ -513,13 +628,13 @@ class _Scan:
     def _try(self, node: ast.Try | ast.TryStar, environment: _Environment) -> bool:
         handlers = [handler.body for handler in node.handlers]
         forgiven = any(not isinstance(body[-1], ast.Raise) for body in handlers)
-        start = dict(environment)
+        start = self._branch(environment)
         if forgiven:
             ends = self._maybe([*node.body, *node.orelse], environment)
         else:
             ends = self._block([*node.body, *node.orelse], environment)
         for handler in node.handlers:
-            other = dict(start)
+            other = self._branch(start)
             if handler.name:
                 other[handler.name] = _ANY
             if not self._maybe(handler.body, other):
@@ -566,14 +681,14 @@ class _Scan:
     def _value(  # noqa: PLR0911 - one case for each kind of expression
         self, node: ast.expr | None, environment: _Environment
     ) -> _Values:
-        self._steps += 1
-        if self._steps > _MAX_STEPS:
-            raise _ExhaustedError
+        self._spend(1)
         match node:
             case None:
                 return (None,)
+            case ast.Constant(value=bytes() as value):
+                return (value[: _MAX_TEXT + 1].decode(errors="replace"),)
             case ast.Constant(value=value):
-                return (value.decode(errors="replace"),) if isinstance(value, bytes) else (value,)
+                return (value,)
             case ast.Name(id=name):
                 return self._name(name, environment)
             case ast.Attribute():
@@ -591,7 +706,7 @@ class _Scan:
         match node:
             case ast.JoinedStr(values=parts):
                 some = [self._value(part, environment) for part in parts]
-                return _each(_concatenated, *some)
+                return self._each(_concatenated, *some)
             case ast.FormattedValue(value=value, format_spec=None):
                 return self._value(value, environment)
             case ast.BinOp(left=left, op=op, right=right):
@@ -599,10 +714,11 @@ class _Scan:
                 return self._operate(op, one, other)
             case ast.Tuple(elts=elements) | ast.List(elts=elements) | ast.Set(elts=elements):
                 some = [self._value(element, environment) for element in elements]
-                return _each(_tuple, *some)
+                return self._each(_tuple, *some)
             case ast.Dict(keys=keys, values=values):
                 names = [self._value(key, environment) for key in keys]
                 things = [self._value(value, environment) for value in values]
+                self._spend(len(names))
                 return _table(names, things)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 return self._choice(test, body, orelse, environment)
@@ -614,7 +730,7 @@ class _Scan:
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 function = _COMPARISONS.get(type(op))
                 some = [self._value(side, environment) for side in (left, right)]
-                return _each(function, *some) if function else _ANY
+                return self._each(function, *some) if function else _ANY
             case ast.NamedExpr(target=target, value=value):
                 found = self._value(value, environment)
                 self._bind(target, found, environment)
@@ -632,7 +748,7 @@ class _Scan:
         node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp,
         environment: _Environment,
     ) -> _Values:
-        inner = dict(environment)
+        inner = self._branch(environment)
         for generator in node.generators:
             values = self._value(generator.iter, inner)
             known = values[0] if len(values) == 1 else _UNKNOWN
@@ -646,7 +762,7 @@ class _Scan:
 
     def _operate(self, op: ast.operator, one: _Values, other: _Values) -> _Values:
         function = _OPERATORS.get(type(op))
-        return _each(function, one, other) if function else _ANY
+        return self._each(function, one, other) if function else _ANY
 
     def _choice(
         self, test: ast.expr, body: ast.expr, orelse: ast.expr, environment: _Environment
@@ -691,7 +807,7 @@ class _Scan:
             return _ANY
         function = _ATTRIBUTES.get(node.attr)
         values = self._value(node.value, environment)
-        return _each(function, values) if function else _ANY
+        return self._each(function, values) if function else _ANY
 
     def _place_of(self, module: str, attribute: str) -> _Values:
         path = self._modules.get(module)
@@ -707,7 +823,7 @@ class _Scan:
             self._note(node, dotted, index)
             return _ANY
         table = self._value(node.value, environment)
-        return _each(_at, table, index)
+        return self._each(_at, table, index)
 
     def _dotted(self, node: ast.expr) -> str | None:
         """Return the name of what is imported, or of a builtin: `ctypes.cdll.LoadLibrary`."""
@@ -735,7 +851,7 @@ class _Scan:
         if function is not None and self._opens(node, function, given, named):
             return _ANY
         if function is not None and function in _FUNCTIONS:
-            return _each(_FUNCTIONS[function], *given)
+            return self._each(_FUNCTIONS[function], *given)
         if isinstance(node.func, ast.Name) and node.func.id in self._functions:
             return self._inlined(self._functions[node.func.id], given, named, environment)
         if isinstance(node.func, ast.Attribute):
@@ -778,7 +894,7 @@ class _Scan:
         method = _METHODS.get(function.attr)
         if method is None or node.keywords:
             return _ANY
-        return _each(method, owner, *given)
+        return self._each(method, owner, *given)
 
     def _inlined(
         self,
@@ -794,7 +910,7 @@ class _Scan:
         self._scope = _Scope(on_import=caller.on_import, sure=caller.sure, depth=caller.depth + 1)
         try:
             parameters = self._parameters(function, given, named)
-            return self._body(function, dict(environment), parameters)
+            return self._body(function, self._branch(environment), parameters)
         finally:
             self._scope = caller
 
@@ -900,8 +1016,8 @@ def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
 
 def _merge(environment: _Environment, other: _Environment) -> None:
     for name in [*environment, *other]:
-        some = (environment.get(name, _ANY), other.get(name, _ANY))
-        environment[name] = _either(*some)
+        one, two = environment.get(name, _ANY), other.get(name, _ANY)
+        environment[name] = one if one is two else _either(one, two)
 
 
 def _table(names: Sequence[_Values], things: Sequence[_Values]) -> _Values:

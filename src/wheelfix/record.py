@@ -72,8 +72,9 @@ def _read_row(
         problems.append(RecordProblem(member=fields[0] or record_name, message=message))
         return
     name, digest, size = fields
-    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks.
-    if size and not (size.isascii() and size.isdecimal()):
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
+    # take thousands of digits.
+    if size and not (size.isascii() and size.isdecimal() and len(size) < 100):
         message = f"row {number} of RECORD gives a size that is no number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""
@@ -86,8 +87,12 @@ def format_record(rows: Iterable[RecordRow]) -> bytes:
     from io import StringIO  # noqa: PLC0415 (as above)
 
     text = StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerows((row.name, row.hash, "" if row.size is None else row.size) for row in rows)
+    plain = csv.writer(text, lineterminator="\n")
+    # The writer quotes a carriage return only where lines end by one; its reader ends a row there.
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        writer = quoting if "\r" in row.name or "\r" in row.hash else plain
+        writer.writerow((row.name, row.hash, "" if row.size is None else row.size))
     return text.getvalue().encode()
 
 

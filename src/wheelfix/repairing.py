@@ -45,6 +45,7 @@ from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.names import unhashed
 from wheelfix.rules.platform import keeps_promise
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
+from wheelfix.scratch import scratch
 from wheelfix.settings import Settings
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
@@ -91,7 +92,7 @@ def repair_with(
         standby.prepare()
         with (
             open_wheel(path) as archive,
-            tempfile.TemporaryDirectory(prefix="wheelfix-") as folder,
+            scratch() as folder,
         ):
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             run = _Run(
@@ -99,7 +100,7 @@ def repair_with(
                 archive=archive,
                 settings=settings,
                 standby=standby,
-                workdir=Path(folder),
+                workdir=folder,
                 progress=progress,
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
@@ -558,7 +559,7 @@ def _epoch(environ: Mapping[str, str]) -> int | None:
     text = environ.get("SOURCE_DATE_EPOCH")
     if text is None:
         return None
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise SettingsError(
             f"SOURCE_DATE_EPOCH is `{text}`, not a number of seconds",
             hint="unset it, or set it to something like `git log -1 --format=%ct`",

@@ -478,6 +478,6 @@ def _versions(elfs: Iterable[Elf]) -> dict[str, str]:
         for elf in elfs
         if elf.soname == "libc.so.6"
         for version in elf.verdef
-        if re.fullmatch(r"GLIBC_\d+(\.\d+)*", version)
+        if re.fullmatch(r"GLIBC_\d{1,9}(\.\d{1,9})*", version)
     ]
     return {"GLIBC": ".".join(map(str, max(found)))} if found else {}

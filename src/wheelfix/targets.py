@@ -42,7 +42,7 @@ _PLATFORM_TAGS = {
 _BIG_ENDIAN = {"s390x", "ppc64"}
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_")
 _OLD_MANYLINUX = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
-_PAGE = re.compile(r"page:(\d+)(k?)", re.IGNORECASE | re.ASCII)
+_PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 _LOADERS = ("ld-linux", "ld64.so", "ld-musl-", "libc.musl-")
 _PLATFORM_KEYS = {
     "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
@@ -163,7 +163,7 @@ def page_sizes(names: Iterable[str]) -> tuple[int, ...]:
 def newer(version: str, there: str) -> bool:
     """Whether the number `version` is above `there`; names such as PRIVATE are above nothing."""
     parts, known = version.split("."), there.split(".")
-    if not all(part.isdecimal() for part in (*parts, *known)):
+    if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
         return False
     return [int(part) for part in parts] > [int(part) for part in known]
 

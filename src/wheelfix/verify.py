@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -41,7 +40,9 @@ from wheelfix.layout import Scheme, interpreters, schemes
 from wheelfix.loader import Load, Request, load_all
 from wheelfix.machine import describe
 from wheelfix.providers import whose
+from wheelfix.scratch import scratch
 from wheelfix.testimony import File
+from wheelfix.tools.run import end_tree
 from wheelfix.wheel import Wheel, WheelName
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -163,7 +164,7 @@ def verify(
         wheel = archive.wheel
     for python in _pythons(wheel.name, options.pythons, environ):
         for scheme in _schemes(wheel.name, python, options.schemes):
-            with tempfile.TemporaryDirectory(prefix="wheelfix-verify-") as folder:
+            with scratch() as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
 
@@ -399,7 +400,7 @@ def _serve(work: _Work, jobs: Sequence[Check]) -> list[dict[str, Any]]:
         try:
             said, complaint = server.communicate("\n".join(lines) + "\n", timeout=limit)
         except BaseException:
-            server.kill()
+            end_tree(server.pid)
             raise
     answers = [json.loads(line) for line in said.splitlines()]
     if len(answers) != len(jobs):

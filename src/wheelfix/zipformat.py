@@ -30,6 +30,7 @@ _MAX32 = 0xFFFFFFFF
 _HAS_DESCRIPTOR = 0x0008
 _UTF8 = 0x0800
 _ENCRYPTED = 0x2041  # bits 0, 6 and 13 (4.4.4)
+_PATCH = 0x0020
 _ZIP64 = 0x0001
 _UNICODE_PATH = 0x7075  # 4.6.9
 # Sizes, the name once more, and paddings that align the data at its old offset.
@@ -198,6 +199,8 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=_REPACK)
     if flags & _ENCRYPTED:
         raise BadWheelError(f"{shown(name)} is encrypted", hint=_REPACK)
+    if flags & _PATCH:
+        raise BadWheelError(f"{shown(name)} is a patch, not a file", hint=_REPACK)
     if method not in (STORED, DEFLATED):
         raise BadWheelError(
             f"{shown(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
@@ -300,7 +303,7 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
         raise BadWheelError(f"{name} has another name in its local header", hint=_REPACK)
     if extra:
         _check_unicode_path(extra, entry.name)
-    if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _UTF8):
+    if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _PATCH | _UTF8):
         raise BadWheelError(
             f"{name} is encoded otherwise in its local header than in the central directory",
             hint=_REPACK,

@@ -117,13 +117,21 @@ def _before(
 
 def main() -> None:
     """Run the command line, and exit."""
-    signal.signal(signal.SIGTERM, _terminate)
+    ending: list[int] = []
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        """End at once: programs and threads first, then by an exception, so that all is removed."""
+        from wheelfix.cli.ending import stop_everything
+
+        stop_everything()
+        if not ending:
+            ending.append(number)
+            sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and `&` leave it
+            signal.signal(number, end)
     sys.exit(run(sys.argv[1:]))
-
-
-def _terminate(number: int, _frame: FrameType | None) -> None:
-    """End as with Ctrl-C, so that folders and programs of the run are cleaned up."""
-    sys.exit(128 + number)
 
 
 def run(arguments: Sequence[str]) -> int:

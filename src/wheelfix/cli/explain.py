@@ -1,6 +1,5 @@
 """`wheelfix explain`."""
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -321,4 +320,6 @@ def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequenc
 
 
 def _json(terminal: "Terminal", value: dict[str, object]) -> None:
-    terminal.result(json.dumps({"version": 1, **value}, indent=2))
+    from wheelfix.reports.text import json_text
+
+    terminal.result(json_text({"version": 1, **value}))

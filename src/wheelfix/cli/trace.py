@@ -65,9 +65,9 @@ def trace(
             raise typer.Exit(error.code) from error
         seen = _judged(tracing.chosen(seen, symbols or ()), wheels or ())
         if json:
-            from json import dumps
+            from wheelfix.reports.text import json_text
 
-            report = dumps(reports.as_json(seen), indent=1)
+            report = json_text(reports.as_json(seen), indent=1)
         else:
             from wheelfix.cli.terminal import wants_colour
 

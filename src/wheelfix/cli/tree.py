@@ -1,6 +1,5 @@
 """`wheelfix tree`."""
 
-import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -188,4 +187,6 @@ def _written(graphs: "Sequence[Graph]", form: Format, *, colour: bool) -> str:
 
             return page(graphs)
         case Format.JSON:
-            return json.dumps(reports.graphs_value(graphs), indent=2)
+            from wheelfix.reports.text import json_text
+
+            return json_text(reports.graphs_value(graphs))

@@ -117,9 +117,9 @@ def verify(
             terminal.fail(error)
             impossible = True
     if json:
-        from json import dumps
+        from wheelfix.reports.text import json_text
 
-        terminal.result(dumps(reports.as_json(results), indent=1))
+        terminal.result(json_text(reports.as_json(results), indent=1))
     bad = any(
         check.failed or (strict and check.status is not verifying.Status.OK)
         for result in results

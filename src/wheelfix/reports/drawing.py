@@ -171,15 +171,6 @@ def advice(finding: Finding) -> str:
     return f"`{command}` mends it: {finding.fix.title}"
 
 
-def json_text(value: object, *, indent: int | None = 2) -> str:
-    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
-    import json  # noqa: PLC0415 - half of the formats do without
-
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, indent=indent, separators=separators)
-    return text.replace("##[", r"#\u0023[")
-
-
 def error_words(error: WheelfixError) -> str:
     """Return message and hint of `error` as one text of several lines."""
     return "\n".join([error.message, *([error.hint] if error.hint else [])])

@@ -8,13 +8,12 @@ from wheelfix.reports.drawing import (
     Drawing,
     Placed,
     error_words,
-    json_text,
     placed,
     shown_path,
     titled,
     worst_first,
 )
-from wheelfix.reports.text import printable
+from wheelfix.reports.text import json_text, printable
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
 

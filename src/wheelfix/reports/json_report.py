@@ -8,11 +8,11 @@ from wheelfix.reports.drawing import (
     Drawing,
     Placed,
     counts,
-    json_text,
     of_set,
     of_wheel,
     shown_path,
 )
+from wheelfix.reports.text import json_text
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""

@@ -21,6 +21,7 @@ def page(graphs: Sequence[Graph]) -> str:
     data = json.dumps([graph_value(graph) for graph in graphs], separators=(",", ":"))
     for character in "<>&":
         data = data.replace(character, f"\\u{ord(character):04x}")
+    data = data.replace("##[", "#\\u0023[")  # GitHub's runner would take it for a command
     title = "".join(
         c if c.isalnum() or c in "._-+" else f"&#{ord(c)};"
         for c in graphs[0].wheel

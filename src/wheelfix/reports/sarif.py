@@ -15,13 +15,12 @@ from wheelfix.reports.drawing import (
     Drawing,
     Placed,
     error_words,
-    json_text,
     placed,
     shown_path,
     worst_first,
 )
 from wheelfix.reports.rulebook import anchor, why
-from wheelfix.reports.text import printable
+from wheelfix.reports.text import json_text, printable
 from wheelfix.rules.base import AnyRule
 
 SCHEMA = (

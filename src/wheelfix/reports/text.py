@@ -52,6 +52,15 @@ def printable(text: str) -> str:
     return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
 
 
+def json_text(value: object, *, indent: int | None = 2) -> str:
+    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
+    import json  # noqa: PLC0415 (start-up of light commands)
+
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, indent=indent, separators=separators)
+    return text.replace("##[", r"#\u0023[")
+
+
 def paint(text: str, colour: Colour, *, on: bool) -> str:
     """Return `text` in `colour`, if it is `on`."""
     return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text

@@ -38,7 +38,11 @@ def text(trace: Trace, *, verbose: bool, colour: bool) -> str:
         lines += _process(process, loaded, verbose=verbose, colour=colour)
     lines += _variables(trace)
     lines += [f"note: {note}" for note in trace.notes]
-    return "\n".join(line if "\x1b" in line else printable(line) for line in lines)
+    return "\n".join(
+        # A painted line begins with its paint, and its names are printable already.
+        line if colour and line.startswith("\x1b[") else printable(line)
+        for line in lines
+    )
 
 
 def as_json(trace: Trace) -> dict[str, Any]:

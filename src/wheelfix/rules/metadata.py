@@ -256,13 +256,15 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
 
 _REBUILD = "mend it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
+_LONGEST = 4000
+"""Characters of a field that is read further."""
 _NAME = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
 
 
 def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 (start-up)
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 (start-up)
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 (start-up)
+    from packaging.requirements import Requirement  # noqa: PLC0415 (start-up)
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (start-up)
+    from packaging.version import Version  # noqa: PLC0415 (start-up)
 
     keys = [key for key, _ in metadata.fields]
     for key in _SINGLE:
@@ -276,18 +278,25 @@ def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
     try:
         if metadata.version:
             Version(metadata.version)
-    except InvalidVersion:
+    except ValueError:  # InvalidVersion, or a number with thousands of digits
         yield "Version", f"`Version: {metadata.version}` is not a version of PEP 440"
     try:
-        SpecifierSet(metadata.requires_python or "")
-    except InvalidSpecifier as error:
+        SpecifierSet(_readable(metadata.requires_python or ""))
+    except ValueError as error:
         yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
     for text in metadata.requires_dist:
         try:
-            Requirement(text)
-        except InvalidRequirement as error:
+            Requirement(_readable(text))
+        except (ValueError, RecursionError) as error:
             reason = str(error).partition("\n")[0]
             yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
+
+
+def _readable(text: str) -> str:
+    """Return `text`; `ValueError` for what is longer than anybody writes, and slow to read."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has {len(text):,} characters")
+    return text
 
 
 def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
@@ -302,7 +311,7 @@ def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
 
 
 def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".") if part.isdecimal()]
+    return [int(part) for part in version.split(".") if part.isdecimal() and len(part) < 10]
 
 
 @rule("WF507", "python-excluded", Severity.ERROR)
@@ -326,12 +335,12 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the wheel is not to be published.
     """
-    from packaging.specifiers import InvalidSpecifier, SpecifierSet  # noqa: PLC0415 (start-up)
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (start-up)
 
     wheel = context.wheel
     try:
-        wanted = SpecifierSet(wheel.metadata.requires_python or "")
-    except InvalidSpecifier:
+        wanted = SpecifierSet(_readable(wheel.metadata.requires_python or ""))
+    except ValueError:
         return
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
     # The first and the last patch release that anybody may mean.

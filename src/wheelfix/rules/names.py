@@ -786,7 +786,7 @@ def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
     try:
         entries: object = json.loads(note)
-    except ValueError:
+    except (ValueError, RecursionError):
         return
     for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
         if isinstance(entry, dict):

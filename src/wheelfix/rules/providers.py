@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -297,17 +298,19 @@ def _not_covered(
 # --- Whether they are asked for -------------------------------------------------------------------
 
 
+_LONGEST = 4000
+"""Characters of a requirement that a person may have written."""
+
+
 def _required(context: Context, name: str) -> "list[Requirement]":
     """Return what METADATA asks of the distribution, extras among them."""
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - see above
+    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
 
     found: list[Requirement] = []
     for text in context.wheel.metadata.requires_dist:
-        if name_of(text) == name:
-            try:
+        if len(text) < _LONGEST and name_of(text) == name:
+            with suppress(ValueError, RecursionError):
                 found.append(Requirement(text))
-            except InvalidRequirement:
-                continue
     return found
 
 
@@ -501,7 +504,7 @@ def _probes(bounds: Iterable[str]) -> Iterator[str]:
         release = plain.split(".")
         yield plain
         yield f"{plain}.99999"
-        if release[-1].isdigit():
+        if release[-1].isdigit() and len(release[-1]) < 10:
             yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
             if int(release[-1]):
                 yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])

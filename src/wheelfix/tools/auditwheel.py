@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from wheelfix.elfread import read_elf
-from wheelfix.errors import SettingsError, ToolError
+from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.metadata import read_metadata
 from wheelfix.policy import (
     Policy,
@@ -476,10 +476,16 @@ def _read_output(wheel: Wheel, folder: Path) -> Graft:
         raise ToolError(
             f"auditwheel wrote {len(outputs)} wheels in place of one", hint=INSTALL_HINT
         )
-    platforms = WheelName.parse(outputs[0].name).platforms
-    with zipfile.ZipFile(outputs[0]) as archive:
-        text = archive.read(f"{wheel.dist_info}/WHEEL").decode("utf-8", "surrogateescape")
-    said = read_metadata(text)
+    try:
+        platforms = WheelName.parse(outputs[0].name).platforms
+        with zipfile.ZipFile(outputs[0]) as archive:
+            text = archive.read(f"{wheel.dist_info}/WHEEL").decode("utf-8", "surrogateescape")
+        said = read_metadata(text)
+    except (zipfile.BadZipFile, KeyError, BadWheelError) as error:
+        raise ToolError(
+            f"auditwheel wrote `{outputs[0].name}`, which is no wheel of this one: {error}",
+            hint=INSTALL_HINT,
+        ) from error
     return Graft(
         platforms=platforms if platforms != wheel.name.platforms else (),
         tags=said.tags,

@@ -58,6 +58,11 @@ class Patchelf:
             for arguments in commands:
                 self._run(path, arguments)
         finally:
+            if not path.is_file():
+                raise ToolError(
+                    f"`{self.program}` removed `{path.name}`, which it was to edit",
+                    hint=INSTALL_HINT,
+                )
             path.chmod(status.st_mode)
 
     def _run(self, path: Path, arguments: list[str]) -> None:

