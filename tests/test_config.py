@@ -22,6 +22,7 @@ EVERYTHING: dict[str, Any] = {
     "update-tags": False,
     "strip": True,
     "zip-level": 9,
+    "zip-codec": "zlib",
     "ldpaths": "/a:/b",
     "isa-ext-check": False,
     "allow-pure-python-wheel": False,

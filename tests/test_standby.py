@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,7 +47,7 @@ def test_one_that_died_while_it_waited_is_an_error_and_no_hang(tmp_path: Path) -
 
 
 @contextmanager
-def _children() -> Iterator[Callable[[], set[int]]]:
+def _children() -> Generator[Callable[[], set[int]]]:
     before = _of_this_process()
     yield lambda: _of_this_process() - before
 

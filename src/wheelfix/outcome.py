@@ -58,6 +58,8 @@ class Outcome:
     """The whole plan, in the order it is applied."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
+    codec: str = ""
+    """What deflated the new members; the same bytes take the same codec."""
     loads: tuple[Loads, ...] = ()
     """For each changed object, what it will load."""
     verdict: Verdict | None = None

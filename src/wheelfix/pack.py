@@ -8,16 +8,16 @@ happens before leaves nothing behind.
 import errno
 import os
 import zlib
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 from wheelfix.archive import Archive
+from wheelfix.deflating import ZLIB, Chunk, Codec, Content, deflate_ahead, pieces
 from wheelfix.errors import BadWheelError, OutputError, VerificationError
 from wheelfix.metadata import add_requirements, edit_metadata
 from wheelfix.record import format_record, hash_field, update_record
@@ -39,18 +39,11 @@ from wheelfix.zipformat import (
 
 _PIECE = 2**20
 _THREADS = 2
-_AHEAD = 3 * _THREADS
-"""Pieces that are deflated before their turn comes."""
 _MENDED = 2**20
 """Bytes; what is smaller is deflated as soon as it is mended."""
-_WINDOW = 2**15
-"""How far back deflate may refer (RFC 1951, section 2)."""
 _HIDDEN = ".wheelfix-tmp"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
-
-Content = bytes | Path
-
 
 # --- What to write -----------------------------------------------------------------------------
 
@@ -62,17 +55,18 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     moved: Mapping[str, str],
     directory: Path,
     *,
+    codec: Codec = ZLIB,
     level: int = -1,
     epoch: int | None = None,
     false_rows: AbstractSet[str] = frozenset(),
 ) -> "PendingWheel":
     """Write `result` as a file without a name in `directory`, which is made if need be.
 
-    The members are those of `result`, in its order. One in `content` is deflated at `level`; one
-    in `moved` (new name to old) is the old one's bytes under the new name; every other is copied.
-    Both kinds of copy are raw: compressed data, date, mode and extra fields are the input's.
-    WHEEL and RECORD are edited here, where `result` asks for it. Directory entries of the input
-    are dropped: installers make the folders that files need.
+    The members are those of `result`, in its order. One in `content` is deflated by `codec` at
+    `level`; one in `moved` (new name to old) is the old one's bytes under the new name; every other
+    is copied. Both kinds of copy are raw: compressed data, date, mode and extra fields are the
+    input's. WHEEL and RECORD are edited here, where `result` asks for it. Directory entries of the
+    input are dropped: installers make the folders that files need.
 
     A changed member keeps the date of the one that it replaces, a new one gets RECORD's; with
     `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) both get that.
@@ -99,7 +93,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
             zip_file = _ZipFile(file)
             mended = _mended(archive, content) if level < 0 else {}
             fresh = [name for m in result.members if (name := m.name) in content.keys() - mended]
-            deflated = _deflate_ahead(pool, [content[name] for name in fresh], level)
+            deflated = deflate_ahead(pool, [content[name] for name in fresh], codec, level)
             for member in result.members:
                 old = archive.entries.get(moved.get(member.name, member.name))
                 if member.name in content:
@@ -190,7 +184,7 @@ def _row(name: str, content: Content) -> RecordRow:
 
     hasher = sha256()
     size = 0
-    for piece in _pieces(content):
+    for piece in pieces(content):
         hasher.update(piece)
         size += len(piece)
     return RecordRow(name=name, hash=hash_field("sha256", hasher.digest()), size=size)
@@ -219,71 +213,8 @@ def _new_entry(
     return entry
 
 
-def _pieces(content: Content) -> Iterator[bytes]:
-    if isinstance(content, bytes):
-        yield content
-        return
-    with content.open("rb") as file:
-        while piece := file.read(_PIECE):
-            yield piece
-
-
 def _size(content: Content) -> int:
     return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
-# --- Deflating ---------------------------------------------------------------------------------
-
-
-class _Chunk(NamedTuple):
-    """A part of some content, deflated by itself with what precedes it as a dictionary.
-
-    Joined, the parts of one content are one deflate stream (RFC 1951): all but the last end with
-    an empty block on a byte boundary. The cuts depend on the content alone, and so does the
-    result, however many threads work on it.
-    """
-
-    data: bytes
-    dictionary: bytes
-    last: bool
-
-
-def _chunks(content: Content) -> Iterator[_Chunk]:
-    dictionary = b""
-    pieces = _pieces(content)
-    data = next(pieces, b"")
-    for following in pieces:
-        yield _Chunk(data, dictionary, last=False)
-        dictionary, data = data[-_WINDOW:], following
-    yield _Chunk(data, dictionary, last=True)
-
-
-def _deflate(chunk: _Chunk, level: int) -> bytes:
-    window = -zlib.MAX_WBITS  # raw: no header
-    if chunk.dictionary:
-        deflater = zlib.compressobj(level, zlib.DEFLATED, window, zdict=chunk.dictionary)
-    else:
-        deflater = zlib.compressobj(level, zlib.DEFLATED, window)
-    compressed = deflater.compress(chunk.data)
-    return compressed + deflater.flush(zlib.Z_FINISH if chunk.last else zlib.Z_SYNC_FLUSH)
-
-
-def _deflate_ahead(
-    pool: ThreadPoolExecutor, contents: Iterable[Content], level: int
-) -> Iterator[tuple[_Chunk, bytes]]:
-    """Yield the chunks of `contents` in order, the next few being deflated meanwhile.
-
-    Threads serve, as zlib lets go of the interpreter lock.
-    """
-    ahead: deque[tuple[_Chunk, Future[bytes]]] = deque()
-    for content in contents:
-        for chunk in _chunks(content):
-            ahead.append((chunk, pool.submit(_deflate, chunk, level)))
-            if len(ahead) > _AHEAD:
-                ready, future = ahead.popleft()
-                yield ready, future.result()
-    for ready, future in ahead:
-        yield ready, future.result()
 
 
 # --- Mending -----------------------------------------------------------------------------------
@@ -328,7 +259,7 @@ def _mended(archive: Archive, content: Mapping[str, Content]) -> dict[str, _Mend
 
 def _crc(path: Path) -> int:
     crc = 0
-    for piece in _pieces(path):
+    for piece in pieces(path):
         crc = zlib.crc32(piece, crc)
     return crc
 
@@ -355,7 +286,7 @@ class _ZipFile:
         for piece in raw:
             self._write(piece)
 
-    def add(self, entry: Entry, size: int, chunks: Iterator[tuple[_Chunk, bytes]]) -> None:
+    def add(self, entry: Entry, size: int, chunks: Iterator[tuple[Chunk, bytes]]) -> None:
         """Add content of `size` bytes: `chunks` up to its last one.
 
         The header is written again once the compressed size is known.

@@ -14,6 +14,7 @@ from pathlib import Path
 from wheelfix import apply as applying
 from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
+from wheelfix.deflating import Codec, codec_of
 from wheelfix.edits import Strip
 from wheelfix.elf import Elf
 from wheelfix.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
@@ -102,6 +103,7 @@ def repair_with(
                 standby=standby,
                 workdir=folder,
                 progress=progress,
+                codec=codec_of(settings.zip_codec),
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
@@ -141,6 +143,7 @@ class _Run:
     standby: Standby
     workdir: Path
     progress: Progress
+    codec: Codec
     rules: tuple[Rule, ...]
     definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
@@ -172,6 +175,7 @@ class _Run:
             outcome = replace(
                 self._outcome(decision, remaining, verdict),
                 bytes_after=pending.size,
+                codec=self.codec.name if decision.edits else "",
                 after=after,
                 ways=ways,
             )
@@ -355,6 +359,7 @@ class _Run:
             applied.moved,
             self.settings.wheel_dir,
             false_rows=self._false_rows,
+            codec=self.codec,
             level=self.settings.zip_level,
             epoch=_epoch(self.standby.environ),
         )

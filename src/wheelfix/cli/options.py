@@ -23,6 +23,7 @@ from wheelfix.settings import (
     SearchPathTag,
     Settings,
     Share,
+    ZipCodec,
 )
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ ZipLevel = Annotated[
         least=-1,
     ),
 ]
+ZipCodecChoice = Annotated[ZipCodec | None, _option("zip_codec", "--zip-codec")]
 Ldpaths = Annotated[str | None, _option("ldpaths", "--ldpaths", metavar="DIRS")]
 IsaExtCheck = Annotated[
     bool | None, _option("isa_ext_check", "--isa-ext-check/--disable-isa-ext-check")

@@ -34,6 +34,7 @@ def repair(
     update_tags: options.UpdateTags = None,
     strip: options.Strip = None,
     zip_level: options.ZipLevel = None,
+    zip_codec: options.ZipCodecChoice = None,
     ldpaths: options.Ldpaths = None,
     isa_ext_check: options.IsaExtCheck = None,
     allow_pure_python_wheel: options.AllowPure = None,

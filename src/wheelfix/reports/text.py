@@ -263,7 +263,8 @@ def _tags(outcome: Outcome) -> Iterator[str]:
 
 def _sizes(outcome: Outcome) -> Iterator[str]:
     if outcome.output is not None and outcome.bytes_after:
-        yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}"
+        by = f", what is new deflated by {outcome.codec}" if outcome.codec else ""
+        yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}{by}"
 
 
 def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:

@@ -1,0 +1,132 @@
+"""Deflate what is new in a wheel, by two threads, to bytes that depend on data and codec alone."""
+
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from wheelfix.errors import SettingsError
+from wheelfix.settings import ZipCodec
+
+_PIECE = 2**20
+_AHEAD = 24 * 2**20
+"""Bytes that are in work, or wait for their turn to be written; one piece may be larger."""
+_WINDOW = 2**15
+"""How far back deflate may refer (RFC 1951, section 2)."""
+
+Content = bytes | Path
+
+
+def pieces(content: Content) -> Iterator[bytes]:
+    """Yield content in pieces of up to 1 MiB, bytes as they are."""
+    if isinstance(content, bytes):
+        yield content
+        return
+    with content.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece
+
+
+# --- Codecs ------------------------------------------------------------------------------------
+
+
+class Codec(NamedTuple):
+    """What deflates. Two of one name make the same bytes."""
+
+    name: str
+    """With the version: `zlib 1.3.1`."""
+    whole: int
+    """Bytes; what is no larger is deflated in one piece."""
+    compress: Callable[[bytes, int], bytes] | None = None
+    """Deflate one piece at a level, -1 for the usual one; None for zlib."""
+
+
+ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}", 0)
+
+
+def codec_of(choice: ZipCodec) -> Codec:
+    """Return the codec that a setting means: of `auto`, libdeflate where it is installed.
+
+    Raises `SettingsError` where the one that was asked for is not.
+    """
+    if choice is ZipCodec.ZLIB:
+        return ZLIB
+    try:
+        package: Any = import_module("deflate")  # an extra, without types
+    except ImportError:
+        if choice is ZipCodec.AUTO:
+            return ZLIB
+        raise SettingsError(
+            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
+            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
+        ) from None
+
+    one_shot: Callable[[bytes, int], bytearray] = package.deflate_compress
+
+    def compress(data: bytes, level: int) -> bytes:
+        return bytes(one_shot(data, 6 if level < 0 else level))
+
+    return Codec(f"libdeflate (deflate {package.__version__})", 32 * 2**20, compress)
+
+
+# --- Pieces ------------------------------------------------------------------------------------
+
+
+class Chunk(NamedTuple):
+    """A part of some content, deflated by itself with what precedes it as a dictionary.
+
+    Joined, the parts of one content are one deflate stream (RFC 1951): all but the last end with
+    an empty block on a byte boundary. The cuts depend on the content and the codec alone, and so
+    does the result, however many threads work on it.
+    """
+
+    data: bytes
+    dictionary: bytes
+    last: bool
+
+
+def deflate_ahead(
+    pool: ThreadPoolExecutor, contents: Iterable[Content], codec: Codec, level: int
+) -> Iterator[tuple[Chunk, bytes]]:
+    """Yield the chunks of `contents` in order, the next few being deflated meanwhile.
+
+    Threads serve, as the codecs let go of the interpreter lock.
+    """
+    ahead: deque[tuple[Chunk, Future[bytes]]] = deque()
+    work = partial(_deflate, codec=codec, level=level)
+    for content in contents:
+        for chunk in _chunks(content, codec.whole):
+            while ahead and len(chunk.data) + sum(len(each.data) for each, _ in ahead) > _AHEAD:
+                ready, future = ahead.popleft()
+                yield ready, future.result()
+            ahead.append((chunk, pool.submit(work, chunk)))
+    for ready, future in ahead:
+        yield ready, future.result()
+
+
+def _chunks(content: Content, whole: int) -> Iterator[Chunk]:
+    if isinstance(content, Path) and content.stat().st_size <= whole:
+        content = content.read_bytes()
+    dictionary = b""
+    parts = pieces(content)
+    data = next(parts, b"")
+    for following in parts:
+        yield Chunk(data, dictionary, last=False)
+        dictionary, data = data[-_WINDOW:], following
+    yield Chunk(data, dictionary, last=True)
+
+
+def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
+    if codec.compress and chunk.last and not chunk.dictionary:
+        return codec.compress(chunk.data, level)
+    window = -zlib.MAX_WBITS  # raw: no header
+    if chunk.dictionary:
+        deflater = zlib.compressobj(level, zlib.DEFLATED, window, zdict=chunk.dictionary)
+    else:
+        deflater = zlib.compressobj(level, zlib.DEFLATED, window)
+    compressed = deflater.compress(chunk.data)
+    return compressed + deflater.flush(zlib.Z_FINISH if chunk.last else zlib.Z_SYNC_FLUSH)

@@ -1,0 +1,72 @@
+"""What is new in a wheel is deflated to the same bytes by the same codec."""
+
+import random
+import sys
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from wheelfix.deflating import ZLIB, Codec, codec_of, deflate_ahead
+from wheelfix.errors import SettingsError
+from wheelfix.settings import ZipCodec
+
+SOME = random.Random(7).randbytes(700_000) * 4 + b"text " * 200_000  # noqa: S311 - no secret
+
+
+def deflated(codec: Codec, *contents: bytes | Path, level: int = -1, threads: int = 2) -> bytes:
+    with ThreadPoolExecutor(threads) as pool:
+        return b"".join(data for _, data in deflate_ahead(pool, contents, codec, level))
+
+
+@pytest.fixture(params=["zlib", "libdeflate"])
+def codec(request: pytest.FixtureRequest) -> Codec:
+    choice = ZipCodec(request.param)
+    if choice is ZipCodec.LIBDEFLATE:
+        pytest.importorskip("deflate", reason="it has no wheel for this machine")
+    return codec_of(choice)
+
+
+@pytest.mark.parametrize("content", [b"", b"x", SOME], ids=["empty", "byte", "much"])
+@pytest.mark.parametrize("level", [-1, 1, 9])
+def test_any_inflater_gets_the_content_back(
+    codec: Codec, content: bytes, level: int, tmp_path: Path
+) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(content)
+    for given in (content, file):
+        data = deflated(codec, given, level=level)
+        assert zlib.decompress(data, -zlib.MAX_WBITS) == content
+
+
+def test_the_bytes_do_not_depend_on_how_many_threads_make_them(
+    codec: Codec, tmp_path: Path
+) -> None:
+    file = tmp_path / "content"
+    file.write_bytes(SOME)
+    assert deflated(codec, file, b"more", threads=1) == deflated(codec, file, b"more", threads=4)
+
+
+def test_what_is_too_large_for_one_piece_is_left_to_zlib(tmp_path: Path) -> None:
+    pytest.importorskip("deflate", reason="it has no wheel for this machine")
+    codec = codec_of(ZipCodec.LIBDEFLATE)._replace(whole=2**20)
+    file = tmp_path / "content"
+    file.write_bytes(SOME)
+    assert deflated(codec, file) == deflated(ZLIB, file)
+    assert deflated(codec, file) != deflated(codec._replace(whole=2**25), file)
+
+
+def test_auto_takes_the_faster_one_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deflate", reason="it has no wheel for this machine")
+    assert codec_of(ZipCodec.AUTO).name.startswith("libdeflate (deflate ")
+    monkeypatch.setitem(sys.modules, "deflate", None)
+    assert codec_of(ZipCodec.AUTO) == ZLIB
+    assert ZLIB.name == f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+
+
+def test_a_codec_that_is_asked_for_and_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deflate", None)
+    with pytest.raises(SettingsError, match="`deflate` is not installed") as caught:
+        codec_of(ZipCodec.LIBDEFLATE)
+    assert "pip install 'wheelfix[fast]'" in str(caught.value.hint)
