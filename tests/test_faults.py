@@ -516,7 +516,7 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     wait_for(mark, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    assert [path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()] == [PREFIX]
+    assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
     done = started(wheel, tmp_path / "out", environ)
     said = done.communicate(timeout=60)[1]
     assert done.returncode == 0, said

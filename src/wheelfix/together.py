@@ -4,7 +4,6 @@ What an owner has once it is repaired, the wheels that require it take from ther
 is `product`'s to say; how one wheel is repaired is the caller's.
 """
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from wheelfix.providers import Provider
 from wheelfix.rules.contents import in_units
 from wheelfix.rules.names import unhashed
 from wheelfix.rules.size import NOTABLE
+from wheelfix.scratch import scratch
 from wheelfix.settings import Settings, Share
 from wheelfix.wheel import Wheel, normalized
 
@@ -45,7 +45,7 @@ def repair_each(
     A wheel fails if its owner of the same product was not repaired. Without `publish`, owners are
     written to a temporary folder, so that the others are planned as they would be repaired.
     """
-    with tempfile.TemporaryDirectory(prefix="wheelfix-") as folder:
+    with scratch() as folder:
         parts = parts_in(paths)
         run = _Run(
             paths=paths,
@@ -53,7 +53,7 @@ def repair_each(
             places=places(parts),
             settings_for=settings_for,
             attempt=attempt,
-            scratch=None if publish else Path(folder),
+            scratch=None if publish else folder,
         )
         outcomes = run.side_by_side(jobs) if min(jobs, len(paths)) > 1 else run.in_turn()
         grafted: list[Mapping[str, int]] = []
