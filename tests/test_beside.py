@@ -20,7 +20,8 @@ from wheelfix.explain import Giver, Question, World, explain, world_of
 from wheelfix.graph import graph_of
 from wheelfix.provided import with_providers
 from wheelfix.providers import Provider, whose
-from wheelfix.settings import Settings
+from wheelfix.repairing import repair
+from wheelfix.settings import ProviderBy, Settings
 from wheelfix.targets import default_name, find
 from wheelfix.trace import trace
 from wheelfix.wheel import Wheel
@@ -62,6 +63,27 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / ".git").mkdir(parents=True)
     monkeypatch.chdir(folder)
     return folder
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_explain_opens_first_what_a_shim_opens_before_the_module(
+    tmp_path: Path, pro: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = pro.parent / "sdk" / "libpro.so.3"
+    module = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["pro"])
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    built = make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: pro>=2\n")
+    settings = Settings(
+        wheel_dir=tmp_path / "out",
+        provider=(Provider(source=str(pro)),),
+        provider_by=ProviderBy.PRELOAD,
+    )
+    repaired = repair(built, settings, os.environ).output
+    assert repaired is not None
+    code, out = run(capsys, "explain", repaired, "demo._core", "--provider", pro)
+    assert (code, "libpro.so.3 => " in out, "already loaded before" in out) == (0, True, True)
+    code, out = run(capsys, "explain", repaired, "demo._core")
+    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:

@@ -310,6 +310,20 @@ def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
                 yield member, shim
 
 
+def opened_before(wheel: Wheel, member: str) -> tuple[str, ...]:
+    """Return the libraries that the shims of `wheel` open before Python imports `member`.
+
+    Nothing where `member` is no module.
+    """
+    parts = module_name(member, wheel)
+    found: dict[str, None] = {}
+    for init, shim in _there(wheel) if parts else ():
+        package = (split(init, wheel) or ("", ""))[1].split("/")[:-1]
+        if parts and list(parts[: len(package)]) == package:
+            found |= dict.fromkeys(shim.modules.get(_relative(parts[len(package) :]), ()))
+    return tuple(found)
+
+
 # --- What it opens --------------------------------------------------------------------------------
 
 
