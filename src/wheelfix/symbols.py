@@ -5,7 +5,7 @@ defines a symbol serves everybody, directly needed or not.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from wheelfix.asneeded import Library
@@ -53,26 +53,24 @@ def bindings(
 class Definers:
     """Which of some libraries define a symbol, for whatever group of them is loaded.
 
-    A library's exports are read when it is first in a group.
+    Groups of one wheel have most in common, so a symbol is looked up in all libraries at once.
     """
 
     def __init__(self, libraries: Mapping[str, Library], libc: Libc = Libc.GLIBC) -> None:
-        """Take the libraries by path."""
+        """Take the libraries by path; what they export is read when it is first asked for."""
         self.libraries = libraries
         self._libc = libc
         self._exports: dict[str, Mapping[str, tuple[Definition, ...]]] = {}
+        self._known: dict[tuple[str, str | None], tuple[str, ...]] = {}
 
     def within(self, load: Load) -> Callable[[str, str | None], str | None]:
         """Return what tells which object of `load` a name and version bind to."""
-        order = [(path, self.of(path)) for path in load.objects if path in self.libraries]
+        places = {path: number for number, path in enumerate(load.objects)}
 
         @cache
         def provider(name: str, version: str | None) -> str | None:
-            for path, definitions in order:
-                found = definitions.get(name)
-                if found is not None and binds(found, version, self._libc):
-                    return path
-            return None
+            found = [path for path in self._serving(name, version) if path in places]
+            return min(found, key=places.__getitem__) if found else None
 
         return provider
 
@@ -81,6 +79,27 @@ class Definers:
         if path not in self._exports:
             self._exports[path] = self.libraries[path].exports.definitions
         return self._exports[path]
+
+    def _serving(self, name: str, version: str | None) -> tuple[str, ...]:
+        """Return all libraries to which a reference may bind."""
+        key = (name, version)
+        if key not in self._known:
+            self._known[key] = tuple(
+                path
+                for path in self._named.get(name, ())
+                if binds(self.of(path)[name], version, self._libc)
+            )
+        return self._known[key]
+
+    @cached_property
+    def _named(self) -> Mapping[str, list[str]]:
+        """Name -> the libraries that define it; only names that some library refers to."""
+        wanted = {each.name for known in self.libraries.values() for each in known.elf.undefined}
+        found: dict[str, list[str]] = {}
+        for path in self.libraries:
+            for name in self.of(path).keys() & wanted:
+                found.setdefault(name, []).append(path)
+        return found
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:
