@@ -124,6 +124,8 @@ class _Decision:
 
     after: Wheel
     edits: tuple[PlannedEdit, ...]
+    found: tuple[Finding, ...] = ()
+    """What is wrong with the wheel as it was read; nothing where that was not looked at yet."""
     grafted: tuple[GraftedLibrary, ...] = ()
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
@@ -196,10 +198,7 @@ class _Run:
             status=Status.FAILED,
             before=before,
             after=decision.after,
-            found=run_rules(
-                Context(wheel=before, settings=self.settings, definitions=self.definitions),
-                self.rules,
-            ),
+            found=decision.found or self._found(),
             remaining=remaining,
             edits=decision.edits,
             loads=_loads(before, decision.after, self.settings),
@@ -207,6 +206,12 @@ class _Run:
             messages=(*self._record_messages(), *decision.messages),
             bytes_before=self.archive.size,
         )
+
+    def _found(self) -> tuple[Finding, ...]:
+        """Return what is wrong with the wheel as it was read."""
+        wheel = self.archive.wheel
+        context = Context(wheel=wheel, settings=self.settings, definitions=self.definitions)
+        return run_rules(context, self.rules)
 
     def _record_messages(self) -> Iterator[str]:
         for problem in self.archive.wheel.record_problems:
@@ -276,7 +281,12 @@ class _Run:
             "graft",
             "take what another wheel of the product has",
         )
-        decided = auditwheel.graft(wheel, self._graft_settings, self.workdir, self.standby)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(
+                auditwheel.graft, wheel, self._graft_settings, self.workdir, self.standby
+            )
+            found = self._found()  # auditwheel takes longer
+            decided = asked.result()
         if decided.verdict is None:
             self.standby.prepare()
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
@@ -295,6 +305,7 @@ class _Run:
         return wheel, _Decision(
             after=wheel,
             edits=(*taken, *steps),
+            found=found,
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
