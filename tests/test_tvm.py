@@ -39,7 +39,7 @@ SYSTEM = """
 set -e
 mount -t tmpfs none /usr/local/lib
 cp "$PLANTED"/*.so /usr/local/lib/
-ldconfig -C "$PLANTED/cache"
+PATH=$PATH:/usr/sbin:/sbin ldconfig -C "$PLANTED/cache"
 mount --bind "$PLANTED/cache" /etc/ld.so.cache
 exec "$@"
 """
