@@ -281,12 +281,14 @@ class _Run:
             "graft",
             "take what another wheel of the product has",
         )
-        with ThreadPoolExecutor(1) as pool:
-            asked = pool.submit(
-                auditwheel.graft, wheel, self._graft_settings, self.workdir, self.standby
-            )
-            found = self._found()  # auditwheel takes longer
-            decided = asked.result()
+        found: list[Finding] = []
+        decided = auditwheel.graft(
+            wheel,
+            self._graft_settings,
+            self.workdir,
+            self.standby,
+            meanwhile=lambda: found.extend(self._found()),
+        )
         if decided.verdict is None:
             self.standby.prepare()
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
@@ -305,7 +307,7 @@ class _Run:
         return wheel, _Decision(
             after=wheel,
             edits=(*taken, *steps),
-            found=found,
+            found=tuple(found),
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PREFIX = "wheelfix-run-"
+_TRIES = 50
 
 
 @contextmanager
@@ -35,6 +36,18 @@ def scratch() -> Generator[Path]:
     finally:
         _remove(folder)
         os.close(descriptor)
+
+
+def remove_own() -> None:
+    """Remove the folders of this process, whatever its threads do with them: it is about to end."""
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            folder = link.readlink()
+            if folder.name.startswith(PREFIX):
+                for _ in range(_TRIES):
+                    _remove(folder)
+                    if not folder.exists():
+                        break
 
 
 def hold(descriptor: int) -> bool:

@@ -4,11 +4,9 @@ Each command imports what it works with when it runs: `--help` and `rule` load n
 """
 
 import io
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
@@ -117,21 +115,12 @@ def _before(
 
 def main() -> None:
     """Run the command line, and exit."""
-    ending: list[int] = []
+    from wheelfix.cli.ending import heed_signals
 
-    def end(number: int, _frame: FrameType | None) -> None:
-        """End at once: programs and threads first, then by an exception, so that all is removed."""
-        from wheelfix.cli.ending import stop_everything
-
-        stop_everything()
-        if not ending:
-            ending.append(number)
-            sys.exit(128 + number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and `&` leave it
-            signal.signal(number, end)
-    sys.exit(run(sys.argv[1:]))
+    at_the_end = heed_signals()
+    code = run(sys.argv[1:])
+    at_the_end()
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

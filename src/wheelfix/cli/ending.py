@@ -1,45 +1,61 @@
 """How a run ends before its time."""
 
-import ctypes
+import os
+import signal
 import sys
 import threading
-import time
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
+from typing import NoReturn
 
+from wheelfix.scratch import remove_own
 from wheelfix.tools.run import stop_children
 
-_PAUSE = 0.05
-"""Seconds after which is seen what has been started since."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def stop_everything() -> None:
-    """Make the threads that work for this run leave, and end all that it has started.
+def heed_signals() -> Callable[[], None]:
+    """From now on, end the run at SIGINT and SIGTERM, except where they are ignored (nohup, `&`).
 
-    Without that, who waits for a thread waits for the program that the thread waits for. A thread
-    may be about to start a program, or another thread, so this goes on until the process ends.
+    The main thread leaves what it does. A thread of its own ends the rest: a handler of Python runs
+    in the main thread, and not at all while that waits for a lock, if the signal came just before.
+    Return what the main thread calls at its end, to leave the rest to the other.
     """
-    if "concurrent.futures" in sys.modules:
-        import logging
+    came: list[int] = []
 
-        logging.disable()  # an idle thread of a pool would log that it had to leave
-    told: set[threading.Thread] = set()
-    _stop(told)
-    threading.Thread(target=_go_on, args=(told,), daemon=True).start()
+    def leave(number: int, _frame: FrameType | None) -> None:
+        if not came:  # once, so that what it leaves can clean up
+            came.append(number)
+            sys.exit(128 + number)
+
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, leave)
+    thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
+    thread.start()
+    return lambda: thread.join() if came else None
 
 
-def _go_on(told: set[threading.Thread]) -> None:
-    while True:
-        time.sleep(_PAUSE)
-        _stop(told)
+def _wait(reader: int) -> None:
+    while came := os.read(reader, 1):
+        if came[0] in _SIGNALS:
+            _end_now(128 + came[0])
 
 
-def _stop(told: set[threading.Thread]) -> None:
-    """End programs, and the threads that were not `told` yet: once, so that they can clean up."""
-    for thread in threading.enumerate():
-        if thread in told or thread.ident is None:
-            continue
-        if thread.name.startswith("ThreadPoolExecutor"):
-            told.add(thread)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit)
-            )
-    stop_children()
+def _end_now(code: int) -> NoReturn:
+    """End this process with all that it has started, and leave no temporary folder behind.
+
+    Threads are not asked: one may wait for a program, or for a lock whose owner would have to
+    leave first. What they write is nowhere but in the temporary folders, or has no name yet.
+    """
+    for _ in range(2):  # a thread may have started something meanwhile
+        stop_children()
+        remove_own()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(code)

@@ -14,7 +14,7 @@ import shlex
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import metadata
@@ -144,8 +144,16 @@ class _Call:
     """False only for a library that was found twice under one name, and forgotten over it."""
 
 
-def graft(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> Graft:
+def graft(
+    wheel: Wheel,
+    settings: Settings,
+    workdir: Path,
+    standby: Standby,
+    meanwhile: Callable[[], object] | None = None,
+) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
+
+    `meanwhile` is called while auditwheel works, where that has anything to do.
 
     Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
@@ -169,7 +177,9 @@ def graft(wheel: Wheel, settings: Settings, workdir: Path, standby: Standby) -> 
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby)
+        completed = _auditwheel(
+            "repair", arguments, folder, view, env, settings, standby, meanwhile
+        )
     except ToolError as error:
         raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
@@ -344,10 +354,11 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
     env: Mapping[str, str],
     settings: Settings,
     standby: Standby,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Completed:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
     words = (command, *arguments, *options, str(folder / view.filename))
-    return standby.run(words, cwd=folder, env=env)
+    return standby.run(words, cwd=folder, env=env, meanwhile=meanwhile)
 
 
 # --- Reading what it decided --------------------------------------------------------------------

@@ -6,13 +6,16 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Container, Mapping, Sequence
+import time
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from wheelfix.errors import ToolError
 
 _FULL = "make room, or point TMPDIR to a directory on a larger disk"
+_DYING = 1.0
+"""Seconds for which is waited until what was killed is gone."""
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
@@ -85,15 +88,17 @@ def finish(  # noqa: PLR0913 - the parts of one call
     *,
     name: str,
     task: str = "",
+    meanwhile: Callable[[], object] | None = None,
     timeout: float = 600,
     accepted: Container[int] = (0,),
 ) -> Completed:
     """Hand `task` to a program that was started, and wait for its end, as `run` does.
 
-    Raises `ToolError` if it fails, or does not end in time.
+    `meanwhile` is called while the program works. Raises `ToolError` if it fails, or does not end
+    in time.
     """
     with process:
-        stdout, stderr = _communicate(process, name, task, timeout)
+        stdout, stderr = _communicate(process, name, task, timeout, meanwhile)
     if process.returncode not in accepted:
         raise ToolError(
             f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
@@ -112,19 +117,35 @@ def stop(process: subprocess.Popen[str]) -> None:
 
 def stop_children() -> None:
     """End every program and process that this process has started, with all that they started."""
-    for pid in _children(os.getpid()):
-        end_tree(pid)
+    ended = [each for pid in _children(os.getpid()) for each in end_tree(pid)]
+    end = time.monotonic() + _DYING
+    while any(map(_runs, ended)) and time.monotonic() < end:
+        time.sleep(0.01)
 
 
-def end_tree(pid: int) -> None:
-    """End a process, and all that it has started, also where that leads a session of its own."""
-    for child in _children(pid):
-        end_tree(child)
+def end_tree(pid: int) -> list[int]:
+    """End a process, and all that it has started, also where that leads a session of its own.
+
+    Return all of them: the kernel may take a moment.
+    """
+    with contextlib.suppress(OSError):
+        os.kill(pid, signal.SIGSTOP)  # so that it starts nothing while its children are looked for
+    ended = [each for child in _children(pid) for each in end_tree(child)]
     with contextlib.suppress(OSError):
         if os.getpgid(pid) == pid:
             os.killpg(pid, signal.SIGKILL)
         else:
             os.kill(pid, signal.SIGKILL)
+    return [*ended, pid]
+
+
+def _runs(pid: int) -> bool:
+    """Return whether a process is more than an exit code yet to be read (proc_pid_stat(5))."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[:1]
+    except OSError:
+        return False
+    return state not in ([b"Z"], [b"X"])
 
 
 def _children(pid: int) -> list[int]:
@@ -133,16 +154,23 @@ def _children(pid: int) -> list[int]:
     with contextlib.suppress(OSError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(OSError):
-                text = (task / "children").read_text(encoding="ascii")
-                found += map(int, text.split())
+                found += map(int, (task / "children").read_bytes().split())
     return found
 
 
 def _communicate(
-    process: subprocess.Popen[str], program: str, task: str, timeout: float
+    process: subprocess.Popen[str],
+    program: str,
+    task: str,
+    timeout: float,
+    meanwhile: Callable[[], object] | None,
 ) -> tuple[str, str]:
     try:
-        return process.communicate(task, timeout=timeout)
+        if meanwhile is None:
+            return process.communicate(task, timeout=timeout)
+        _hand_over(process, task)
+        meanwhile()
+        return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         _kill_group(process)
         stdout, stderr = process.communicate()
@@ -153,6 +181,16 @@ def _communicate(
     except BaseException:
         _kill_group(process)
         raise
+
+
+def _hand_over(process: subprocess.Popen[str], task: str) -> None:
+    """Write a program's input, and end it: `communicate` does so only when it begins to wait."""
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # it ended before; its exit code says why
+            process.stdin.write(task)
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+        process.stdin = None
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:

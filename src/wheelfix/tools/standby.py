@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -60,10 +60,17 @@ class Standby:
         if not self._waiting:
             self._waiting.append(_started(self.environ))
 
-    def run(self, arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str]) -> Completed:
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        meanwhile: Callable[[], object] | None = None,
+    ) -> Completed:
         """Run auditwheel in `cwd` with all of `env` as its environment.
 
-        Raises `ToolError` as `wheelfix.tools.run.run` does.
+        `meanwhile` is called while it works. Raises `ToolError` as `wheelfix.tools.run.run` does.
         """
         try:
             process = self._waiting.pop()
@@ -71,7 +78,7 @@ class Standby:
             process = _started(self.environ)
         task = {"arguments": list(arguments), "cwd": str(cwd), "env": {**env, **_FIXED}}
         argv = ("auditwheel", *arguments)
-        return finish(process, argv, name="auditwheel", task=json.dumps(task))
+        return finish(process, argv, name="auditwheel", task=json.dumps(task), meanwhile=meanwhile)
 
 
 def _started(environ: Mapping[str, str]) -> "Popen[str]":
