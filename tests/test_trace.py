@@ -603,3 +603,29 @@ for folder in os.environ["PATH"].split(":"):
     assert (difference.name, difference.found) == ("libtvm.so", real(planted))
     (variable,) = (each for each in judged.variables if each.name == "PATH")
     assert variable.served == (str(planted),)
+
+
+def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: Path) -> None:
+    """The kernel gives a signal to any thread that lets it in; `trace` waits in the main thread."""
+    mark = tmp_path / "runs"
+    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(60)"
+    command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not mark.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+        others = [each for each in tasks if each.name != str(process.pid)]
+        assert others
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            bit = 1 << number - 1
+            assert all(_blocked(each) & bit for each in others)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _blocked(task: Path) -> int:
+    lines = (task / "status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))

@@ -36,7 +36,10 @@ def heed_signals() -> Callable[[], None]:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
+    # It inherits the mask: a signal that `trace` waits for must not go to a thread that lets it in.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     thread.start()
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     return lambda: thread.join() if came else None
 
 
