@@ -124,8 +124,8 @@ class _Decision:
 
     after: Wheel
     edits: tuple[PlannedEdit, ...]
-    found: tuple[Finding, ...] = ()
-    """What is wrong with the wheel as it was read; nothing where that was not looked at yet."""
+    found: tuple[Finding, ...] | None = None
+    """What is wrong with the wheel as it was read; None where that was not looked at yet."""
     grafted: tuple[GraftedLibrary, ...] = ()
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
@@ -198,7 +198,7 @@ class _Run:
             status=Status.FAILED,
             before=before,
             after=decision.after,
-            found=decision.found or self._found(),
+            found=self._found() if decision.found is None else decision.found,
             remaining=remaining,
             edits=decision.edits,
             loads=_loads(before, decision.after, self.settings),
@@ -281,13 +281,13 @@ class _Run:
             "graft",
             "take what another wheel of the product has",
         )
-        found: list[Finding] = []
+        found: list[tuple[Finding, ...]] = []
         decided = auditwheel.graft(
             wheel,
             self._graft_settings,
             self.workdir,
             self.standby,
-            meanwhile=lambda: found.extend(self._found()),
+            meanwhile=lambda: found.append(self._found()),
         )
         if decided.verdict is None:
             self.standby.prepare()
@@ -307,7 +307,7 @@ class _Run:
         return wheel, _Decision(
             after=wheel,
             edits=(*taken, *steps),
-            found=tuple(found),
+            found=found[0] if found else None,
             grafted=graft.libraries,
             excluded=_names_of(graft.excluded, wheel),
             unmatched_excludes=_unmatched(self.settings.exclude, wheel, graft.excluded),
