@@ -16,6 +16,9 @@ from wheelfix.errors import ToolError
 _FULL = "make room, or point TMPDIR to a directory on a larger disk"
 _DYING = 1.0
 """Seconds for which is waited until what was killed is gone."""
+_PIPE = 65_536
+"""Bytes that go into a pipe though nobody reads yet (pipe(7)): more might wait for a program that
+hangs, and without a limit of time."""
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
@@ -168,9 +171,11 @@ def _communicate(
     try:
         if meanwhile is None:
             return process.communicate(task, timeout=timeout)
-        _hand_over(process, task)
+        fits = len(os.fsencode(task)) <= _PIPE
+        if fits:
+            _hand_over(process, task)
         meanwhile()
-        return process.communicate(timeout=timeout)
+        return process.communicate(None if fits else task, timeout=timeout)
     except subprocess.TimeoutExpired:
         _kill_group(process)
         stdout, stderr = process.communicate()
