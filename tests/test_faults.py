@@ -75,7 +75,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The TMPDIR of repairs within this process."""
     folder = tmp_path / "inner"
     folder.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("TMPDIR", str(folder))
     return folder
 
 
@@ -173,7 +173,7 @@ def test_a_full_disk_for_temporary_files(
     size: str,
 ) -> None:
     place = disk(f"size={size}")
-    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
     refused(outcome, "No space left on device", "TMPDIR")
     assert left(tmp_path / "out", place) == []
@@ -189,7 +189,7 @@ def test_a_temporary_folder_on_another_device(
     here = repaired(wheel, tmp_path / "here", environ)
     place = disk("size=20m")
     assert place.stat().st_dev != tmp_path.stat().st_dev
-    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     there = repaired(wheel, tmp_path / "there", {**environ, "TMPDIR": str(place)})
     assert here.output is not None
     assert there.output is not None
@@ -205,7 +205,7 @@ def test_a_temporary_folder_where_nothing_may_run(
     tmp_path: Path,
 ) -> None:
     place = disk("size=20m,noexec")
-    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
     outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
     refused(outcome, "noexec", "TMPDIR")
     assert left(place) == []
@@ -214,8 +214,9 @@ def test_a_temporary_folder_where_nothing_may_run(
 def test_no_temporary_folder_at_all(
     wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
-    refused(repaired(wheel, tmp_path / "out", environ), "No such file or directory", "TMPDIR")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    monkeypatch.setattr("wheelfix.tmpdir._OTHERS", ())
+    refused(repaired(wheel, tmp_path / "out", environ), "no folder for temporary files", "TMPDIR")
     assert not (tmp_path / "out").exists()
 
 

@@ -18,6 +18,7 @@ from wheelfix.contents import Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
+from wheelfix.tmpdir import tmpdir
 from wheelfix.wheel import (
     PRELOAD,
     Member,
@@ -288,8 +289,6 @@ def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
 
     What is below takes seconds to inflate, and no memory.
     """
-    from tempfile import gettempdir  # noqa: PLC0415 (start-up of light commands)
-
     total = sum(entry.size for entry in entries)
     if total <= 2**32:
         return
@@ -299,7 +298,7 @@ def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
             "has: it is a bomb",
             hint=_UNSAFE,
         )
-    disk = os.statvfs(gettempdir())
+    disk = os.statvfs(tmpdir())
     if total > disk.f_blocks * disk.f_frsize:
         raise BadWheelError(
             f"the members inflate to {total} bytes, more than the disk holds", hint=_UNSAFE

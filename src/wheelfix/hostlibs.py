@@ -27,6 +27,7 @@ from wheelfix.providers import folder_of
 from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 from wheelfix.strings import Strings
+from wheelfix.tmpdir import tmpdir
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -286,7 +287,7 @@ def _opened(path: Path) -> memoryview | None:
 
 def _inflated(archive: "ZipFile", member: str) -> memoryview:
     """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
-    with archive.open(member) as source, tempfile.TemporaryFile() as file:
+    with archive.open(member) as source, tempfile.TemporaryFile(dir=tmpdir()) as file:
         shutil.copyfileobj(source, file, 1 << 20)
         file.flush()
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

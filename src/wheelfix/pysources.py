@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, cast
 
+from wheelfix.likeness import may_open
 from wheelfix.wheel import Opening, Where
 
 # Deep enough for any `..` that a source writes. A name with NUL is no path of a real file.
@@ -90,8 +91,6 @@ def openings(
     return tuple(sorted(scan.found.values(), key=lambda each: (each.line, each.name)))
 
 
-OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
-"""A Python source without these words, in whatever case, opens no library."""
 _WORD = re.compile(rb"[^\W\d]\w*")
 
 
@@ -115,14 +114,14 @@ class _Relevance:
             size -= len(text)
             if size < 0:  # functions in functions in functions
                 return list(functions)
-            if _opens(text):
+            if may_open(text):
                 relevant.add(each)
             for word in set(_WORD.findall(text)):
                 users.setdefault(word, []).append(each)
         names = {
             word
             for n, line in enumerate(self._lines)
-            if n not in inside and _opens(line)
+            if n not in inside and may_open(line)
             for word in _WORD.findall(line)
         }
         waiting = [*names, *(each.name.encode() for each in relevant)]
@@ -134,11 +133,6 @@ class _Relevance:
 
     def _text(self, function: _FunctionNode) -> bytes:
         return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
-
-
-def _opens(text: bytes) -> bool:
-    lower = text.lower()
-    return any(word in lower for word in OPENERS)
 
 
 # --- Values -------------------------------------------------------------------------------------

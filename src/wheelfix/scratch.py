@@ -12,8 +12,11 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from wheelfix.tmpdir import tmpdir
+
 PREFIX = "wheelfix-run-"
 _TRIES = 50
+"""A thread that goes on writing can put something into a folder while it is being removed."""
 
 
 @contextmanager
@@ -22,7 +25,7 @@ def scratch() -> Generator[Path]:
 
     Raises `OSError` where there is no place for one.
     """
-    parent = Path(tempfile.gettempdir())
+    parent = tmpdir()
     sweep(parent, PREFIX)
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))

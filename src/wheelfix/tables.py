@@ -5,7 +5,7 @@ table of these keys, so that a value is judged in one place wherever it comes fr
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from difflib import get_close_matches
 from enum import StrEnum
@@ -153,12 +153,15 @@ def _strings(given: object, where: str) -> tuple[str, ...]:
 
 def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
     """Return what `[[tool.wheelfix.require]]` demands, or texts such as `libx.so=x_*,y_*`."""
+    return tuple(_requirement(*item) for item in _items(given, where))
+
+
+def _items(given: object, where: str) -> Iterator[tuple[object, str]]:
+    """Yield the tables of a list, and how to name them."""
     if not isinstance(given, list | tuple):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
-    return tuple(
-        _requirement(table, f"{where}, item {n}")
-        for n, table in enumerate(cast("list[object]", given), start=1)
-    )
+    for n, item in enumerate(cast("list[object]", given), start=1):
+        yield item, f"{where}, item {n}"
 
 
 def _requirement(given: object, where: str) -> Requirement:
@@ -182,12 +185,7 @@ def _requirement(given: object, where: str) -> Requirement:
 
 def _providers(given: object, where: str) -> tuple[Provider, ...]:
     """Return what `[[tool.wheelfix.provider]]` says, or texts that are yet to be looked up."""
-    if not isinstance(given, list | tuple):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
-    return tuple(
-        _provider(each, f"{where}, item {n}")
-        for n, each in enumerate(cast("list[object]", given), start=1)
-    )
+    return tuple(_provider(*item) for item in _items(given, where))
 
 
 def _provider(given: object, where: str) -> Provider:

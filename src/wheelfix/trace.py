@@ -34,6 +34,7 @@ from wheelfix.testimony import (
     Trace,
     variables,
 )
+from wheelfix.tmpdir import tmpdir
 
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
@@ -171,7 +172,7 @@ def _folder() -> Generator[Path]:
     The loader writes to stdout if it cannot write there. A command of root may become another
     user, who must reach the folder too: then its name is the secret, as nobody can list it.
     """
-    outer = Path(tempfile.mkdtemp(prefix="wheelfix-trace-"))
+    outer = Path(tempfile.mkdtemp(prefix="wheelfix-trace-", dir=tmpdir()))
     inner = outer / secrets.token_hex(16)
     inner.mkdir(mode=0o700)
     if os.geteuid() == 0:

@@ -1,0 +1,22 @@
+"""Where temporary files go."""
+
+import errno
+import os
+from pathlib import Path
+
+_NAMED_BY = ("TMPDIR", "TEMP", "TMP")
+_OTHERS = ("/tmp", "/var/tmp", "/usr/tmp", ".")  # noqa: S108 (names are made by `tempfile`)
+
+
+def tmpdir() -> Path:
+    """Return the folder for temporary files, by the order of Python's `tempfile.gettempdir`.
+
+    That one finds it by writing a file, which a SIGKILL leaves behind: this one asks access(2).
+
+    Raises `FileNotFoundError` where there is none.
+    """
+    named = (os.environ.get(name, "") for name in _NAMED_BY)
+    for place in (*filter(None, named), *_OTHERS):
+        if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):  # noqa: PTH112 (20 times as fast)
+            return Path(place).absolute()
+    raise FileNotFoundError(errno.ENOENT, "no folder for temporary files can be written, TMPDIR")

@@ -1,0 +1,48 @@
+"""Where temporary files go."""
+
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from wheelfix.tmpdir import tmpdir
+
+
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {},
+        {"TMPDIR": "a", "TEMP": "b"},
+        {"TMPDIR": "", "TEMP": "b"},
+        {"TMPDIR": "missing", "TMP": "a"},
+        {"TMPDIR": "file", "TMP": "a"},
+        {"TEMP": "b", "TMP": "a"},
+    ],
+)
+def test_the_folder_is_the_one_that_pythons_tempfile_takes(
+    named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    for name, place in named.items():
+        monkeypatch.setenv(name, place)
+    assert str(tmpdir()) == tempfile.gettempdir()
+
+
+def test_nothing_is_written_to_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written to try a folder stays behind if the process is killed in that moment."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = tmp_path.stat().st_mtime_ns
+    assert tmpdir() == tmp_path
+    assert tmp_path.stat().st_mtime_ns == before
+    tempfile.gettempdir()
+    assert tmp_path.stat().st_mtime_ns != before, "what this test looks for can be seen"
