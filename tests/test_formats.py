@@ -208,13 +208,13 @@ def test_the_full_report_shows_a_few_of_many_and_all_on_demand() -> None:
     text = FORMATS["full"](many(), DRAWING)
     assert text.count("error[lost-library]") == 3
     assert "… and 17 more lost-library here: -v shows them" in text
-    text = FORMATS["full"](many(), replace(DRAWING, verbose=True))
+    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
     assert text.count("error[lost-library]") == 20
     assert "more" not in text
 
 
 def test_the_full_report_says_why_only_once() -> None:
-    text = FORMATS["full"](many(), replace(DRAWING, verbose=True))
+    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
     assert text.count("= why: The import fails on every machine.") == 1
 
 
@@ -237,7 +237,7 @@ def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:
 
 def test_colour_is_only_where_it_is_wanted() -> None:
     assert "\x1b[" not in FORMATS["full"](found(), DRAWING)
-    assert "\x1b[1;31merror" in FORMATS["full"](found(), replace(DRAWING, colour=True))
+    assert "\x1b[1;31merror" in FORMATS["full"](found(), DRAWING._replace(colour=True))
 
 
 def test_the_concise_report_has_a_line_a_finding() -> None:
@@ -295,7 +295,7 @@ def sarif_schema() -> Any:
 def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
     schema = sarif_schema()
     validator = jsonschema.Draft4Validator(schema)
-    real = replace(DRAWING, rules=RULES)
+    real = DRAWING._replace(rules=RULES)
     log: Any = {}
     for each, drawing in ((found(), DRAWING), (many(), real), (hostile("{[%"), DRAWING)):
         log = json.loads(FORMATS["sarif"](each, drawing))
@@ -306,7 +306,7 @@ def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
 
 
 def test_sarif_brings_every_rules_help() -> None:
-    [run] = json.loads(FORMATS["sarif"](found(), replace(DRAWING, rules=RULES)))["runs"]
+    [run] = json.loads(FORMATS["sarif"](found(), DRAWING._replace(rules=RULES)))["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [each["id"] for each in rules] == [each.code for each in RULES]
     for each in rules:
@@ -414,7 +414,7 @@ def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
         "WF903 quiet-rule",
     ]
     assert (root.get("failures"), root.get("errors")) == ("1", "1")
-    strict = ET.fromstring(FORMATS["junit"](found(), replace(DRAWING, limit=Severity.WARNING)))  # noqa: S314
+    strict = ET.fromstring(FORMATS["junit"](found(), DRAWING._replace(limit=Severity.WARNING)))  # noqa: S314
     assert strict.get("failures") == "3"
 
 
@@ -554,7 +554,7 @@ def hostile(evil: str) -> SetReport:
 @pytest.mark.parametrize("form", list(Format))
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str) -> None:
-    text = FORMATS[form](hostile(evil), replace(DRAWING, verbose=True))
+    text = FORMATS[form](hostile(evil), DRAWING._replace(verbose=True))
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode()
     if form is not Format.GITHUB:
@@ -600,7 +600,7 @@ def test_markdown_of_hostile_names_is_text(evil: str) -> None:
     """Render it with an independent implementation of CommonMark and GFM's tables."""
     markdown_it = pytest.importorskip("markdown_it")
     renderer = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
-    undocumented = replace(DRAWING, documentation="")
+    undocumented = DRAWING._replace(documentation="")
     page = Page()
     page.feed(cast("str", renderer.render(FORMATS["markdown"](hostile(evil), undocumented))))
     own = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "p", "code", "pre", "br"}

@@ -41,8 +41,8 @@ def rename(elf: Elf, old: str, new: str) -> Elf:
     return replace(
         elf,
         needed=tuple(new if n == old else n for n in elf.needed),
-        verneed=tuple(replace(v, file=name(v.file) or "") for v in elf.verneed),
-        undefined=tuple(replace(u, file=name(u.file)) for u in elf.undefined),
+        verneed=tuple(v._replace(file=name(v.file) or "") for v in elf.verneed),
+        undefined=tuple(u._replace(file=name(u.file)) for u in elf.undefined),
     )
 
 

@@ -39,7 +39,7 @@ def judged(
 ) -> dict[str, list[Finding]]:
     """What the platform rules say of a wheel, by code."""
     settings = Settings(**options)
-    subject = replace(subject, metadata=replace(subject.metadata, requires_dist=requirements))
+    subject = replace(subject, metadata=subject.metadata._replace(requires_dist=requirements))
     context = Context(
         wheel=subject, settings=settings, verdict=appraise(subject, settings, POLICIES)
     )

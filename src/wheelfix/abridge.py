@@ -5,9 +5,8 @@ section is cut out: what it writes is put back around what was cut out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from struct import Struct
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from wheelfix.elfimage import Image, Sht
 from wheelfix.mapped import pieces
@@ -23,8 +22,7 @@ _P_OFFSET, _P_FILESZ = {32: 1, 64: 2}, {32: 4, 64: 5}
 _SH_OFFSET, _SH_SIZE = 4, 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class Cut(NamedTuple):
     """A range of a file that is left out."""
 
     start: int

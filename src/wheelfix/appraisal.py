@@ -10,9 +10,8 @@ WF1xx rules judge that. An object that needs a library of the wheel by name has 
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, NamedTuple
 
 from wheelfix.elf import Elf, Machine, Undefined
 from wheelfix.policy import Policy, isa_level, judge
@@ -52,8 +51,7 @@ auditwheel looks for files of these names, and judges by what the machine has.
 _STT_NOTYPE, _STT_FUNC = 0, 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Subject:
+class _Subject(NamedTuple):
     """The objects that count, sorted by what is asked of them."""
 
     kind: str

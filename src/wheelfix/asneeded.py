@@ -9,6 +9,7 @@ symbol is weak only if every reference was, and a versioned one names its librar
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from wheelfix.elf import Elf, Exports, Undefined
 
@@ -41,8 +42,7 @@ class Library:
         return self.read()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(NamedTuple):
     """What becomes of one DT_NEEDED entry, and why."""
 
     name: str

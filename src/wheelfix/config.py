@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import cast
+from typing import NamedTuple, cast
 
 from wheelfix.errors import SettingsError
 from wheelfix.rules.base import AnyRule
@@ -21,8 +21,7 @@ DEFAULT = "default"
 """The origin of what nobody has set."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layer:
+class Layer(NamedTuple):
     """One table of settings."""
 
     source: str

@@ -6,17 +6,15 @@ that is not in the list is not known, and neither is what free-threaded builds a
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 _NAME = re.compile(r"_?P[yY]\w+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApiName:
+class ApiName(NamedTuple):
     """One name of Python's C API."""
 
     minors: frozenset[int]

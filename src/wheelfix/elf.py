@@ -47,8 +47,7 @@ class PathTag(StrEnum):
     RUNPATH = "DT_RUNPATH"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(NamedTuple):
     """One program header; offsets, addresses and sizes in bytes."""
 
     type: int
@@ -60,16 +59,14 @@ class Segment:
     align: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionNeed:
+class VersionNeed(NamedTuple):
     """One Verneed record: versions that the object wants from `file`, in file order."""
 
     file: str
     versions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undefined:
+class Undefined(NamedTuple):
     """One undefined entry of .dynsym: a symbol that another object must define."""
 
     name: str

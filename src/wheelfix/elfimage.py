@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
-from typing import Self
+from typing import NamedTuple, Self
 
 from wheelfix.elf import Machine, Segment
 from wheelfix.errors import BadElfError
@@ -146,8 +146,7 @@ _VERDEF = {order: Struct(order + "HHHHIII") for order in "<>"}
 _VERDAUX = {order: Struct(order + "II") for order in "<>"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """One section header."""
 
     name: int
@@ -162,8 +161,7 @@ class Section:
     entsize: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
+class Version(NamedTuple):
     """What one version index stands for: a need (with the library's name) or a definition."""
 
     name: str
@@ -173,8 +171,7 @@ class Version:
     """VER_FLG_BASE: the entry is the library's own name, not a version."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedRecord:
+class NeedRecord(NamedTuple):
     """One Verneed record and its Vernaux records, as offsets and raw fields."""
 
     offset: int
@@ -376,8 +373,7 @@ class NotingImage(Image):
         return Image.unpack(self, struct, offset, what)
 
 
-@dataclass(frozen=True, slots=True)
-class Dynamic:
+class Dynamic(NamedTuple):
     """The dynamic section of an image and the tables that it points to."""
 
     image: Image
@@ -607,8 +603,7 @@ class Dynamic:
                 yield Relocations(tag=tag, struct=struct, raw=raw)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relocations:
+class Relocations(NamedTuple):
     """One relocation table, undecoded."""
 
     tag: Dt

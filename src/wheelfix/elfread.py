@@ -7,8 +7,7 @@ string of bytes, never one by one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wheelfix.elf import (
     Definition,
@@ -89,8 +88,7 @@ def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf
         return _read(image, _loadable(image))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tables:
+class Tables(NamedTuple):
     """Where the tables of an object stand in the file."""
 
     places: tuple[tuple[int, int], ...] = ()

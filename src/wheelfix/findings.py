@@ -6,6 +6,7 @@ of edits. Nothing here acts.
 
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from wheelfix.edits import Edit
 
@@ -79,8 +80,7 @@ class Hit:
     """Where one case is worse or milder than the rule's own severity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedEdit:
+class PlannedEdit(NamedTuple):
     """One edit of the plan: what it changes from, to what, and who asked for it."""
 
     edit: Edit
@@ -105,8 +105,7 @@ class Because(StrEnum):
     """The finding was there when the project took wheelfix up."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Suppressed:
+class Suppressed(NamedTuple):
     """A finding that does not count, and why."""
 
     finding: Finding

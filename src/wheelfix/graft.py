@@ -68,8 +68,7 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
         return tuple((old, kept.get(new, new)) for old, new in renames if kept.get(new) != old)
 
     libraries = [
-        replace(
-            library,
+        library._replace(
             member=posixpath.join(
                 posixpath.dirname(library.member),
                 kept.get(library.soname, posixpath.basename(library.member)),

@@ -11,8 +11,8 @@ of them. Paths are virtual: an environment stands in `/env`, and nothing outside
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from wheelfix.wheel import Wheel, WheelName
 
@@ -41,8 +41,7 @@ class Key(StrEnum):
     HEADERS = "headers"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scheme:
+class Scheme(NamedTuple):
     """One way to install: an installer's option, or a distribution's habit, for one Python."""
 
     name: str
@@ -77,8 +76,7 @@ class Scheme:
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(NamedTuple):
     """One way in which the files of a wheel stand to each other once installed."""
 
     schemes: tuple[Scheme, ...]

@@ -91,8 +91,7 @@ class Candidate(NamedTuple):
     """The element of that search path, as written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One name that was asked for, and the answer."""
 
     requester: str | None
@@ -119,8 +118,7 @@ class Request:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class Load(NamedTuple):
     """What one dlopen, or the start of one program, loads.
 
     The real loader stops at the first request that fails, and unloads; the model goes on, so
@@ -139,8 +137,7 @@ class Load:
         return tuple(request for request in self.requests if request.failed)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(NamedTuple):
     """A dlopen by another object than the program: its search path serves a bare `name`."""
 
     name: str

@@ -6,14 +6,13 @@ producers put lines of their own there.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel import Metadata
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelMetadata:
+class WheelMetadata(NamedTuple):
     """What WHEEL says that an installer acts on."""
 
     version: str
@@ -113,8 +112,7 @@ def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
     fields = metadata.fields
     last = [at for at, (name, _) in enumerate(fields, start=1) if name == _REQUIRES.lower()]
     at = last[-1] if last else len(fields)
-    return replace(
-        metadata,
+    return metadata._replace(
         requires_dist=(*metadata.requires_dist, requirement),
         fields=(*fields[:at], (_REQUIRES.lower(), requirement), *fields[at:]),
     )

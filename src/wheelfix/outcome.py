@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.findings import Finding, PlannedEdit
@@ -26,8 +27,7 @@ class Status(StrEnum):
     """The wheel could not be read, patched or written: nothing was written."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loads:
+class Loads(NamedTuple):
     """What one changed file loads once installed."""
 
     member: str

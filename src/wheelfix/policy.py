@@ -8,7 +8,7 @@ import re
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from wheelfix.elf import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
@@ -29,8 +29,7 @@ _NEAR = 8
 """Symbols up to which a tag counts as missed by little."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class Policy(NamedTuple):
     """What one platform tag allows, as auditwheel's table has it."""
 
     name: str

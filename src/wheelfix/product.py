@@ -7,7 +7,7 @@ Nothing is looked at here but file names and requirements.
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wheelfix.layout import interpreters
 from wheelfix.providers import name_of
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 _PLATFORM = re.compile(r"(?P<libc>many|musl|)linux(?:\d+|_\d+_\d+|)_(?P<machine>\w+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Part(NamedTuple):
     """One of the wheels of a run: what says whether it forms a product with others."""
 
     name: WheelName
@@ -40,8 +39,7 @@ class Owner:
     """Whether each requirement on the way pins a version, or names the one that asks for it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Place(NamedTuple):
     """How one wheel stands to the others."""
 
     owners: tuple[Owner, ...] = ()
@@ -87,8 +85,7 @@ def meet(one: WheelName, other: WheelName) -> bool:
 # --- Who is asked for -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Reach:
+class _Reach(NamedTuple):
     """Where the tags of a wheel allow it."""
 
     pythons: frozenset[str]
@@ -97,8 +94,7 @@ class _Reach:
     """`many`, `musl`, or nothing: a `linux` tag does not tell."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Among:
+class _Among(NamedTuple):
     parts: Sequence[Part]
     reach: Sequence[_Reach]
     present: Mapping[str, Sequence[int]]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from wheelfix.asneeded import Decision, Library, Why, decide, is_python_api
 from wheelfix.edits import Edit, without_needed
@@ -60,8 +60,7 @@ class Definitions(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unused:
+class Unused(NamedTuple):
     """A DT_NEEDED entry that the linker would have left out."""
 
     member: str
@@ -76,8 +75,7 @@ class Unused:
     """Whether the settings can have it dropped all the same."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Missing:
+class Missing(NamedTuple):
     """A library that is used, and not needed: another object of the group brings it along."""
 
     member: str
@@ -279,8 +277,7 @@ def _closure(load: Load, start: str) -> set[str]:
 # --- Trying it out --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Change:
+class _Change(NamedTuple):
     """One load before and after, where the two differ."""
 
     root: str
@@ -308,7 +305,7 @@ class _Trial:
         kept: dict[Unused, Unused] = {}
         for each in candidates:
             if (hook := self._hook(each)) is not None:
-                kept[each] = replace(each, hazards=(hook,), kept=True, forceable=False)
+                kept[each] = each._replace(hazards=(hook,), kept=True, forceable=False)
         hazards: dict[Unused, list[str]] = {}
         while True:
             drops = [each for each in candidates if each not in kept]
@@ -321,10 +318,10 @@ class _Trial:
                 break
             forced = {each: each in hazards for each in needed}
             for each, why in needed.items():
-                kept[each] = replace(each, hazards=tuple(why), kept=True, forceable=forced[each])
+                kept[each] = each._replace(hazards=tuple(why), kept=True, forceable=forced[each])
         weak = self._unbound(drops, changes)
         return tuple(
-            kept.get(each) or replace(each, hazards=(*hazards.get(each, ()), *weak.get(each, ())))
+            kept.get(each) or each._replace(hazards=(*hazards.get(each, ()), *weak.get(each, ())))
             for each in candidates
         )
 

@@ -6,7 +6,6 @@ Everything here is a function of values; the hashes are computed where the bytes
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
 
@@ -174,7 +173,7 @@ def update_record(  # noqa: PLR0913 (what is done to the files is one value each
         here = () if row.name in removed else (row.name,)
         for name in (*here, *copied.get(row.name, ())):
             used.add(name)
-            same = row if name == row.name else replace(row, name=name)
+            same = row if name == row.name else row._replace(name=name)
             kept.append(written.get(name, same))
     folder = record_name.rpartition("/")[0] + "/"
     new = [written[name] for name in order if name in written and name not in used]

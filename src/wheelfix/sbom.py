@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
@@ -21,8 +21,7 @@ AUDITWHEEL = "sboms/auditwheel.cdx.json"
 """The name of auditwheel's own list."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class Package(NamedTuple):
     """A package of a Linux distribution, as its database describes it."""
 
     type: Literal["deb", "rpm", "apk"]
@@ -52,8 +51,7 @@ class Package:
         return _purl(self.type, [self.distro.lower(), name], self.version, qualifiers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Library:
+class Library(NamedTuple):
     """A grafted library: what it was, and where it is."""
 
     file: str
@@ -65,8 +63,7 @@ class Library:
     """The members that hold it, the one that auditwheel made first."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
+class Expected(NamedTuple):
     """A distribution that has to be installed beside, for libraries that it has."""
 
     name: str

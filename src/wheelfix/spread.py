@@ -15,9 +15,8 @@ from concurrent.futures import (
     Future,
     wait,
 )
-from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError
 
@@ -28,8 +27,7 @@ _RESULTS_AHEAD = 16
 """How many results, for each call at once, may wait for an earlier one that takes its time."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class Crew(NamedTuple):
     """Who does the work."""
 
     start: Callable[[], Executor]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.resources import files as package_files
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from wheelfix.elf import Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
@@ -52,8 +52,7 @@ _PLATFORM_KEYS = {
 _PROGRAM_KEYS = {"summary", "path", "rpath", "runpath", "needed", "files", "scheme", "extends"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stub:
+class Stub(NamedTuple):
     """A library of which only this much is known."""
 
     needed: tuple[str, ...] = ()

@@ -5,9 +5,9 @@ or a library that nothing else loads brings along when it is the first.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from typing import NamedTuple
 
 from wheelfix import cpython
 from wheelfix.asneeded import Library
@@ -28,8 +28,7 @@ Reference = tuple[str, str | None]
 """A symbol, and the version asked for."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unresolved:
+class Unresolved(NamedTuple):
     """References of one object that bind to nothing, when one root is the first to be loaded."""
 
     member: str

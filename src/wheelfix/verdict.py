@@ -1,11 +1,10 @@
 """auditwheel's verdict on a wheel, as a value."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Which platform tag the objects of a wheel allow, and what forbids a better one."""
 
     overall: str

@@ -18,8 +18,9 @@ that nothing of the zip's layout can mislead it:
 
 import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from wheelfix.elf import Elf, ElfType, Libc, VersionNeed
 from wheelfix.settings import Settings
@@ -37,8 +38,7 @@ _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
 """What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
+class Judged(NamedTuple):
     """What auditwheel looks at by name in each object by itself."""
 
     symbols: Container[str]
@@ -49,8 +49,7 @@ class Judged:
     """Libraries that every glibc platform gives, so that it is all one where they stand here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class View(NamedTuple):
     """The files of the wheel that auditwheel is shown, and what they stand for."""
 
     filename: str
@@ -64,8 +63,7 @@ class View:
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Group:
+class _Group(NamedTuple):
     """The objects of one class, byte order and machine: those that can load each other."""
 
     folder: str
@@ -99,8 +97,7 @@ class _Group:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
+class _Shown(NamedTuple):
     """One object, as it is going to be shown."""
 
     member: str

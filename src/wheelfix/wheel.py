@@ -7,7 +7,7 @@ looked up by the ten thousand, and a path object would normalise what must be ju
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
@@ -16,8 +16,7 @@ PRELOAD = "_wheelfix_preload"
 """The name of the module that opens libraries of other wheels, in each package that has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WheelName:
+class WheelName(NamedTuple):
     """The five or six fields of a wheel's file name (PEP 427, PEP 491)."""
 
     distribution: str
@@ -53,8 +52,7 @@ class WheelName:
         return "-".join([*head, *tags]) + ".whl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class Member(NamedTuple):
     """One file of the wheel. Directory entries of the zip are no members."""
 
     name: str
@@ -66,8 +64,7 @@ class Member:
     """`st_mode`: type and permission bits from external_attr, 0 where the zip has none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metadata:
+class Metadata(NamedTuple):
     """The header of METADATA (PyPA, "Core metadata specifications"); empty where it is missing."""
 
     metadata_version: str = ""
@@ -84,8 +81,7 @@ class Metadata:
     """Why it cannot be read, if it cannot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRow:
+class RecordRow(NamedTuple):
     """One row of RECORD (PEP 376, PEP 427)."""
 
     name: str
@@ -94,8 +90,7 @@ class RecordRow:
     size: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordProblem:
+class RecordProblem(NamedTuple):
     """One disagreement between RECORD and the files."""
 
     member: str
@@ -122,8 +117,7 @@ class Where(StrEnum):
     """At a fixed path of the user's machine, or one relative to the current directory."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class Opening(NamedTuple):
     """One name that a Python source hands to the loader: `ctypes.CDLL("libx.so")`."""
 
     line: int

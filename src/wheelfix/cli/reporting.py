@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix import __version__
 from wheelfix.cli.terminal import Terminal
@@ -35,8 +35,7 @@ def asked(texts: Iterable[str]) -> list[tuple[Format, Path]]:
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
+class Delivery(NamedTuple):
     """What was found, on its way out."""
 
     found: SetReport

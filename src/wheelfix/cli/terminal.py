@@ -3,9 +3,8 @@
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from wheelfix.errors import WheelfixError
 from wheelfix.outcome import Outcome
@@ -24,8 +23,7 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terminal:
+class Terminal(NamedTuple):
     """The two streams: results go to stdout, all else to stderr."""
 
     verbosity: int

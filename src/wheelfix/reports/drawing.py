@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.baseline import known
 from wheelfix.errors import WheelfixError
@@ -15,8 +15,7 @@ from wheelfix.rules.base import AnyRule
 NAME = "wheelfix"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawing:
+class Drawing(NamedTuple):
     """Everything a format may know besides what was found."""
 
     version: str
@@ -35,8 +34,7 @@ class Drawing:
     """The address of docs/rules.md, where the project has one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Placed:
+class Placed(NamedTuple):
     """One finding, and where it is."""
 
     finding: Finding

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from wheelfix.asneeded import Library
 from wheelfix.elf import Elf, Libc
@@ -35,8 +35,7 @@ class Stage(IntEnum):
     """After it: every object gets the search path that is right where it is installed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
+class Trial(NamedTuple):
     """One machine of `target`, and what the wheel's objects load there."""
 
     target: Target

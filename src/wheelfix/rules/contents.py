@@ -3,7 +3,7 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wheelfix.edits import RemoveMember
 from wheelfix.elf import Elf, ElfType, Libc, Machine
@@ -422,8 +422,7 @@ def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
 # --- What is not meant for a wheel ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Leftover:
+class _Leftover(NamedTuple):
     """What a kind of leftover is called, and what its files are."""
 
     what: str

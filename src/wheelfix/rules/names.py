@@ -3,9 +3,9 @@
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from wheelfix.edits import RenameNeeded
 from wheelfix.elf import Elf, Machine
@@ -59,8 +59,7 @@ _MACHINES: Mapping[str, int] = {
 """The first part of the multiarch triplet in a suffix, and the machine it stands for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtensionModule:
+class ExtensionModule(NamedTuple):
     """A file that some Python may import as an extension module, by its name."""
 
     member: str

@@ -3,9 +3,9 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from wheelfix.asneeded import Library
 from wheelfix.edits import AddRequirement
@@ -37,8 +37,7 @@ _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Use:
+class _Use(NamedTuple):
     """One object of the wheel, and one library that it takes from a provider."""
 
     member: str
@@ -68,8 +67,7 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class Taken(NamedTuple):
     """What a wheel takes from one provider."""
 
     provider: Provider
@@ -636,8 +634,7 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
         yield from _lacking_symbols(with_lowest, lowest)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Taken:
+class _Taken(NamedTuple):
     """One use of a provider, and the library as one version of the provider has it."""
 
     use: _Use

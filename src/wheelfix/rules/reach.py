@@ -2,8 +2,7 @@
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from wheelfix.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
 from wheelfix.elf import Elf, PathTag
@@ -17,8 +16,7 @@ from wheelfix.wheel import Wheel
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gap:
+class Gap(NamedTuple):
     """Libraries that the wheel ships, and that one of its objects does not find by itself."""
 
     user: str

@@ -5,8 +5,8 @@ by its first scheme, and what stands in the way is reported once for each machin
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from wheelfix.elf import Elf, Machine
 from wheelfix.findings import Hit, Severity
@@ -199,8 +199,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Absence:
+class _Absence(NamedTuple):
     """Where a library is missing, and who needs it."""
 
     targets: list[Target]

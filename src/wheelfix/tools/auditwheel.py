@@ -20,7 +20,7 @@ from fnmatch import fnmatchcase
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wheelfix.elfread import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
@@ -73,8 +73,7 @@ _ARITY = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GraftedLibrary:
+class GraftedLibrary(NamedTuple):
     """A library of this machine that belongs into the wheel."""
 
     member: str
@@ -131,8 +130,7 @@ class Graft:
         return Verdict(overall=best, external={}, reasons=(), near=self.near)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Call:
+class _Call(NamedTuple):
     """One recorded call of patchelf."""
 
     place: str
@@ -438,8 +436,8 @@ def _without_shipped(graft: Graft, wheel: Wheel) -> Graft:
     if not again:
         return graft
     libraries = {
-        library.soname: replace(
-            library, renames=tuple(pair for pair in library.renames if pair[1] not in again)
+        library.soname: library._replace(
+            renames=tuple(pair for pair in library.renames if pair[1] not in again)
         )
         for library in graft.libraries
     }

@@ -8,8 +8,8 @@ import re
 import shlex
 import shutil
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
@@ -23,8 +23,7 @@ _RPM_FORMAT = (
 """A line for each package; the files are in it because a file may have several owners, or none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _System:
+class _System(NamedTuple):
     """Where to look: the root folder, the environment, and whose system it is."""
 
     root: Path

