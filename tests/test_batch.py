@@ -32,11 +32,12 @@ from wheelfix import batch, cli
 from wheelfix.batch import records, tasks
 from wheelfix.checking import check
 from wheelfix.cli.workers import processes
+from wheelfix.crew import crew_of
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.report import Report
 from wheelfix.reports.drawing import Drawing
 from wheelfix.settings import Settings
-from wheelfix.spread import crew_of, spread
+from wheelfix.spread import spread
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")

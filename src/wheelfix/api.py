@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wheelfix import checking, repairing
+from wheelfix.crew import crew_of
 from wheelfix.outcome import Outcome
 from wheelfix.report import Report, SetReport
 from wheelfix.settings import Settings
-from wheelfix.spread import crew_of
 from wheelfix.together import repair_each
 from wheelfix.tools.standby import Standby
 

@@ -13,6 +13,7 @@ from typing import cast
 from wheelfix import __version__
 from wheelfix.baseline import Baseline
 from wheelfix.checking import NOTHING, check, unfinished
+from wheelfix.crew import Crew
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.findings import Severity
 from wheelfix.plugins import all_rules
@@ -20,7 +21,7 @@ from wheelfix.report import Report
 from wheelfix.reports.drawing import Drawing, shown_path
 from wheelfix.reports.jsonl import VERSION, record
 from wheelfix.settings import Settings
-from wheelfix.spread import Crew, spread
+from wheelfix.spread import spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

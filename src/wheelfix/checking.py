@@ -5,7 +5,6 @@ Nothing is looked at but the wheels and what the settings hand over (`library-pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,6 +13,7 @@ from pathlib import Path
 from wheelfix.appraisal import appraise
 from wheelfix.archive import open_wheel
 from wheelfix.baseline import Baseline
+from wheelfix.crew import Crew
 from wheelfix.engine import find, find_in_set, ignored
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
 from wheelfix.findings import Because, Finding, Suppressed
@@ -27,7 +27,7 @@ from wheelfix.rules.base import Context, SetContext, names_rule
 from wheelfix.rules.ignores import stale_ignore
 from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings, Share
-from wheelfix.spread import Crew, spread
+from wheelfix.spread import spread
 from wheelfix.tools.policies import read_policies
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
@@ -141,6 +141,8 @@ def unfinished(error: Exception) -> WheelfixError:
     """Return what to say of a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
         return WheelfixError("there is not enough memory to check it", hint=_MEMORY)
+    from concurrent.futures import BrokenExecutor  # noqa: PLC0415 (start-up)
+
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
         return WheelfixError("the process that checked it ended abruptly", hint=_MEMORY)
     return internal_error(error)

@@ -4,7 +4,6 @@ Each is a layer, a table of keys; the layers above win. What holds depends on th
 an override names the wheels that it is for.
 """
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -161,6 +160,8 @@ def read_table(path: Path) -> Mapping[str, object] | None:
 
     Raises `SettingsError` for a file that cannot be read, or is no TOML.
     """
+    import tomllib  # noqa: PLC0415 (not every run has a file)
+
     try:
         document: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

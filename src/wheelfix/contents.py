@@ -6,7 +6,6 @@ Two at a time, as zlib and hashlib let go of the interpreter lock.
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain, islice
@@ -104,6 +103,8 @@ class _Reader:
         if len(queue) < 2:
             self._read_each(deque(self._entries))
             return
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
+
         with ThreadPoolExecutor(1) as pool:
             other = pool.submit(self._read_each, queue)
             try:

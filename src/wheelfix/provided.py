@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.layout import interpreters
@@ -15,9 +16,11 @@ from wheelfix.metadata import read_core_metadata
 from wheelfix.product import Part
 from wheelfix.providers import SCHEMES, Provider, allowed, name_of, presets
 from wheelfix.rules.providers import Taken
-from wheelfix.sbom import Expected
 from wheelfix.settings import Settings
 from wheelfix.wheel import Wheel, WheelName, normalized
+
+if TYPE_CHECKING:
+    from wheelfix.sbom import Expected
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
@@ -379,11 +382,13 @@ def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
 # --- For the list of what is used -----------------------------------------------------------------
 
 
-def described(taken: Taken) -> Expected:
+def described(taken: Taken) -> "Expected":
     """Return what is known of a provider that libraries are taken from.
 
     Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
     """
+    from wheelfix.sbom import Expected  # noqa: PLC0415 (a check lists nothing)
+
     provider = taken.provider
     wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
     return Expected(

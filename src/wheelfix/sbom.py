@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-
 from wheelfix.wheel import Wheel, WheelName
 
 MEMBER = "sboms/wheelfix.cdx.json"
@@ -315,6 +313,11 @@ def _licence(text: str) -> dict[str, Any]:
 
     It is what the distribution declares for a package, and nobody's verdict on the one file.
     """
+    from packaging.licenses import (  # noqa: PLC0415 (most wheels take nothing from a package)
+        InvalidLicenseExpression,
+        canonicalize_license_expression,
+    )
+
     declared = {"acknowledgement": "declared"}
     try:
         expression = str(canonicalize_license_expression(text))

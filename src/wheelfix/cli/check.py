@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from wheelfix.baseline import Baseline
     from wheelfix.cli.terminal import Terminal
     from wheelfix.config import Configuration
+    from wheelfix.crew import Crew
     from wheelfix.report import Report, SetReport
     from wheelfix.settings import FailOn
-    from wheelfix.spread import Crew
 
 
 def check(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from wheelfix import __version__
+from wheelfix.crew import Crew
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.spread import Crew
 
 PATIENCE = 10.0
 """Seconds to wait for the scheduler, and for a first worker."""

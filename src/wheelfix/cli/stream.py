@@ -14,11 +14,11 @@ from wheelfix.cli.journal import Journal, begun, continued
 from wheelfix.cli.reporting import checkout
 from wheelfix.cli.terminal import Terminal
 from wheelfix.config import Configuration
+from wheelfix.crew import Crew
 from wheelfix.errors import ExitCode
 from wheelfix.findings import Severity
 from wheelfix.reports.drawing import Drawing
 from wheelfix.settings import FailOn
-from wheelfix.spread import Crew
 
 BESIDE = "what shows only beside other wheels (WF85x, WF901) was not looked for"
 

@@ -8,7 +8,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import active_children, parent_process
 
-from wheelfix.spread import Crew
+from wheelfix.crew import Crew
 
 _WAITING = 2
 """Calls per process that wait in its queue, so that it never has nothing to do."""

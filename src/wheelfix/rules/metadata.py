@@ -192,21 +192,25 @@ def name_differs(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
-    from packaging.utils import canonicalize_version  # noqa: PLC0415 (start-up)
-
     pairs = (
         ("Name", name, wheel.name.distribution, normalized),
         # `_` stands for `-` in file names (PEP 427).
-        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
+        ("Version", version, wheel.name.version.replace("_", "-"), _canonical),
     )
     for field, said, named, key in pairs:
-        if said and key(said) != key(named):
+        if said not in {"", named} and key(said) != key(named):
             yield Hit(
                 message=f"METADATA says `{field}: {said}`, the file name `{named}`",
                 member=f"{wheel.dist_info}/METADATA",
                 entry=field,
                 hint="build the wheel again, under the name and version that it has",
             )
+
+
+def _canonical(version: str) -> str:
+    from packaging.utils import canonicalize_version  # noqa: PLC0415 (slow, and seldom needed)
+
+    return canonicalize_version(version)
 
 
 @rule("WF506", "invalid-metadata", Severity.ERROR)
@@ -262,10 +266,6 @@ _NAME = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
 
 
 def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
-    from packaging.requirements import Requirement  # noqa: PLC0415 (start-up)
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (start-up)
-    from packaging.version import Version  # noqa: PLC0415 (start-up)
-
     keys = [key for key, _ in metadata.fields]
     for key in _SINGLE:
         title = "-".join(word.capitalize() for word in key.split("-"))
@@ -275,16 +275,42 @@ def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
             yield title, f"METADATA has `{title}` {keys.count(key)} times"
     if metadata.name and not _NAME.fullmatch(metadata.name):
         yield "Name", f"`Name: {metadata.name}` is not a distribution's name"
-    try:
-        if metadata.version:
-            Version(metadata.version)
-    except ValueError:  # InvalidVersion, or a number with thousands of digits
+    if metadata.version and not _is_version(metadata.version):
         yield "Version", f"`Version: {metadata.version}` is not a version of PEP 440"
+    if metadata.requires_python:
+        yield from _invalid_python(metadata.requires_python)
+    if metadata.requires_dist:
+        yield from _invalid_requirements(metadata.requires_dist)
+
+
+# `packaging` is slow to import, part by part: each is only for wheels that need it.
+
+
+def _is_version(text: str) -> bool:
+    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", text):
+        return True
+    from packaging.version import Version  # noqa: PLC0415 - see above
+
     try:
-        SpecifierSet(_readable(metadata.requires_python or ""))
+        Version(text)
+    except ValueError:  # InvalidVersion, or a number with thousands of digits
+        return False
+    return True
+
+
+def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
+
+    try:
+        SpecifierSet(_readable(text))
     except ValueError as error:
         yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
-    for text in metadata.requires_dist:
+
+
+def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
+
+    for text in texts:
         try:
             Requirement(_readable(text))
         except (ValueError, RecursionError) as error:
@@ -335,11 +361,13 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the wheel is not to be published.
     """
+    wheel = context.wheel
+    if not wheel.metadata.requires_python:
+        return
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (start-up)
 
-    wheel = context.wheel
     try:
-        wanted = SpecifierSet(_readable(wheel.metadata.requires_python or ""))
+        wanted = SpecifierSet(_readable(wheel.metadata.requires_python))
     except ValueError:
         return
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}

@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from statistics import median
 from typing import TypeVar
 
 from wheelfix.findings import Hit, Severity
@@ -222,6 +221,8 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
+    from statistics import median  # noqa: PLC0415 (for several wheels; it imports `decimal`)
+
     for wheels in _platforms(context):
         if len(wheels) < 3:
             continue

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-
 from wheelfix.sbom import Package
 from wheelfix.tools.run import run
 
@@ -154,6 +152,11 @@ def _debian_licence(path: Path) -> str | None:
 
 def _spdx(text: str) -> str:
     """Say a licence of DEP 5 in SPDX's terms; one that SPDX has no term for stays as it is."""
+    from packaging.licenses import (  # noqa: PLC0415 (most wheels take nothing from a package)
+        InvalidLicenseExpression,
+        canonicalize_license_expression,
+    )
+
     translated = " ".join(_spdx_word(word) for word in text.split())
     try:
         return str(canonicalize_license_expression(translated))
