@@ -218,7 +218,7 @@ def test_files_that_cannot_be_used_are_named(
     assert message in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["tool = 1\n", "[tool]\nwheelfix = 1\n"])
+@pytest.mark.parametrize("text", ["tool = 1 # wheelfix\n", "[tool]\nwheelfix = 1\n"])
 def test_the_table_must_be_a_table(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match="must be a table"):
         configured(tmp_path, put(tmp_path / "pyproject.toml", text))

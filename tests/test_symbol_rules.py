@@ -232,7 +232,7 @@ def test_the_list_of_names_is_that_of_this_interpreter() -> None:
     if MINOR not in cpython.known_minors() or os.environ.get("PYTHON_GIL"):
         pytest.skip("this Python is too new to be known")
     python = f"python3.{MINOR}"
-    listed = [name for name in cpython.api() if cpython.exports(python, name)]
+    listed = [name for name in cpython.names() if cpython.exports(python, name)]
     lacking = [name for name in listed if not hasattr(ctypes.pythonapi, name)]
     assert len(listed) > 1500
     assert lacking == []

@@ -5,7 +5,7 @@ that is not in the list is not known, and neither is what free-threaded builds a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import KeysView
 from functools import cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -28,14 +28,25 @@ def is_python_name(symbol: str) -> bool:
     return _NAME.fullmatch(symbol) is not None
 
 
+@cache
 def known_minors() -> frozenset[int]:
     """Return the minor versions whose exports are known."""
-    return _table()[1]
+    runs = {facts.partition(" ")[0] for facts in _facts().values()}
+    return frozenset(minor for spans in runs for minor in _minors(spans))
 
 
-def api() -> Mapping[str, ApiName]:
+def names() -> KeysView[str]:
     """Return all names that are known."""
-    return _table()[0]
+    return _facts().keys()
+
+
+def find(name: str) -> ApiName | None:
+    """Return what is known of `name`."""
+    facts = _facts().get(name)
+    if facts is None:
+        return None
+    spans, _, stable = facts.partition(" ")
+    return ApiName(minors=_minors(spans), stable=int(stable) if stable else None)
 
 
 def exports(python: str, symbol: str) -> bool | None:
@@ -44,7 +55,7 @@ def exports(python: str, symbol: str) -> bool | None:
     if match is None:
         return None
     minor, threaded = int(match[1]), bool(match[2])
-    name = api().get(symbol)
+    name = find(symbol)
     if minor not in known_minors():
         # Nothing leaves the stable ABI.
         return True if name and name.stable is not None and name.stable <= minor else None
@@ -54,23 +65,22 @@ def exports(python: str, symbol: str) -> bool | None:
 
 
 @cache
-def _table() -> tuple[Mapping[str, ApiName], frozenset[int]]:
+def _facts() -> dict[str, str]:
+    """Return the lines of the list by name: they are read when they are asked for."""
     text = (files("wheelfix") / _DATA).read_text(encoding="ascii")
-    runs: dict[str, frozenset[int]] = {"-": frozenset()}
-    names: dict[str, ApiName] = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, spans, *stable = line.split()
-            if spans not in runs:
-                runs[spans] = frozenset(_minors(spans))
-            names[name] = ApiName(minors=runs[spans], stable=int(stable[0]) if stable else None)
-    return names, frozenset(minor for run in runs.values() for minor in run)
+    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: facts for name, _, facts in lines}
 
 
 _DATA: Final = "data/cpython-api.txt"
 
 
-def _minors(spans: str) -> list[int]:
-    """`6-8,10` -> 6, 7, 8, 10."""
+@cache
+def _minors(spans: str) -> frozenset[int]:
+    """`6-8,10` -> 6, 7, 8, 10; `-` -> none."""
+    if spans == "-":
+        return frozenset()
     ends = [span.partition("-") for span in spans.split(",")]
-    return [n for first, _, last in ends for n in range(int(first), int(last or first) + 1)]
+    return frozenset(
+        n for first, _, last in ends for n in range(int(first), int(last or first) + 1)
+    )

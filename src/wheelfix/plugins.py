@@ -47,10 +47,16 @@ def all_rules() -> tuple[AnyRule, ...]:
 
 def _mentions_rules(folder: str) -> bool:
     """Whether a distribution in `folder`, an element of `sys.path`, may bring rules."""
-    for file in Path(folder).glob("*.dist-info/entry_points.txt"):
-        with suppress(OSError):
-            if GROUP.encode() in file.read_bytes():
+    with suppress(OSError):  # it may be no directory
+        for found in Path(folder).iterdir():
+            if found.name.endswith(".dist-info") and _has_group(found / "entry_points.txt"):
                 return True
+    return False
+
+
+def _has_group(file: Path) -> bool:
+    with suppress(OSError):
+        return GROUP.encode() in file.read_bytes()
     return False
 
 

@@ -74,7 +74,7 @@ class _Search:
         """Return what the member's own group does not give it."""
         elf = self._wheel.elfs[member]
         names = {symbol.name for symbol in elf.undefined if not _is_given(symbol)}
-        names -= cpython.api().keys()
+        names -= cpython.names()
         if not names or self.world.paths[member] not in self.world.libraries:
             return ()
         return self._unbound(self.world.loads[member], member, names)

@@ -33,7 +33,8 @@ def draw(found: SetReport, drawing: Drawing) -> str:
     Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
     could not be judged is no finding: errors are told elsewhere, at once.
     """
-    reasons = {rule.code: why_briefly(rule) for rule in drawing.rules}
+    hit = {finding.code for _, finding in found.all_findings}
+    reasons = {rule.code: why_briefly(rule) for rule in drawing.rules if rule.code in hit}
     blocks: list[str] = []
     if found.findings:
         title = f"{counted(len(found.reports), 'wheel')} side by side"

@@ -116,7 +116,7 @@ def _resembling(name: str) -> tuple[str, ...]:
     """Say which name of Python's C API is spelled most like `name`."""
     if not cpython.is_python_name(name):
         return ()
-    near = get_close_matches(name, cpython.api(), n=1, cutoff=0.85)
+    near = get_close_matches(name, cpython.names(), n=1, cutoff=0.85)
     return (f"Python has `{near[0]}`",) if near else ()
 
 
@@ -217,7 +217,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     """
     modules = {module.member: module for module in extension_modules(context.wheel)}
     everywhere = interpreters(context.wheel.name)
-    names = cpython.api().keys()
+    names = cpython.names()
     for member, elf in context.wheel.elfs.items():
         module = modules.get(member)
         wanted = [u.name for u in elf.undefined if u.name in names and not u.weak]
@@ -264,7 +264,9 @@ def _judged(
 
 
 def _known_since(name: str) -> tuple[str, ...]:
-    found = cpython.api()[name]
+    found = cpython.find(name)
+    if found is None:
+        return ()
     if not found.minors:
         return (f"CPython has it since 3.{found.stable}",)
     first, last = min(found.minors), max(found.minors)
@@ -275,7 +277,7 @@ def _known_since(name: str) -> tuple[str, ...]:
 
 
 def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]:
-    found = cpython.api().get(name)
+    found = cpython.find(name)
     oldest = min(int(python.rpartition(".")[2].rstrip("t")) for python in pythons)
     stable = found.stable if found else None
     if found is not None and (stable is None or stable > oldest):
