@@ -11,12 +11,17 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
+import wheelfix
 from build import make_wheel
 from wheelfix import cli
+from wheelfix.cli import commands, front
 from wheelfix.errors import BadWheelError
 from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
+from wheelfix.plugins import all_rules
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.base import AnyRule
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
@@ -429,7 +434,8 @@ def test_unknown_rules_get_a_suggestion(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_without_docstrings_rule_says_so() -> None:
-    command = [sys.executable, "-OO", "-m", "wheelfix", "rule", "WF101"]
+    whole = ["rule", "WF101", "--output-format", "text"]  # read from the docstring, not the source
+    command = [sys.executable, "-OO", "-m", "wheelfix", *whole]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "-OO" in shown
 
@@ -488,19 +494,84 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
 HEAVY = (
     *("auditwheel", "elftools", "rich", "pydantic", "packaging", "zipfile", "hashlib", "email"),
     *("concurrent.futures", "tomllib", "wheelfix.repairing", "wheelfix.archive", "wheelfix.config"),
+    *("wheelfix.rules", "wheelfix.edits"),
 )
+AT_ONCE = (["--help"], ["--version"], ["rule", "WF101"], ["rule", "broken-elf"], ["rule"])
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["repair", "--help"], ["--version"], ["rule"]])
-def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
+def imported_by(arguments: list[str], code: int = 0) -> set[str]:
+    """The modules that a command line imports, in a process of its own."""
     program = (
         "import sys, json\nfrom wheelfix import cli\n"
-        f"assert cli.run({arguments!r}) == 0\n"
-        "print(json.dumps(sorted(sys.modules)), file=sys.stderr)\n"
+        f"assert cli.run({arguments!r}) == {code}\n"
+        "print('', json.dumps(sorted(sys.modules)), sep='\\n', file=sys.stderr)\n"
     )
     command = [sys.executable, "-c", program]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert set(HEAVY).isdisjoint(json.loads(shown))
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [*AT_ONCE, ["repair", "--help"], ["rule", "--help"]])
+def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
+    assert set(HEAVY).isdisjoint(imported_by(arguments))
+
+
+@pytest.mark.parametrize("arguments", AT_ONCE)
+def test_what_is_answered_at_once_needs_no_typer(arguments: list[str]) -> None:
+    found = imported_by(arguments)
+    assert not {"typer", "subprocess", "shutil", "dataclasses", "wheelfix.findings"} & found
+    assert sum(name.startswith("wheelfix") for name in found) < 8
+
+
+def test_what_is_answered_at_once_is_what_the_commands_would_say(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    codes = [rule.code for rule in all_rules()]
+    names = [rule.name for rule in all_rules()]
+    asked = [["--version"], ["rule"], *(["rule", each] for each in (*codes, *names, "wf101"))]
+    at_once = {tuple(words): front.answer(words) for words in asked}
+    assert None not in at_once.values()
+    monkeypatch.setattr(front, "answer", lambda _: None)
+    for words in (["--help"], *asked[:2], *asked[2::10]):
+        assert cli.run(words) == 0
+        assert capsys.readouterr().out == (at_once.get(tuple(words)) or front.HELP)
+    assert [code for code in codes if f"({code}, " not in str(at_once["rule", code])] == []
+
+
+def test_the_help_names_every_command_and_option() -> None:
+    group = typer.main.get_command(commands.app)
+    assert isinstance(group, TyperGroup)
+    context = typer.Context(group, help_option_names=["-h", "--help"])
+    listed = re.findall(r"^  ([a-z]+)  ", front.HELP.partition("Commands:")[2], re.MULTILINE)
+    assert listed == group.list_commands(context)
+    options = {flag for each in group.get_params(context) for flag in each.opts}
+    assert options == set(re.findall(r"(?<!\w)--?[a-zA-Z][a-z-]*", front.HELP))
+    assert max(map(len, front.HELP.splitlines())) < 80
+
+
+def test_a_rule_of_nobody_or_without_a_source_is_looked_up_the_long_way(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert front.answer(["rule", "WF000"]) is None
+    assert front.answer(["rule", "--output-format=markdown"]) is None
+    monkeypatch.setattr(wheelfix, "__file__", str(tmp_path / "__init__.py"))
+    assert front.answer(["rule", "WF101"]) is None
+    assert front.answer(["rule"]) is None
+
+
+def test_rules_of_others_are_listed_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    brought = tmp_path / "acme-1.dist-info" / "entry_points.txt"
+    brought.parent.mkdir()
+    brought.write_text("[wheelfix.rules]\nacme = acme:RULES\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert front.answer(["rule"]) is None
+
+
+def test_an_answer_that_nobody_reads_is_no_error() -> None:
+    command = f"{sys.executable} -m wheelfix --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode in {0, 1}
 
 
 def test_the_module_runs_as_a_program() -> None:

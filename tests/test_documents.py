@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from build import make_wheel, shared_object
-from wheelfix.cli.rule import fix_safety
+from wheelfix.cli.rule import written
 from wheelfix.config import configured
 from wheelfix.described import toml
 from wheelfix.reports.formats import Format
@@ -32,9 +32,8 @@ def snippets(language: str) -> list[str]:
 @pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
 def test_the_readme_lists_every_rule(code: str) -> None:
     rule = next(rule for rule in EVERY_RULE if rule.code == code)
-    row = (
-        f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {fix_safety(rule)} |"
-    )
+    safety = written(rule).fix_safety
+    row = f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {safety} |"
     assert row in README.splitlines()
 
 

@@ -7,12 +7,11 @@ specification").
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from wheelfix.entrypoints import GROUP, rules_are_mentioned
 from wheelfix.errors import RuleError
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.base import AnyRule, Rule
@@ -20,7 +19,6 @@ from wheelfix.rules.base import AnyRule, Rule
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-GROUP = "wheelfix.rules"
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -31,7 +29,7 @@ def known_rules() -> tuple[Rule, ...]:
 
     Raises `RuleError` for a plug-in that cannot be used.
     """
-    if not any(map(_mentions_rules, sys.path)):
+    if not rules_are_mentioned(sys.path):
         return RULES
     # It imports `email` and `zipfile`, for which most users would wait in vain.
     from importlib.metadata import entry_points  # noqa: PLC0415
@@ -43,21 +41,6 @@ def known_rules() -> tuple[Rule, ...]:
 def all_rules() -> tuple[AnyRule, ...]:
     """Return `known_rules()` and those about several wheels: all that a selector may name."""
     return (*known_rules(), *SET_RULES)
-
-
-def _mentions_rules(folder: str) -> bool:
-    """Whether a distribution in `folder`, an element of `sys.path`, may bring rules."""
-    with suppress(OSError):  # it may be no directory
-        for found in Path(folder).iterdir():
-            if found.name.endswith(".dist-info") and _has_group(found / "entry_points.txt"):
-                return True
-    return False
-
-
-def _has_group(file: Path) -> bool:
-    with suppress(OSError):
-        return GROUP.encode() in file.read_bytes()
-    return False
 
 
 def with_plugins(rules: Iterable[Rule], brought: Iterable[Rule]) -> tuple[Rule, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 
@@ -83,7 +84,7 @@ def repair(
     given = locals()
     from wheelfix.tools.standby import Standby
 
-    with Standby(os.environ) as standby:
+    with context.meta[STANDBY] or Standby(os.environ) as standby:
         standby.prepare()
         raise typer.Exit(_repair(context, given, standby))
 

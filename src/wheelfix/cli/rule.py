@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from wheelfix.cli.front import WrittenRule, explained, listed
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ def rule(
 
         typer.echo(rulebook(chosen), nl=False)
     elif name is None or every:
-        typer.echo(_listed(rules))
+        typer.echo(listed([written(each) for each in rules]))
     else:
-        typer.echo(_explained(chosen[0]))
+        typer.echo(explained(written(chosen[0])))
 
 
 def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
@@ -58,26 +59,11 @@ def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     )
 
 
-def _listed(rules: "Sequence[AnyRule]") -> str:
-    width = max((len(each.name) for each in rules), default=0)
-    return "\n".join(
-        f"{each.code}  {each.name:{width}}  {each.severity.label:7}"
-        f"  {fix_safety(each):6}  {each.summary}".rstrip()
-        for each in sorted(rules, key=lambda each: each.code)
-    )
-
-
-def fix_safety(rule: "AnyRule") -> str:
-    """Return `safe` or `unsafe` for a rule that mends: the first word of "Fix safety"."""
-    words = rule.explanation.partition("## Fix safety")[2].split(maxsplit=1)
-    word = words[0].strip(":.,").lower() if words else ""
-    return word if word in {"safe", "unsafe"} else ""
-
-
-def _explained(rule: "AnyRule") -> str:
+def written(rule: "AnyRule") -> WrittenRule:
+    """Return what there is to say of a rule."""
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation
-        else ("There is no text: Python was started with -OO, which strips docstrings.")
+        else "There is no text: Python was started with -OO, which strips docstrings."
     )
-    return f"# {rule.name} ({rule.code}, {rule.severity.label})\n\n{explanation}"
+    return WrittenRule(rule.code, rule.name, rule.severity.label, explanation)
