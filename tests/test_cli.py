@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -531,7 +531,11 @@ def test_what_is_answered_at_once_is_what_the_commands_would_say(
     asked = [["--version"], ["rule"], *(["rule", each] for each in (*codes, *names, "wf101"))]
     at_once = {tuple(words): front.answer(words) for words in asked}
     assert None not in at_once.values()
-    monkeypatch.setattr(front, "answer", lambda _: None)
+
+    def nothing(_: Sequence[str]) -> None:
+        pass
+
+    monkeypatch.setattr(front, "answer", nothing)
     for words in (["--help"], *asked[:2], *asked[2::10]):
         assert cli.run(words) == 0
         assert capsys.readouterr().out == (at_once.get(tuple(words)) or front.HELP)
@@ -563,7 +567,7 @@ def test_rules_of_others_are_listed_too(monkeypatch: pytest.MonkeyPatch, tmp_pat
     brought = tmp_path / "acme-1.dist-info" / "entry_points.txt"
     brought.parent.mkdir()
     brought.write_text("[wheelfix.rules]\nacme = acme:RULES\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     assert front.answer(["rule"]) is None
 
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib import metadata
+from typing import TYPE_CHECKING
 
 import wheelfix
 from wheelfix.edits import (
@@ -29,11 +29,12 @@ from wheelfix.elf import Elf, PathTag
 from wheelfix.elfread import read_elf
 from wheelfix.layout import Key, split
 from wheelfix.providers import Provider, provider_of
-from wheelfix.sbom import AUDITWHEEL, MEMBER, Expected, Library, joined, read_sbom, write_sbom
 from wheelfix.settings import DataLibraries, Settings, Share
 from wheelfix.tools.auditwheel import Graft, GraftedLibrary
-from wheelfix.tools.packages import owners
 from wheelfix.wheel import Wheel
+
+if TYPE_CHECKING:
+    from wheelfix.sbom import Expected
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
@@ -195,7 +196,7 @@ def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
 
 def sbom_edits(
     grafted: Sequence[GraftedLibrary],
-    expected: Sequence[Expected],
+    expected: "Sequence[Expected]",
     wheel: Wheel,
     edits: Iterable[Edit],
     environ: Mapping[str, str],
@@ -206,6 +207,19 @@ def sbom_edits(
     auditwheel's own list becomes a part of it. `environ` says where package managers are found.
     Raises `ToolError` if one does not end.
     """
+    # Imported while auditwheel works.
+    from importlib import metadata  # noqa: PLC0415 - see above
+
+    from wheelfix.sbom import (  # noqa: PLC0415 - see above
+        AUDITWHEEL,
+        MEMBER,
+        Library,
+        joined,
+        read_sbom,
+        write_sbom,
+    )
+    from wheelfix.tools.packages import owners  # noqa: PLC0415 - see above
+
     known = [library.source for library in grafted if library.source.is_absolute()]
     packages = owners(known, environ) if known else {}
     made = tuple(edits)

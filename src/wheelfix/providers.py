@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from wheelfix.wheel import normalized
 
@@ -204,18 +204,26 @@ def known_for(library: str) -> str:
 def never_bundled(library: str) -> str | None:
     """Return why a wheel must not bring `library`, None where it may.
 
-    The list is `data/never-bundled.toml`; the name may be as auditwheel grafts it.
+    The list is `data/never-bundled.txt`; the name may be as auditwheel grafts it.
     """
     name = _HASH.sub(r"\1", library)
-    for entry in _read(_NEVER)["never"]:
-        if any(fnmatchcase(name, glob) for glob in entry["libraries"]):
-            return str(entry["reason"])
+    for globs, reason in _never():
+        if any(fnmatchcase(name, glob) for glob in globs):
+            return reason
     return None
 
 
 def never_globs() -> tuple[str, ...]:
     """Return the patterns of all libraries that a wheel must not bring."""
-    return tuple(glob for entry in _read(_NEVER)["never"] for glob in entry["libraries"])
+    return tuple(glob for globs, _ in _never() for glob in globs)
+
+
+@cache
+def _never() -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return globs and reasons; the list is read for every wheel, and TOML is slow to start."""
+    text = (files("wheelfix") / "data/never-bundled.txt").read_text(encoding="ascii")
+    lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
+    return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)
 
 
 _HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
@@ -227,6 +235,3 @@ def _read(name: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most runs have no providers
 
     return tomllib.loads((files("wheelfix") / "data" / name).read_text(encoding="utf-8"))
-
-
-_NEVER: Final = "never-bundled.toml"

@@ -6,12 +6,12 @@ auditwheel graft in between, and acts once, at the end.
 
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wheelfix import apply as applying
 from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
 from wheelfix.deflating import Codec, codec_of
@@ -29,7 +29,6 @@ from wheelfix.findings import Finding, PlannedEdit, Severity
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Scheme, describe
 from wheelfix.outcome import Loads, Outcome, Status
-from wheelfix.pack import PendingWheel, copy_wheel, write_wheel
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
 from wheelfix.provided import described, with_providers
@@ -54,7 +53,17 @@ from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
+if TYPE_CHECKING:
+    from wheelfix.pack import PendingWheel
+
 Progress = Callable[[str], None]
+
+
+_LATER = (
+    *("importlib.metadata", "concurrent.futures.thread"),
+    *("wheelfix.apply", "wheelfix.pack", "wheelfix.sbom", "wheelfix.tools.packages"),
+)
+"""What a graft is carried out with: imported while auditwheel works, for which nobody waits."""
 
 
 def silent(_step: str) -> None:
@@ -163,6 +172,8 @@ class _Run:
 
     def publish(self) -> Outcome:
         """Write the wheel, judge what was written, and give it its name if it is right."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
+
         decision = self._decide()
         with ThreadPoolExecutor(1) as pool:
             # auditwheel judges the prediction while it is made true; if what was written says
@@ -282,12 +293,18 @@ class _Run:
             "take what another wheel of the product has",
         )
         found: list[tuple[Finding, ...]] = []
+
+        def meanwhile() -> None:
+            for module in _LATER:
+                import_module(module)
+            found.append(self._found())
+
         decided = auditwheel.graft(
             wheel,
             self._graft_settings,
             self.workdir,
             self.standby,
-            meanwhile=lambda: found.append(self._found()),
+            meanwhile=meanwhile,
         )
         if decided.verdict is None:
             self.standby.prepare()
@@ -358,13 +375,16 @@ class _Run:
 
     # --- Acting
 
-    def _written(self, decision: _Decision) -> tuple[PendingWheel, Mapping[str, str]]:
+    def _written(self, decision: _Decision) -> "tuple[PendingWheel, Mapping[str, str]]":
         """Return the wheel, still without a name, and the way by which each object was edited."""
+        from wheelfix.apply import apply  # noqa: PLC0415 - see `_LATER`
+        from wheelfix.pack import copy_wheel, write_wheel  # noqa: PLC0415 - see `_LATER`
+
         self.progress("writing")
         if not decision.edits and not self._false_rows:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
-        applied = applying.apply(self.archive, decision.after, edits, self.workdir)
+        applied = apply(self.archive, decision.after, edits, self.workdir)
         pending = write_wheel(
             self.archive,
             decision.after,
@@ -392,7 +412,7 @@ class _Run:
             if old in self._false_rows and old != f"{after.dist_info}/RECORD"
         }
 
-    def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
+    def _read_back(self, pending: "PendingWheel", predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction."""
         with open_wheel(pending.path, name=predicted.name, origin=self.archive) as archive:
             found = archive.wheel
@@ -417,7 +437,7 @@ class _Run:
             )
         return found
 
-    def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
+    def _tried(self, pending: "PendingWheel", wheel: Wheel) -> tuple[Finding, ...]:
         """Install what was written, and try everything in it."""
         # Only who asks for it pays for its start-up.
         from wheelfix.verify import Options, verify, verify_findings  # noqa: PLC0415

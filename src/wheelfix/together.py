@@ -5,10 +5,9 @@ is `product`'s to say; how one wheel is repaired is the caller's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from wheelfix.edits import RenameNeeded
 from wheelfix.errors import OwnerError
@@ -22,6 +21,9 @@ from wheelfix.rules.size import NOTABLE
 from wheelfix.scratch import scratch
 from wheelfix.settings import Settings, Share
 from wheelfix.wheel import Wheel, normalized
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 
 class Attempt(Protocol):
@@ -105,6 +107,8 @@ class _Run:
     def side_by_side(self, jobs: int) -> Iterator[Outcome]:
         # Owners are begun before those that wait for them, so that nobody waits in vain.
         order = sorted(range(len(self.paths)), key=self._depth)
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
+
         futures: dict[int, Future[_Finished]] = {}
         with ThreadPoolExecutor(min(jobs, len(self.paths))) as pool:
             try:

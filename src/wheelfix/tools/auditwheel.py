@@ -17,7 +17,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,7 +150,8 @@ def graft(
 ) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
 
-    `meanwhile` is called while auditwheel works, where that has anything to do.
+    `meanwhile` is called while auditwheel works, where that has anything to do. So is its version
+    read: that takes longer than all that comes before.
 
     Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
@@ -161,7 +161,12 @@ def graft(
     """
     if not wheel.elfs:
         return Graft(tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
-    _require_version()
+
+    def beside() -> None:
+        _require_version()
+        if meanwhile is not None:
+            meanwhile()
+
     policies = known_policies()
     view = build_view(wheel, settings, judged=_judged(policies))
     folder = _prepare(workdir, view)
@@ -175,9 +180,7 @@ def graft(
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel(
-            "repair", arguments, folder, view, env, settings, standby, meanwhile
-        )
+        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby, beside)
     except ToolError as error:
         raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
     calls = list(_read_calls(folder))
@@ -269,6 +272,8 @@ def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str
 
 
 def _require_version() -> None:
+    from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
+
     try:
         version = metadata.version("auditwheel")
     except metadata.PackageNotFoundError:

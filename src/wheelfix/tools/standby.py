@@ -1,6 +1,5 @@
 """auditwheel, started before there is work for it: most of a short run is its imports."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -13,8 +12,10 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
 _MAIN = """\
+import gc
+gc.set_threshold(50_000)
 import contextlib, importlib, json, logging, os, runpy, sys
-for module in "main", "main_repair", "main_show", "wheel_abi":
+for module in "main", "main_repair", "main_show", "wheel_abi", "repair":
     with contextlib.suppress(ImportError):
         importlib.import_module("auditwheel." + module)
 task = json.load(sys.stdin)
@@ -23,10 +24,14 @@ os.environ.clear()
 os.environ.update(task["env"])
 sys.argv[1:] = task["arguments"]
 logging.getLogger("auditwheel.repair").setLevel(logging.DEBUG)
-runpy.run_module("auditwheel", run_name="__main__", alter_sys=True)
+try:
+    runpy.run_module("auditwheel", run_name="__main__", alter_sys=True)
+finally:
+    gc.freeze()
 """
 """auditwheel, and the one module's debug messages that tell where a library was found: all modules'
-(`-v`) are a megabyte and hide the cause of a failure."""
+(`-v`) are a megabyte and hide the cause of a failure. What is imported is no garbage: nobody has to
+look for it there, least of all at the end."""
 # -P: it changes into the wheel, from which nothing shall be imported.
 _COMMAND = (sys.executable, "-P", "-c", _MAIN)
 _FIXED = {
@@ -72,6 +77,8 @@ class Standby:
 
         `meanwhile` is called while it works. Raises `ToolError` as `wheelfix.tools.run.run` does.
         """
+        import json  # noqa: PLC0415 (it is started before anything else is imported)
+
         try:
             process = self._waiting.pop()
         except IndexError:
