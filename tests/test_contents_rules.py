@@ -1,6 +1,7 @@
 """What may stand in a wheel, and what its metadata must say: rules beside what pip makes of it."""
 
 import email
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from wheelfix.elf import Machine
 from wheelfix.engine import run_rules
 from wheelfix.findings import Finding, Safety, Severity
 from wheelfix.metadata import read_core_metadata
+from wheelfix.repairing import repair
 from wheelfix.rules import RULES, SET_RULES, contents, metadata
 from wheelfix.rules.base import AnyRule, Context
 from wheelfix.settings import Settings
@@ -261,6 +263,16 @@ def test_second_metadata_shows_up_as_a_distribution(tmp_path: Path) -> None:
     assert "x" not in listed
 
 
+def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
+    mended = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
+    assert mended is not None
+    place.unlink()
+    assert install(mended, tmp_path / "after").returncode == 0
+    there = tmp_path / "after" / place.relative_to(tmp_path / "target420")
+    assert subprocess.run([there], check=False).returncode == 0
+    assert "WF513" not in found(mended)
+
+
 @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR])
 def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: Severity) -> None:
     program = executable(tmp_path / "program")
@@ -279,6 +291,7 @@ def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: S
             )
             with pytest.raises(PermissionError):
                 subprocess.run([place], check=False)
+            runs_after_repair(path, place, tmp_path)
         else:
             assert "WF513" not in found(path)
             assert subprocess.run([place], check=False).returncode == 0
