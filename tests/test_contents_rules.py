@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
@@ -18,6 +19,7 @@ from wheelfix.elf import Machine
 from wheelfix.engine import run_rules
 from wheelfix.findings import Finding, Safety, Severity
 from wheelfix.metadata import read_core_metadata
+from wheelfix.outcome import Status
 from wheelfix.repairing import repair
 from wheelfix.rules import RULES, SET_RULES, contents, metadata
 from wheelfix.rules.base import AnyRule, Context
@@ -261,6 +263,21 @@ def test_second_metadata_shows_up_as_a_distribution(tmp_path: Path) -> None:
     listed = pip("list", "--path", tmp_path / "target").stdout.split()
     assert "other" in listed
     assert "x" not in listed
+
+
+def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
+    member = "demo-1.0.data/scripts/run"
+    files = {"demo/__init__.py": "", member: "#!/bin/sh\n"}
+    path = make_wheel(tmp_path, tag=PURE, files=files, modes={member: 0o644})
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.output is not None
+    assert outcome.status is Status.REPAIRED
+    with ZipFile(outcome.output) as mended, ZipFile(path) as built:
+        assert mended.getinfo(member).external_attr >> 16 == 0o100755
+        assert mended.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
+    assert repair(outcome.output, Settings(wheel_dir=tmp_path / "2"), os.environ).status is (
+        Status.UNCHANGED
+    )
 
 
 def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
