@@ -7,8 +7,9 @@ that is not in the list is not known, and neither is what free-threaded builds a
 import re
 from collections.abc import KeysView
 from functools import cache
-from importlib.resources import files
 from typing import Final, NamedTuple
+
+from wheelfix import data
 
 _PYTHON = re.compile(r"python3\.(\d+)(t?)")
 _NAME = re.compile(r"_?P[yY]\w+")
@@ -67,12 +68,12 @@ def exports(python: str, symbol: str) -> bool | None:
 @cache
 def _facts() -> dict[str, str]:
     """Return the lines of the list by name: they are read when they are asked for."""
-    text = (files("wheelfix") / _DATA).read_text(encoding="ascii")
+    text = data.text(_DATA)
     lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: facts for name, _, facts in lines}
 
 
-_DATA: Final = "data/cpython-api.txt"
+_DATA: Final = "cpython-api.txt"
 
 
 @cache

@@ -9,8 +9,9 @@ deserves is auditwheel's to say.
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Final
+
+from wheelfix import data
 
 _MANYLINUX = frozenset({
     "libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libXrender.so.1",
@@ -64,7 +65,7 @@ class _Cxx:
 
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
-    text = (files("wheelfix") / _DATA).read_text(encoding="ascii")
+    text = data.text(_DATA)
     names: dict[str, set[str]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -74,4 +75,4 @@ def _names() -> Mapping[str, frozenset[str]]:
     return {family: frozenset(each) for family, each in names.items()}
 
 
-_DATA: Final = "data/platform-symbols.txt"
+_DATA: Final = "platform-symbols.txt"

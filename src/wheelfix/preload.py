@@ -18,9 +18,9 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import NamedTuple
 
+from wheelfix import data
 from wheelfix.wheel import PRELOAD
 
 _HOOK = f"from . import {PRELOAD}"
@@ -124,7 +124,7 @@ def _quoted(text: str) -> str:
 
 @cache
 def _code() -> str:
-    return (files("wheelfix") / "data" / "preload.txt").read_text(encoding="utf-8")
+    return data.text("preload.txt")
 
 
 # --- The line that runs it ------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
-from importlib.resources import files
 from typing import Any
 
+from wheelfix import data
 from wheelfix.wheel import normalized
 
 SCHEMES = ("platlib", "purelib", "data")
@@ -221,7 +221,7 @@ def never_globs() -> tuple[str, ...]:
 @cache
 def _never() -> tuple[tuple[tuple[str, ...], str], ...]:
     """Return globs and reasons; the list is read for every wheel, and TOML is slow to start."""
-    text = (files("wheelfix") / "data/never-bundled.txt").read_text(encoding="ascii")
+    text = data.text("never-bundled.txt")
     lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
     return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)
 
@@ -234,4 +234,4 @@ _HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
 def _read(name: str) -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - most runs have no providers
 
-    return tomllib.loads((files("wheelfix") / "data" / name).read_text(encoding="utf-8"))
+    return tomllib.loads(data.text(name))

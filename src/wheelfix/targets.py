@@ -7,9 +7,9 @@ gives becomes objects that only have a name: the loader's model then finds them 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.resources import files as package_files
 from typing import Any, NamedTuple, cast
 
+from wheelfix import data as package_data
 from wheelfix.elf import Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.layout import Scheme
@@ -223,7 +223,7 @@ def with_program(target: Target, program: Program) -> Target:
 def _presets() -> dict[str, Any]:
     import tomllib  # noqa: PLC0415 - only who names a target needs it
 
-    text = package_files("wheelfix.data").joinpath("targets.toml").read_text(encoding="utf-8")
+    text = package_data.text("targets.toml")
     return tomllib.loads(text)
 
 

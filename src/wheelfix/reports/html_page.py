@@ -9,8 +9,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from html import escape
-from importlib.resources import files
 
+from wheelfix import data
 from wheelfix.report import Report, SetReport
 from wheelfix.reports.drawing import (
     Drawing,
@@ -30,7 +30,7 @@ from wheelfix.reports.text import counted, printable
 
 def draw(found: SetReport, drawing: Drawing) -> str:
     """Return the page: a section a wheel, an article a finding."""
-    template = files("wheelfix.data").joinpath("check.html").read_text(encoding="utf-8")
+    template = data.text("check.html")
     reasons = {rule.code: why(rule) for rule in drawing.rules}
     sections: list[str] = []
     if found.findings:

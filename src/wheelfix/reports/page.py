@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 
+from wheelfix import data
 from wheelfix.graph import Graph
 from wheelfix.reports.graphs import graph_value
 
@@ -17,14 +17,14 @@ def page(graphs: Sequence[Graph]) -> str:
     The graphs stand in it as JSON in which nothing can end the script element; the page's own
     script writes names as text, never as markup, and a policy forbids it to load anything.
     """
-    template = files("wheelfix.data").joinpath("page.html").read_text(encoding="utf-8")
-    data = json.dumps([graph_value(graph) for graph in graphs], separators=(",", ":"))
+    template = data.text("page.html")
+    values = json.dumps([graph_value(graph) for graph in graphs], separators=(",", ":"))
     for character in "<>&":
-        data = data.replace(character, f"\\u{ord(character):04x}")
-    data = data.replace("##[", "#\\u0023[")  # GitHub's runner would take it for a command
+        values = values.replace(character, f"\\u{ord(character):04x}")
+    values = values.replace("##[", "#\\u0023[")  # GitHub's runner would take it for a command
     title = "".join(
         c if c.isalnum() or c in "._-+" else f"&#{ord(c)};"
         for c in graphs[0].wheel
         if c.isprintable()
     )
-    return template.replace(_TITLE, title).replace(_DATA, data)
+    return template.replace(_TITLE, title).replace(_DATA, values)
