@@ -367,7 +367,7 @@ def test_an_old_auditwheel_is_refused(wheel: Path, monkeypatch: pytest.MonkeyPat
     def version(_: str) -> str:
         return "6.7.1"
 
-    monkeypatch.setattr("wheelfix.tools.auditwheel.metadata.version", version)
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
         _graft(wheel)
     assert "pip install" in (caught.value.hint or "")

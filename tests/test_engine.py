@@ -1,6 +1,7 @@
 """Plans are complete, refuse contradictions, and predict what they make."""
 
 from collections.abc import Iterator
+from typing import get_args
 
 import pytest
 
@@ -21,6 +22,7 @@ from wheelfix.edits import (
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
+    Source,
     Text,
 )
 from wheelfix.elf import PathTag, Undefined, VersionNeed
@@ -32,6 +34,15 @@ from wheelfix.settings import Settings
 from wheelfix.wheel import Wheel
 
 A = "demo/a.so"
+
+
+def test_no_two_kinds_of_edits_are_ever_equal() -> None:
+    """They are tuples, of which those with the same content are."""
+    classes = [*get_args(Edit), *get_args(Source)]
+    kinds = {each._field_defaults["kind"] for each in classes}
+    assert len(kinds) == len(classes) > 20
+    same: list[object] = [each(member=A, entry="x") for each in (DropEntry, DropRepeats, AddEntry)]
+    assert len(set(same)) == 3
 
 
 def asking(*edits: Edit, safety: Safety = Safety.SAFE, name: str = "some-rule") -> Finding:

@@ -3,14 +3,16 @@
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wheelfix.errors import SettingsError
 from wheelfix.settings import ZipCodec
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 _PIECE = 2**20
 _AHEAD = 24 * 2**20
@@ -90,7 +92,7 @@ class Chunk(NamedTuple):
 
 
 def deflate_ahead(
-    pool: ThreadPoolExecutor, contents: Iterable[Content], codec: Codec, level: int
+    pool: "ThreadPoolExecutor", contents: Iterable[Content], codec: Codec, level: int
 ) -> Iterator[tuple[Chunk, bytes]]:
     """Yield the chunks of `contents` in order, the next few being deflated meanwhile.
 

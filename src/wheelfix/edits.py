@@ -2,41 +2,45 @@
 
 Rules compose because edits are small: two rules may each drop an entry of one search path, and
 the plan still knows who asked for what. An edit knows its effect on a *value*; nothing here acts.
+
+Edits are tuples, for a dataclass takes ten times longer to make, and all are made at each start;
+`kind` keeps those apart that have the same fields.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from wheelfix.elf import Elf, PathTag
 
 # --- Where the bytes of a new member come from ----------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopyOf:
+class CopyOf(NamedTuple):
     """The repaired bytes of another member."""
 
     member: str
+    kind: Literal["copy-of"] = "copy-of"
 
     def __str__(self) -> str:
         return f"copy of `{self.member}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostFile:
+class HostFile(NamedTuple):
     """A file on this machine, private to the run: a library that auditwheel grafted."""
 
     path: str
+    kind: Literal["host-file"] = "host-file"
 
     def __str__(self) -> str:
         return "grafted"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class Text(NamedTuple):
     """Bytes written by wheelfix: an SBOM, a shim."""
 
     content: bytes
+    kind: Literal["text"] = "text"
 
     def __str__(self) -> str:
         return "written"
@@ -48,12 +52,12 @@ Source = CopyOf | HostFile | Text
 # --- Edits of one object's dynamic section -------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropEntry:
+class DropEntry(NamedTuple):
     """Remove `entry` from the object's search path, wherever it stands."""
 
     member: str
     entry: str
+    kind: Literal["drop-entry"] = "drop-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -69,12 +73,12 @@ class DropEntry:
         return f"{elf.path_tag} entry `{self.entry}`", "dropped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropRepeats:
+class DropRepeats(NamedTuple):
     """Keep only the first `entry` of the object's search path."""
 
     member: str
     entry: str
+    kind: Literal["drop-repeats"] = "drop-repeats"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -95,13 +99,13 @@ class DropRepeats:
         return f"{elf.path_tag} entry `{self.entry}` {times} times", "once"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MendEntry:
+class MendEntry(NamedTuple):
     """Spell `old` as `new`, in its place in the search path."""
 
     member: str
     old: str
     new: str
+    kind: Literal["mend-entry"] = "mend-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -117,12 +121,12 @@ class MendEntry:
         return f"{elf.path_tag} entry `{self.old}`", f"`{self.new}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddEntry:
+class AddEntry(NamedTuple):
     """Append `entry` to the object's search path, unless it is there."""
 
     member: str
     entry: str
+    kind: Literal["add-entry"] = "add-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -138,12 +142,12 @@ class AddEntry:
         return "no such search path entry", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PrependEntry:
+class PrependEntry(NamedTuple):
     """Put `entry` before all others of the object's search path."""
 
     member: str
     entry: str
+    kind: Literal["prepend-entry"] = "prepend-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -160,12 +164,12 @@ class PrependEntry:
         return f"first search path entry `{first}`", f"`{self.entry}` before it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetPathTag:
+class SetPathTag(NamedTuple):
     """Carry the search path in `tag`, and in no other."""
 
     member: str
     tag: PathTag
+    kind: Literal["set-path-tag"] = "set-path-tag"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -182,12 +186,12 @@ class SetPathTag:
         return "DT_RPATH and DT_RUNPATH" if both else str(elf.path_tag), str(self.tag)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetSoname:
+class SetSoname(NamedTuple):
     """Set DT_SONAME."""
 
     member: str
     soname: str
+    kind: Literal["set-soname"] = "set-soname"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -203,8 +207,7 @@ class SetSoname:
         return f"DT_SONAME `{elf.soname or ''}`", f"`{self.soname}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RenameNeeded:
+class RenameNeeded(NamedTuple):
     """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`.
 
     The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
@@ -213,6 +216,7 @@ class RenameNeeded:
     member: str
     old: str
     new: str
+    kind: Literal["rename-needed"] = "rename-needed"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -239,12 +243,12 @@ class RenameNeeded:
         return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DropNeeded:
+class DropNeeded(NamedTuple):
     """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
 
     member: str
     name: str
+    kind: Literal["drop-needed"] = "drop-needed"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -260,12 +264,12 @@ class DropNeeded:
         return f"DT_NEEDED `{self.name}`", "dropped"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddNeeded:
+class AddNeeded(NamedTuple):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
 
     member: str
     name: str
+    kind: Literal["add-needed"] = "add-needed"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -281,11 +285,11 @@ class AddNeeded:
         return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strip:
+class Strip(NamedTuple):
     """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
 
     member: str
+    kind: Literal["strip"] = "strip"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -304,8 +308,7 @@ class Strip:
 # --- Edits of the wheel's files -------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddMember:
+class AddMember(NamedTuple):
     """Put a new file into the wheel."""
 
     member: str
@@ -315,6 +318,7 @@ class AddMember:
     mode: int = 0o100755
     elf: Elf | None = None
     """What the bytes say of themselves, for ELF objects."""
+    kind: Literal["add-member"] = "add-member"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -322,12 +326,12 @@ class AddMember:
         return ("member", self.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MoveMember:
+class MoveMember(NamedTuple):
     """Give a file another name in the wheel."""
 
     member: str
     new: str
+    kind: Literal["move-member"] = "move-member"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -335,14 +339,14 @@ class MoveMember:
         return ("member", self.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetMode:
+class SetMode(NamedTuple):
     """Give a file other permissions once installed."""
 
     member: str
     old: int
     new: int
     """`st_mode`, as in `Member.mode`."""
+    kind: Literal["set-mode"] = "set-mode"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -350,11 +354,11 @@ class SetMode:
         return ("mode", self.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RemoveMember:
+class RemoveMember(NamedTuple):
     """Take a file out of the wheel."""
 
     member: str
+    kind: Literal["remove-member"] = "remove-member"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -362,14 +366,14 @@ class RemoveMember:
         return ("member", self.member)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteSource:
+class WriteSource(NamedTuple):
     """Give a Python source of `Wheel.sources` these bytes; a file that is not there is new."""
 
     member: str
     content: bytes
     what: str
     """What the file does then, for people."""
+    kind: Literal["write-source"] = "write-source"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -380,12 +384,12 @@ class WriteSource:
 # --- Edits of the wheel's metadata ----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Retag:
+class Retag(NamedTuple):
     """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
     platforms: tuple[str, ...]
     tags: tuple[str, ...]
+    kind: Literal["retag"] = "retag"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -393,11 +397,11 @@ class Retag:
         return ("platforms",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRootIsPurelib:
+class SetRootIsPurelib(NamedTuple):
     """Set `Root-Is-Purelib` in WHEEL."""
 
     value: bool
+    kind: Literal["set-root-is-purelib"] = "set-root-is-purelib"
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -405,11 +409,11 @@ class SetRootIsPurelib:
         return ("root",)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddRequirement:
+class AddRequirement(NamedTuple):
     """Add a `Requires-Dist` line to METADATA, after those that are there."""
 
     requirement: str
+    kind: Literal["add-requirement"] = "add-requirement"
 
     @property
     def decides(self) -> tuple[str, ...]:

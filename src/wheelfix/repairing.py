@@ -172,9 +172,9 @@ class _Run:
 
     def publish(self) -> Outcome:
         """Write the wheel, judge what was written, and give it its name if it is right."""
+        decision = self._decide()
         from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
 
-        decision = self._decide()
         with ThreadPoolExecutor(1) as pool:
             # auditwheel judges the prediction while it is made true; if what was written says
             # anything else, it is asked again.

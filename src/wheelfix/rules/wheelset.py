@@ -221,12 +221,10 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    from statistics import median  # noqa: PLC0415 (for several wheels; it imports `decimal`)
-
     for wheels in _platforms(context):
         if len(wheels) < 3:
             continue
-        usual = median(wheel.zip_size for wheel in wheels)
+        usual = _median(wheel.zip_size for wheel in wheels)
         for wheel in wheels:
             size = wheel.zip_size
             if not usual / 2 <= size <= 2 * usual and abs(size - usual) >= NOTABLE:
@@ -236,6 +234,12 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                     wheel=str(wheel.name),
                     hint="compare it with one of the others: `wheelfix check --against`",
                 )
+
+
+def _median(sizes: Iterable[int]) -> float:
+    from statistics import median  # noqa: PLC0415 (it imports `decimal`)
+
+    return median(sizes)
 
 
 @set_rule("WF855", "odd-metadata", Severity.WARNING)
