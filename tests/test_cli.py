@@ -618,7 +618,7 @@ def test_auditwheel_is_started_before_anything_that_takes_long_is_imported() -> 
         assert f"'{heavy}'" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [[], ["repair"], ["repair", "--help"], ["check", "repair"]])
+@pytest.mark.parametrize("words", [[], ["repair"], ["repair", "x.whl", "-h"], ["check", "repair"]])
 def test_auditwheel_is_not_started_for_anything_else(words: list[str]) -> None:
     with ahead(words, os.environ) as standby:
         assert standby is None

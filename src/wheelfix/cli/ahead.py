@@ -32,4 +32,5 @@ def ahead(arguments: Sequence[str], environ: Mapping[str, str]) -> "Generator[St
 def _repairs(arguments: Sequence[str]) -> bool:
     """Whether the first word is `repair`, and others follow that do not ask for help."""
     words = [each for each in arguments if not each.startswith("-")]
-    return words[:1] == ["repair"] and len(words) > 1 and "--help" not in arguments
+    asks_for_help = not {"-h", "--help"}.isdisjoint(arguments)
+    return words[:1] == ["repair"] and len(words) > 1 and not asks_for_help
