@@ -9,8 +9,9 @@ codes are read, nothing comes out of the inflater: fed with 16 bytes at a time, 
 """
 
 import zlib
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
 _WINDOW = 2**15
@@ -25,6 +26,12 @@ _PROOF = 2**12
 """Compressed bytes that are inflated to see that a block begins where it seems to."""
 _WORTH = 2**23
 """Bytes of data; where more than that is to be deflated in one go, splicing serves nobody."""
+_PIECE = 2**20
+"""Bytes of data that are read, or come out, at once."""
+_PLACES = 128
+"""Places that are remembered of a stream; each takes 40 KiB."""
+_JOINED = 2**16
+"""Compressed bytes that are inflated to see that a stream goes on as it did."""
 _DYNAMIC = 2  # BTYPE of a block with Huffman codes of its own
 _WIDE = 144  # literals from here on take nine bits in a block with fixed codes
 
@@ -49,13 +56,30 @@ class Fresh(NamedTuple):
     """None for the end."""
 
 
-def plan(stream: Read, new: Read) -> list[Fresh] | None:
+class Kept(NamedTuple):
+    """A range of bytes of the stream that is copied."""
+
+    start: int
+    stop: int | None
+    """None for the end."""
+
+
+Part = bytes | Kept
+"""A part of the new stream."""
+
+
+def plan(
+    stream: Read, new: Read, *, old: Read | None = None, places: "Sequence[Place]" = ()
+) -> list[Fresh] | None:
     """Find what of a deflate stream must be made anew, so that it inflates to `new`.
 
-    None where that is so much that there is no point in it. Raises `zlib.error` for a stream that
+    `old` is what it inflates to, and `places` are such as `Tracked` remembers: with both, only what
+    is near a change is inflated once more.
+
+    None where so much is new that there is no point in it. Raises `zlib.error` for a stream that
     cannot be inflated.
     """
-    planner = _Planner(stream, new)
+    planner = _Planner(stream, new, old, places)
     fresh: list[Fresh] = []
     while planner.skip_equal():
         change = planner.change()
@@ -72,11 +96,13 @@ class _Inflater(Protocol):
 
     @property
     def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
     def decompress(self, data: bytes, /) -> bytes: ...
     def copy(self) -> Self: ...
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A place between two bytes of the stream, and the inflater there."""
 
     inflater: _Inflater
@@ -84,23 +110,64 @@ class _Place(NamedTuple):
     """Bytes of the stream that it was fed."""
     out: int
     """Bytes of data that it gave."""
-    window: bytes
+    window: bytes = b""
     """The last of them."""
+
+
+class Tracked:
+    """A stream that is inflated once, and the places on its way from which to go on again."""
+
+    def __init__(self, stream: Read, size: int) -> None:
+        """Inflate nothing yet; `size` is that of the stream, in bytes."""
+        self.places: list[Place] = []
+        self._stream = stream
+        self._distance = max(_LOOKBACK, size // _PLACES // _STRIDE) * _STRIDE
+
+    def inflated(self) -> Iterator[bytes]:
+        """Yield the data in pieces. Raises `zlib.error` for a stream that cannot be inflated."""
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        at = out = 0
+        while not inflater.eof:
+            if not at % self._distance:
+                self.places.append(Place(inflater.copy(), at, out))
+            packed = _read(self._stream, at)
+            at += len(packed)
+            data = inflater.decompress(packed, _PIECE)
+            while data:
+                out += len(data)
+                yield data
+                data = (
+                    b"" if inflater.eof else inflater.decompress(inflater.unconsumed_tail, _PIECE)
+                )
+
+
+def _read(stream: Read, at: int) -> bytes:
+    stride = stream(at, _STRIDE)
+    if not stride:
+        raise zlib.error("incomplete stream")
+    return stride
 
 
 class _Planner:
     """Goes through an old stream and the new data, side by side."""
 
-    def __init__(self, stream: Read, new: Read) -> None:
+    def __init__(self, stream: Read, new: Read, old: Read | None, places: Sequence[Place]) -> None:
         self._stream = stream
         self._new = new
-        self._place = _Place(zlib.decompressobj(-zlib.MAX_WBITS), 0, 0, b"")
-        self._earlier: deque[_Place] = deque(maxlen=_LOOKBACK)
+        self._old = old
+        self._places = places
+        self._place = Place(zlib.decompressobj(-zlib.MAX_WBITS), 0, 0)
+        self._earlier: deque[Place] = deque(maxlen=_LOOKBACK)
         self._last = Block(0, 0)
         """A block that may be left as it is, and all after it up to here."""
 
     def skip_equal(self) -> bool:
         """Go on while the old data is as the new; false at the end, if both end."""
+        if self._old:
+            change = first_difference(self._old, self._new, self._place.out)
+            if change is None:
+                return False
+            self._leap(self._old, change)
         while not self._place.inflater.eof:
             before = self._place._replace(inflater=self._place.inflater.copy())
             data = self._feed()
@@ -108,6 +175,15 @@ class _Planner:
             if data != self._new(before.out, len(data)):
                 return True
         return bool(self._new(self._place.out, 1))
+
+    def _leap(self, old: Read, change: int) -> None:
+        """Go to a place before a change, far enough to find the block before it from there."""
+        index = bisect_right(self._places, change, key=lambda place: place.out) - 2
+        if index >= 0 and self._places[index].at > self._place.at:
+            inflater, at, out, _ = self._places[index]
+            window = old(max(out - _WINDOW, 0), min(out, _WINDOW))
+            self._place = Place(inflater.copy(), at, out, window)
+            self._earlier.clear()
 
     def change(self) -> Fresh | None:
         """Go back to the block before the change, and on to the block after it."""
@@ -132,7 +208,7 @@ class _Planner:
         inflater, at, out, window = self._place
         got: list[bytes] = []
         while not inflater.eof:
-            stride = self._read(at)
+            stride = _read(self._stream, at)
             for step in range(at, at + len(stride), _STEP):
                 data = inflater.decompress(stride[step - at : step - at + _STEP])
                 if data:
@@ -140,26 +216,20 @@ class _Planner:
                 elif got and not inflater.eof:
                     span, got = b"".join(got), []
                     out, window = out + len(span), (window + span)[-_WINDOW:]
-                    self._place = _Place(inflater, step + _STEP, out, window)
+                    self._place = Place(inflater, step + _STEP, out, window)
                     yield span, self._block()
             at += len(stride)
             span, got = b"".join(got), []
             out, window = out + len(span), (window + span)[-_WINDOW:]
-            self._place = _Place(inflater, at, out, window)
+            self._place = Place(inflater, at, out, window)
             yield span, None
-
-    def _read(self, at: int) -> bytes:
-        stride = self._stream(at, _STRIDE)
-        if not stride:
-            raise zlib.error("incomplete stream")
-        return stride
 
     def _feed(self) -> bytes:
         inflater, at, out, window = self._place
-        stride = self._read(at)
+        stride = _read(self._stream, at)
         data = inflater.decompress(stride)
         window = (window + data)[-_WINDOW:]
-        self._place = _Place(inflater, at + len(stride), out + len(data), window)
+        self._place = Place(inflater, at + len(stride), out + len(data), window)
         return data
 
     def _block(self) -> Block | None:
@@ -174,6 +244,31 @@ class _Planner:
 
     def _can_join(self, block: Block) -> bool:
         return block.bit % 2 == 0 or _wide_literal(self._new, block.byte) is not None
+
+
+def first_difference(old: Read, new: Read, at: int, stop: int | None = None) -> int | None:
+    """Return where two rows of bytes begin to differ, from `at` on; None where they do not."""
+    while stop is None or at < stop:
+        size = _PIECE if stop is None else min(_PIECE, stop - at)
+        one, other = old(at, size), new(at, size)
+        if one != other:
+            return at + _equal(one, other)
+        if not one:
+            return None
+        at += len(one)
+    return None
+
+
+def _equal(one: bytes, other: bytes) -> int:
+    """Return how many bytes are the same at the beginning of both."""
+    known, unknown = 0, min(len(one), len(other)) + 1
+    while unknown - known > 1:
+        middle = (known + unknown) // 2
+        if one[known:middle] == other[known:middle]:
+            known = middle
+        else:
+            unknown = middle
+    return known
 
 
 def _shifted(data: bytes, bits: int) -> bytes:
@@ -200,13 +295,13 @@ def _wide_literal(new: Read, stop: int) -> int | None:
 
 
 def spliced(
-    fresh: list[Fresh], stream: Read, new: Read, level: int, piece: int = 2**20
-) -> Iterator[bytes]:
-    """Yield the stream that `plan` has planned."""
+    fresh: Sequence[Fresh], stream: Read, new: Read, level: int, piece: int = _PIECE
+) -> Iterator[Part]:
+    """Yield the parts of the stream that `plan` has planned."""
     bits = _Bits()
     kept_from = 0
     for part in fresh:
-        yield from bits.copied(stream, kept_from, part.start.bit, piece)
+        yield from bits.copied(stream, kept_from, part.start.bit)
         yield bits.aligned()
         stop = part.stop
         tail = b"" if stop is None else _tail(new, stop)
@@ -216,7 +311,75 @@ def spliced(
             return
         yield bits.joined(tail, stop.bit % 8)
         kept_from = stop.bit
-    yield from bits.copied(stream, kept_from, None, piece)
+    yield from bits.copied(stream, kept_from, None)
+
+
+def stored(parts: Iterable[Part], stream: Read) -> Iterator[bytes]:
+    """Yield the bytes of a stream that is in parts that of another."""
+    for part in parts:
+        if isinstance(part, bytes):
+            yield part
+            continue
+        at, stop = part
+        while stop is None or at < stop:
+            data = stream(at, _PIECE if stop is None else min(_PIECE, stop - at))
+            if not data:
+                break
+            at += len(data)
+            yield data
+
+
+def holds(
+    parts: Iterable[Part], stream: Read, old: Read, new: Read, places: Sequence[Place]
+) -> bool:
+    """Tell whether a stream in parts inflates to `new`, where what it is made from does to `old`.
+
+    What is kept is inflated from the last of `places` on, and at its beginning until it is clear
+    that it goes on as it did; between those it is what it was, so `old` and `new` must be equal.
+    """
+    check = _Check(new)
+    for part in parts:
+        if isinstance(part, bytes):
+            if not check.fits([part]):
+                return False
+            continue
+        start, stop = part
+        index = bisect_right(places, stop, key=lambda place: place.at) - 1 if stop else -1
+        place = places[index] if index >= 0 else None
+        if place and place.at < start + _JOINED:
+            place = None
+        joined = Kept(start, start + _JOINED if place or stop is None else stop)
+        if not check.fits(stored([joined], stream)):
+            return False
+        if place:
+            if first_difference(old, new, check.out, place.out) is not None:
+                return False
+            check.inflater, check.out = place.inflater.copy(), place.out
+            if not check.fits(stored([Kept(place.at, stop)], stream)):
+                return False
+        elif stop is None and not check.inflater.eof:
+            return first_difference(old, new, check.out) is None
+    return check.inflater.eof and not new(check.out, 1)
+
+
+class _Check:
+    """Inflates, and compares what comes out."""
+
+    def __init__(self, new: Read) -> None:
+        self.inflater: _Inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        self.out = 0
+        self._new = new
+
+    def fits(self, pieces: Iterable[bytes]) -> bool:
+        for piece in pieces:
+            for at in range(0, len(piece), _STRIDE):
+                if self.inflater.eof:
+                    return False
+                data = self.inflater.decompress(piece[at : at + _STRIDE])
+                if data != self._new(self.out, len(data)):
+                    return False
+                self.out += len(data)
+        return not self.inflater.unused_data
 
 
 def _tail(new: Read, stop: Block) -> bytes:
@@ -250,25 +413,19 @@ class _Bits:
         self._value = 0
         self._count = 0
 
-    def copied(self, stream: Read, start: int, stop: int | None, piece: int) -> Iterator[bytes]:
-        """Copy bits of a stream, which begin at the same bit of a byte as these end."""
+    def copied(self, stream: Read, start: int, stop: int | None) -> Iterator[Part]:
+        """Keep bits of a stream, which begin at the same bit of a byte as these end."""
         at, end = start // 8, None if stop is None else stop // 8
-        first = self._count > 0
-        while end is None or at < end:
-            data = stream(at, piece if end is None else min(piece, end - at))
-            if not data:
-                break
-            at += len(data)
-            if first:
-                data = bytes([self._merged(data[0])]) + data[1:]
-                first = False
-            yield data
-        self._count = 0 if stop is None else stop % 8
-        if stop is not None and self._count:
-            last = stream(at, 1)[0]
-            self._value = (self._merged(last) if first else last) & (1 << self._count) - 1
-        elif stop is not None:
-            self._value = 0
+        if self._count and at != end:
+            yield bytes([self._merged(stream(at, 1)[0])])
+            self._value = self._count = 0
+            at += 1
+        if at != end:
+            yield Kept(at, end)
+        count = 0 if stop is None else stop % 8
+        last = stream(at if end is None else end, 1) if count else b"\0"
+        self._value = self._merged(last[0]) & (1 << count) - 1
+        self._count = count
 
     def _merged(self, byte: int) -> int:
         mask = (1 << self._count) - 1
