@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from wheelfix.splice import Fresh, Part, Tracked, holds, plan, spliced, stored
+from wheelfix.splice import Fresh, Part, Tracked, holds, plan, spliced, stored, without_end
 
 Read = Callable[[int, int], bytes]
 
@@ -144,9 +144,7 @@ def test_a_stream_that_is_cut_off_is_an_error(cut: int) -> None:
 
 @pytest.mark.parametrize("level", [1, 6])
 @pytest.mark.parametrize("places", [(), (0,), (1_000_000, 1_000_100, 2_900_000), (2_999_999,)])
-def test_places_on_the_way_change_nothing_about_the_plan(
-    level: int, places: Sequence[int]
-) -> None:
+def test_places_on_the_way_change_nothing_about_the_plan(level: int, places: Sequence[int]) -> None:
     stream = deflated(DATA, level)
     new = edited(DATA, *places) + b"appended" * len(places)
     known = tracked(stream).places
@@ -182,3 +180,22 @@ def test_what_is_planned_holds_and_nothing_else_does(seed: int) -> None:
         if isinstance(part, bytes) and part:
             at = source.randrange(len(part))
             assert not hold([*parts[:number], edited(part, at), *parts[number + 1 :]], new)
+
+
+# --- Without an end -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_another_stream_can_follow_one_without_end(seed: int) -> None:
+    data = like_code(200_000 + 70_001 * seed, seed)
+    stream = deflated(data, 1 + seed)
+    unended = without_end(stream)
+    assert unended is not None
+    assert len(unended) <= len(stream) + 5
+    assert inflated(unended + stream) == data + data
+
+
+@pytest.mark.parametrize("strategy", [zlib.Z_FIXED, 0])
+@pytest.mark.parametrize("data", [b"", b"x", random.Random(1).randbytes(100_000)])
+def test_where_the_last_block_is_not_found_nothing_is_guessed(data: bytes, strategy: int) -> None:
+    assert without_end(deflated(data, strategy=strategy)) is None

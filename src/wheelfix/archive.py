@@ -116,11 +116,17 @@ class Archive:
         _, raw = self.raw(member)
         if watch:
             raw = watched(raw, watch)
-        pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
+        yield from self.checked(member, _inflate(raw, entry) if entry.method == DEFLATED else raw)
+
+    def checked(self, member: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of a member. Raises `BadWheelError` where they are not those stated."""
+        entry = self.entries[member]
         crc = size = 0
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
             size += len(piece)
+            if size > entry.size:
+                break
             yield piece
         if size != entry.size:
             raise BadWheelError(
@@ -221,12 +227,17 @@ def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
 
 
 def open_wheel(
-    path: Path, *, name: WheelName | None = None, origin: Archive | None = None
+    path: Path,
+    *,
+    name: WheelName | None = None,
+    origin: Archive | None = None,
+    written: Mapping[str, tuple[Entry, Content]] | None = None,
 ) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not carry its name, such as one that is yet to be published.
-    What has the same compressed bytes as in `origin`, which was opened before, is as it was there.
+    What has the same compressed bytes as in `origin`, which was opened before, is as it was there;
+    likewise what is `written`, where somebody knows of these bytes what they inflate to.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
@@ -244,7 +255,7 @@ def open_wheel(
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name, origin)
+        _fill(archive, name, _known(origin, written or {}))
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -258,7 +269,16 @@ def _is_regular(descriptor: int) -> bool:
     return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
 
 
-def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
+def _known(
+    origin: Archive | None, written: Mapping[str, tuple[Entry, Content]]
+) -> Mapping[str, tuple[Entry, Content]]:
+    if origin is None:
+        return written
+    contents = origin.contents.items()
+    return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
+
+
+def _fill(archive: Archive, name: WheelName, known: Mapping[str, tuple[Entry, Content]]) -> None:
     entries = _read_directory(archive)
     _check_total(archive, entries)
     for entry in entries:
@@ -269,7 +289,7 @@ def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     dist_info = _find_dist_info(archive.entries, name)
     _check_lists(archive, dist_info)
     metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata, origin)
+    archive.wheel = _verified(archive, name, dist_info, metadata, known)
 
 
 def _read_directory(archive: Archive) -> list[Entry]:
@@ -437,15 +457,15 @@ def _verified(
     name: WheelName,
     dist_info: str,
     metadata: WheelMetadata,
-    origin: Archive | None,
+    known: Mapping[str, tuple[Entry, Content]],
 ) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     record_name = f"{dist_info}/RECORD"
     rows, problems = _read_record(archive, record_name)
     algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
-    known = _unchanged(archive, origin, algorithms) if origin else {}
-    rest = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(rest, archive.inflated, algorithms)
+    same = _unchanged(archive, known, algorithms) if known else {}
+    rest = {member: entry for member, entry in archive.entries.items() if member not in same}
+    read = same | read_contents(rest, archive.inflated, algorithms)
     archive.contents = contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
@@ -476,13 +496,17 @@ def _verified(
 
 
 def _unchanged(
-    archive: Archive, origin: Archive, algorithms: Mapping[str, str]
+    archive: Archive,
+    known: Mapping[str, tuple[Entry, Content]],
+    algorithms: Mapping[str, str],
 ) -> dict[str, Content]:
     """Return what is known of the members that are copies, byte by byte as they are stored."""
-    known: dict[str, Content] = {}
+    found: dict[str, Content] = {}
     for member, entry in archive.entries.items():
-        old, content = origin.entries.get(member), origin.contents.get(member)
-        if old is None or content is None or _data_of(old) != _data_of(entry):
+        if member not in known:
+            continue
+        old, content = known[member]
+        if _data_of(old) != _data_of(entry):
             continue
         if content.hash.partition("=")[0] != algorithms.get(member, ""):
             continue
@@ -490,8 +514,8 @@ def _unchanged(
         for piece in archive.raw(member)[1]:
             crc = zlib.crc32(piece, crc)
         if crc == content.stored_crc:
-            known[member] = content
-    return known
+            found[member] = content
+    return found
 
 
 def _data_of(entry: Entry) -> tuple[int, ...]:

@@ -32,7 +32,13 @@ _PLACES = 128
 """Places that are remembered of a stream; each takes 40 KiB."""
 _JOINED = 2**16
 """Compressed bytes that are inflated to see that a stream goes on as it did."""
+_STRIDE_BACK = 2**10
+"""Compressed bytes between the places that are remembered there."""
+_LONGEST = 2**17
+"""Compressed bytes at the end of a stream, among which its last block is looked for."""
 _DYNAMIC = 2  # BTYPE of a block with Huffman codes of its own
+_LAST = 1 | _DYNAMIC << 1  # BFINAL and BTYPE of such a block that is the last
+_EMPTY = b"\1\0\0\xff\xff"  # a last block, stored and empty
 _WIDE = 144  # literals from here on take nine bits in a block with fixed codes
 
 Read = Callable[[int, int], bytes]
@@ -163,7 +169,7 @@ class _Planner:
 
     def skip_equal(self) -> bool:
         """Go on while the old data is as the new; false at the end, if both end."""
-        if self._old:
+        if self._old is not None:
             change = first_difference(self._old, self._new, self._place.out)
             if change is None:
                 return False
@@ -404,6 +410,60 @@ def _deflated(new: Read, start: int, stop: int | None, level: int, piece: int) -
         at += len(data)
         yield deflater.compress(data)
     yield deflater.flush(zlib.Z_FINISH if stop is None else zlib.Z_SYNC_FLUSH)
+
+
+# --- Going on behind the end ---------------------------------------------------------------------
+
+
+def without_end(stream: bytes) -> bytes | None:
+    """Make a stream such that another may follow: its last block is no longer marked as the last.
+
+    It ends on a byte. None where that block is not found: it is stored, or has fixed codes.
+    """
+    at, before = _last_header(stream)
+    if before is None:
+        return None
+    rest = before.inflater.copy().decompress(stream[before.at :])
+    for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
+        if int.from_bytes(stream[bit // 8 : bit // 8 + 2], "little") >> bit % 8 & 7 == _LAST:
+            byte = stream[bit // 8] ^ 1 << bit % 8
+            open_ended = b"".join((stream[: bit // 8], bytes([byte]), stream[bit // 8 + 1 :]))
+            for end in (b"\0\0\xff\xff", b"\0\0\0\xff\xff"):
+                if _goes_on(before, open_ended[before.at :] + end, rest):
+                    return open_ended + end
+    return None
+
+
+def _last_header(stream: bytes) -> tuple[int, Place | None]:
+    """Find where the codes of the last block were read, and return a place before it."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    start = max(len(stream) - _LONGEST, 0) // _STRIDE_BACK * _STRIDE_BACK
+    inflater.decompress(stream[:start])
+    earlier = now = Place(inflater.copy(), start, 0)
+    found: tuple[int, Place | None] = 0, None
+    gave = False
+    for at in range(start, len(stream), _STEP):
+        if not at % _STRIDE_BACK:
+            earlier, now = now, Place(inflater.copy(), at, 0)
+        data = inflater.decompress(stream[at : at + _STEP])
+        if gave and not data and not inflater.eof:
+            found = at + _STEP, earlier
+        gave = bool(data)
+    return found
+
+
+def _goes_on(before: Place, stream: bytes, data: bytes) -> bool:
+    """Tell whether a stream inflates to `data` and only then expects another block."""
+    try:
+        some = before.inflater.copy().decompress(stream[:_PROOF])
+        if some != data[: len(some)]:
+            return False
+        inflater = before.inflater.copy()
+        if inflater.decompress(stream) != data or inflater.eof:
+            return False
+        return inflater.decompress(_EMPTY) == b"" and inflater.eof and not inflater.unused_data
+    except zlib.error:
+        return False
 
 
 class _Bits:
