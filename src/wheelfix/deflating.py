@@ -14,7 +14,7 @@ from wheelfix.settings import ZipCodec
 from wheelfix.splice import without_end
 
 _PIECE = 2**20
-_AHEAD = 16 * 2**20
+_AHEAD = 12 * 2**20
 """Bytes that are in work, or wait for their turn to be written."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""

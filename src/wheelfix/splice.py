@@ -438,7 +438,8 @@ def _last_header(stream: bytes) -> tuple[int, Place | None]:
     """Find where the codes of the last block were read, and return a place before it."""
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     start = max(len(stream) - _LONGEST, 0) // _STRIDE_BACK * _STRIDE_BACK
-    inflater.decompress(stream[:start])
+    for at in range(0, start, _STRIDE):
+        inflater.decompress(stream[at : min(at + _STRIDE, start)])
     earlier = now = Place(inflater.copy(), start, 0)
     found: tuple[int, Place | None] = 0, None
     gave = False
