@@ -255,7 +255,7 @@ def open_wheel(
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name, _known(origin, written or {}))
+        _fill(archive, name, origin, written or {})
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -269,16 +269,12 @@ def _is_regular(descriptor: int) -> bool:
     return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
 
 
-def _known(
-    origin: Archive | None, written: Mapping[str, tuple[Entry, Content]]
-) -> Mapping[str, tuple[Entry, Content]]:
-    if origin is None:
-        return written
-    contents = origin.contents.items()
-    return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
-
-
-def _fill(archive: Archive, name: WheelName, known: Mapping[str, tuple[Entry, Content]]) -> None:
+def _fill(
+    archive: Archive,
+    name: WheelName,
+    origin: Archive | None,
+    written: Mapping[str, tuple[Entry, Content]],
+) -> None:
     entries = _read_directory(archive)
     _check_total(archive, entries)
     for entry in entries:
@@ -289,7 +285,7 @@ def _fill(archive: Archive, name: WheelName, known: Mapping[str, tuple[Entry, Co
     dist_info = _find_dist_info(archive.entries, name)
     _check_lists(archive, dist_info)
     metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata, known)
+    archive.wheel = _verified(archive, name, dist_info, metadata, origin, written)
 
 
 def _read_directory(archive: Archive) -> list[Entry]:
@@ -457,12 +453,14 @@ def _verified(
     name: WheelName,
     dist_info: str,
     metadata: WheelMetadata,
-    known: Mapping[str, tuple[Entry, Content]],
+    origin: Archive | None,
+    written: Mapping[str, tuple[Entry, Content]],
 ) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     record_name = f"{dist_info}/RECORD"
     rows, problems = _read_record(archive, record_name)
     algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
+    known = _known(origin, written)
     same = _unchanged(archive, known, algorithms) if known else {}
     rest = {member: entry for member, entry in archive.entries.items() if member not in same}
     read = same | read_contents(rest, archive.inflated, algorithms)
@@ -475,6 +473,9 @@ def _verified(
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
     sources = {member: each.source for member, each in contents.items() if each.source}
+    openings = _openings_before(archive, origin, sources)
+    if openings is None:
+        openings = _openings(sources, archive.entries, dist_info) if sources else {}
     return Wheel(
         name=name,
         members=members,
@@ -486,7 +487,7 @@ def _verified(
         elfs={member: each.elf for member, each in contents.items() if each.elf},
         broken_elfs={member: each.broken for member, each in contents.items() if each.broken},
         impostors={member: each.likeness for member, each in contents.items() if each.likeness},
-        openings=_openings(sources, archive.entries, dist_info) if sources else {},
+        openings=openings,
         sources=dict(_sources(archive)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
@@ -516,6 +517,29 @@ def _unchanged(
         if crc == content.stored_crc:
             found[member] = content
     return found
+
+
+def _known(
+    origin: Archive | None, written: Mapping[str, tuple[Entry, Content]]
+) -> Mapping[str, tuple[Entry, Content]]:
+    if origin is None:
+        return written
+    contents = origin.contents.items()
+    return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
+
+
+def _openings_before(
+    archive: Archive, origin: Archive | None, sources: Mapping[str, bytes]
+) -> Mapping[str, tuple[Opening, ...]] | None:
+    """Return what the sources of `origin` open, where they and all modules' names are the same."""
+    if origin is None or _modules(archive) != _modules(origin):
+        return None
+    before = {member: each.source for member, each in origin.contents.items() if each.source}
+    return origin.wheel.openings if sources == before else None
+
+
+def _modules(archive: Archive) -> list[str]:
+    return [member for member in archive.entries if member.endswith((".py", ".so"))]
 
 
 def _data_of(entry: Entry) -> tuple[int, ...]:

@@ -20,6 +20,8 @@ _STRIDE = 2**14
 """Compressed bytes that are inflated at once where nothing changes."""
 _LOOKBACK = 16
 """Strides to go back for the beginning of a block."""
+_NEAR = 6
+"""Strides to go back at first: most blocks are shorter."""
 _STEP = 16
 """Compressed bytes, fewer than the Huffman codes of a block of some length take."""
 _PROOF = 2**12
@@ -193,25 +195,43 @@ class _Planner:
 
     def change(self) -> Fresh | None:
         """Go back to the block before the change, and on to the block after it."""
-        self._place = self._earlier[0]
+        places = list(self._earlier)
         self._earlier.clear()
-        start, dirty = self._last, -1
-        for data, block in self._spans():
+        near, far = places[-_NEAR:][0], places[0]
+        spans = self._spans(near._replace(inflater=near.inflater.copy()))
+        start = self._block_before_change(spans)
+        if start is None and near is not far:
+            spans = self._spans(far)
+            start = self._block_before_change(spans)
+        start = start or self._last
+        dirty = self._place.out
+        for data, silent in spans:
             end = self._place.out
             if data != self._new(end - len(data), len(data)):
                 dirty = end
-            if dirty < 0:
-                start = block or start
-            elif block and end >= dirty + _WINDOW and self._can_join(block):
-                self._last = block
-                return Fresh(start, block)
-            elif end - start.byte > _WORTH:
+            if silent and end >= dirty + _WINDOW:
+                block = self._block(silent)
+                if block and self._can_join(block):
+                    self._last = block
+                    return Fresh(start, block)
+            if end - start.byte > _WORTH:
                 return None
         return Fresh(start, None)
 
-    def _spans(self) -> Iterator[tuple[bytes, Block | None]]:
-        """Feed the inflater little by little; yield what came out, and the block that follows."""
-        inflater, at, out, window = self._place
+    def _block_before_change(self, spans: Iterator[tuple[bytes, Place | None]]) -> Block | None:
+        """Go on to the span with a change; return the last block of those before."""
+        silent: list[Place] = []
+        for data, place in spans:
+            end = self._place.out
+            if data != self._new(end - len(data), len(data)):
+                break
+            if place:
+                silent.append(place)
+        return next(filter(None, map(self._block, reversed(silent))), None)
+
+    def _spans(self, place: Place) -> Iterator[tuple[bytes, Place | None]]:
+        """Feed the inflater little by little; yield what came out, and where it fell silent."""
+        inflater, at, out, window = place
         got: list[bytes] = []
         while not inflater.eof:
             stride = _read(self._stream, at)
@@ -223,7 +243,7 @@ class _Planner:
                     span, got = b"".join(got), []
                     out, window = out + len(span), (window + span)[-_WINDOW:]
                     self._place = Place(inflater, step + _STEP, out, window)
-                    yield span, self._block()
+                    yield span, self._place._replace(inflater=inflater.copy())
             at += len(stride)
             span, got = b"".join(got), []
             out, window = out + len(span), (window + span)[-_WINDOW:]
@@ -238,9 +258,9 @@ class _Planner:
         self._place = Place(inflater, at + len(stride), out + len(data), window)
         return data
 
-    def _block(self) -> Block | None:
+    def _block(self, silent: Place) -> Block | None:
         """Find the bit at which a block began before the inflater fell silent."""
-        inflater, at, out, window = self._place
+        inflater, at, out, window = silent
         expected = inflater.copy().decompress(self._stream(at, _PROOF))
         for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
             raw = _shifted(self._stream(bit // 8, _PROOF), bit % 8)
