@@ -189,7 +189,7 @@ def test_what_is_planned_holds_and_nothing_else_does(seed: int) -> None:
 def test_another_stream_can_follow_one_without_end(seed: int) -> None:
     data = like_code(200_000 + 70_001 * seed, seed)
     stream = deflated(data, 1 + seed)
-    unended = without_end(stream)
+    unended = without_end(stream, data)
     assert unended is not None
     assert len(unended) <= len(stream) + 5
     assert inflated(unended + stream) == data + data
@@ -198,4 +198,11 @@ def test_another_stream_can_follow_one_without_end(seed: int) -> None:
 @pytest.mark.parametrize("strategy", [zlib.Z_FIXED, 0])
 @pytest.mark.parametrize("data", [b"", b"x", random.Random(1).randbytes(100_000)])
 def test_where_the_last_block_is_not_found_nothing_is_guessed(data: bytes, strategy: int) -> None:
-    assert without_end(deflated(data, strategy=strategy)) is None
+    assert without_end(deflated(data, strategy=strategy), data) is None
+
+
+def test_a_stream_of_other_data_is_not_continued() -> None:
+    stream = deflated(DATA)
+    assert without_end(stream, DATA) is not None
+    for other in (edited(DATA, 5), edited(DATA, len(DATA) - 5), DATA[:-1], DATA + b"x"):
+        assert without_end(stream, other) is None

@@ -120,8 +120,15 @@ def _chunks(content: Content, size: int) -> Iterator[Chunk]:
 
 
 def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
-    compressed = _compressed(chunk, codec, level)
+    """Deflate a part, and inflate it again: nobody will have to do that later."""
+    compressed = codec.compress(chunk.data, level) if codec.compress else None
     try:
+        if compressed is not None and not chunk.last:
+            compressed = without_end(compressed, chunk.data)
+            if compressed is not None:
+                return compressed
+        if compressed is None:
+            compressed = _deflate_by_zlib(chunk, level)
         sound = _holds(compressed, chunk)
     except zlib.error:
         sound = False
@@ -134,7 +141,6 @@ def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
 
 
 def _holds(compressed: bytes, chunk: Chunk) -> bool:
-    """Inflate it again: nobody will have to do that later."""
     window = -zlib.MAX_WBITS
     if chunk.dictionary:
         inflater = zlib.decompressobj(window, zdict=chunk.dictionary)
@@ -153,13 +159,7 @@ def _holds(compressed: bytes, chunk: Chunk) -> bool:
     return at == len(chunk.data) and inflater.eof == chunk.last and not inflater.unused_data
 
 
-def _compressed(chunk: Chunk, codec: Codec, level: int) -> bytes:
-    if codec.compress:
-        compressed = codec.compress(chunk.data, level)
-        if chunk.last:
-            return compressed
-        if unended := without_end(compressed):
-            return unended
+def _deflate_by_zlib(chunk: Chunk, level: int) -> bytes:
     window = -zlib.MAX_WBITS  # raw: no header
     if chunk.dictionary:
         deflater = zlib.compressobj(level, zlib.DEFLATED, window, zdict=chunk.dictionary)

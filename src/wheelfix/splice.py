@@ -34,8 +34,8 @@ _PLACES = 128
 """Places that are remembered of a stream; each takes 40 KiB."""
 _JOINED = 2**16
 """Compressed bytes that are inflated to see that a stream goes on as it did."""
-_STRIDE_BACK = 2**10
-"""Compressed bytes between the places that are remembered there."""
+_HEADER = 2**10
+"""Compressed bytes, more than the Huffman codes of a block take."""
 _LONGEST = 2**17
 """Compressed bytes at the end of a stream, among which its last block is looked for."""
 _DYNAMIC = 2  # BTYPE of a block with Huffman codes of its own
@@ -435,42 +435,62 @@ def _deflated(new: Read, start: int, stop: int | None, level: int, piece: int) -
 # --- Going on behind the end ---------------------------------------------------------------------
 
 
-def without_end(stream: bytes) -> bytes | None:
-    """Make a stream such that another may follow: its last block is no longer marked as the last.
+def without_end(stream: bytes, data: bytes) -> bytes | None:
+    """Make a stream that inflates to `data`, on a byte boundary, and then expects another block.
 
-    It ends on a byte. None where that block is not found: it is stored, or has fixed codes.
+    It is `stream`, but its last block is not marked as the last. None where that block is not
+    found, since it is stored or has fixed codes; and where `stream` inflates to anything else.
     """
-    at, before = _last_header(stream)
-    if before is None:
-        return None
-    rest = before.inflater.copy().decompress(stream[before.at :])
-    for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
-        if int.from_bytes(stream[bit // 8 : bit // 8 + 2], "little") >> bit % 8 & 7 == _LAST:
-            byte = stream[bit // 8] ^ 1 << bit % 8
-            open_ended = b"".join((stream[: bit // 8], bytes([byte]), stream[bit // 8 + 1 :]))
-            for end in (b"\0\0\xff\xff", b"\0\0\0\xff\xff"):
-                if _goes_on(before, open_ended[before.at :] + end, rest):
-                    return open_ended + end
+    for place in reversed(_last_places(stream, data)):
+        at, before = _last_header(stream, place)
+        if before is not None:
+            return _unmarked(stream, data, at, before)
     return None
 
 
-def _last_header(stream: bytes) -> tuple[int, Place | None]:
-    """Find where the codes of the last block were read, and return a place before it."""
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    start = max(len(stream) - _LONGEST, 0) // _STRIDE_BACK * _STRIDE_BACK
-    for at in range(0, start, _STRIDE):
-        inflater.decompress(stream[at : min(at + _STRIDE, start)])
-    earlier = now = Place(inflater.copy(), start, 0)
+def _last_places(stream: bytes, data: bytes) -> list[Place]:
+    """Inflate a stream and return the places before its end; none if it is not as it should be."""
+    places: list[Place] = []
+    inflater, out = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    for at in range(0, len(stream), _STRIDE):
+        if len(stream) - at <= _LONGEST:
+            places.append(Place(inflater.copy(), at, out))
+        inflated = inflater.decompress(stream[at : at + _STRIDE])
+        if inflated != data[out : out + len(inflated)]:
+            return []
+        out += len(inflated)
+    return places if inflater.eof and out == len(data) else []
+
+
+def _last_header(stream: bytes, place: Place) -> tuple[int, Place | None]:
+    """Find where codes of a block were read last in a stride, and return a place before it."""
+    inflater, start, out, _ = place
+    inflater = inflater.copy()
+    earlier = now = place
     found: tuple[int, Place | None] = 0, None
     gave = False
-    for at in range(start, len(stream), _STEP):
-        if not at % _STRIDE_BACK:
-            earlier, now = now, Place(inflater.copy(), at, 0)
+    for at in range(start, min(start + _STRIDE + _HEADER, len(stream)), _STEP):
+        if not at % _HEADER:
+            earlier, now = now, Place(inflater.copy(), at, out)
         data = inflater.decompress(stream[at : at + _STEP])
+        out += len(data)
         if gave and not data and not inflater.eof:
             found = at + _STEP, earlier
         gave = bool(data)
     return found
+
+
+def _unmarked(stream: bytes, data: bytes, at: int, before: Place) -> bytes | None:
+    """Clear the mark of the block whose codes were read before `at`."""
+    rest = data[before.out :]
+    for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
+        if int.from_bytes(stream[bit // 8 : bit // 8 + 2], "little") >> bit % 8 & 7 == _LAST:
+            byte = stream[bit // 8] ^ 1 << bit % 8
+            unmarked = b"".join((stream[: bit // 8], bytes([byte]), stream[bit // 8 + 1 :]))
+            for end in (b"\0\0\xff\xff", b"\0\0\0\xff\xff"):
+                if _goes_on(before, unmarked[before.at :] + end, rest):
+                    return unmarked + end
+    return None
 
 
 def _goes_on(before: Place, stream: bytes, data: bytes) -> bool:
