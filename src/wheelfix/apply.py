@@ -24,9 +24,9 @@ from wheelfix.elfverify import differences
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.made import Made, look_at, mended
 from wheelfix.mapped import pieces
+from wheelfix.splice import Tracked
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
 from wheelfix.tools.strip import strip
-from wheelfix.splice import Tracked
 from wheelfix.wheel import Wheel
 from wheelfix.zipformat import DEFLATED
 

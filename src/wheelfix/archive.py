@@ -448,7 +448,7 @@ def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:
         raise BadWheelError(f"{shown(name)} is not UTF-8", hint="build the wheel again") from None
 
 
-def _verified(
+def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
     archive: Archive,
     name: WheelName,
     dist_info: str,

@@ -4,6 +4,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -122,17 +123,13 @@ def _chunks(content: Content, size: int) -> Iterator[Chunk]:
 def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
     """Deflate a part, and inflate it again: nobody will have to do that later."""
     compressed = codec.compress(chunk.data, level) if codec.compress else None
-    try:
-        if compressed is not None and not chunk.last:
-            compressed = without_end(compressed, chunk.data)
-            if compressed is not None:
-                return compressed
-        if compressed is None:
-            compressed = _deflate_by_zlib(chunk, level)
-        sound = _holds(compressed, chunk)
-    except zlib.error:
-        sound = False
-    if not sound:
+    if compressed is not None and not chunk.last:
+        compressed = without_end(compressed, chunk.data)
+        if compressed is not None:
+            return compressed
+    if compressed is None:
+        compressed = _deflate_by_zlib(chunk, level)
+    if not _holds(compressed, chunk):
         raise VerificationError(
             f"what {codec.name} has deflated does not inflate to what it was",
             hint='use another codec, by `zip-codec = "zlib"`; nothing was published',
@@ -141,6 +138,12 @@ def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
 
 
 def _holds(compressed: bytes, chunk: Chunk) -> bool:
+    with suppress(zlib.error):
+        return _inflated_like(chunk, compressed)
+    return False
+
+
+def _inflated_like(chunk: Chunk, compressed: bytes) -> bool:
     window = -zlib.MAX_WBITS
     if chunk.dictionary:
         inflater = zlib.decompressobj(window, zdict=chunk.dictionary)

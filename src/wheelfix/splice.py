@@ -24,8 +24,12 @@ _NEAR = 6
 """Strides to go back at first: most blocks are shorter."""
 _STEP = 16
 """Compressed bytes, fewer than the Huffman codes of a block of some length take."""
+_SMALL_STEP = 4
+"""Fewer than the codes of any block take."""
 _PROOF = 2**12
 """Compressed bytes that are inflated to see that a block begins where it seems to."""
+_PROVING = 2**17
+"""Bytes of data that may come out of them there."""
 _WORTH = 2**23
 """Bytes of data; where more than that is to be deflated in one go, splicing serves nobody."""
 _PIECE = 2**20
@@ -106,7 +110,9 @@ class _Inflater(Protocol):
     def eof(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+    @property
+    def unconsumed_tail(self) -> bytes: ...
+    def decompress(self, data: bytes, /, max_length: int = 0) -> bytes: ...
     def copy(self) -> Self: ...
 
 
@@ -133,7 +139,7 @@ class Tracked:
 
     def inflated(self) -> Iterator[bytes]:
         """Yield the data in pieces. Raises `zlib.error` for a stream that cannot be inflated."""
-        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        inflater: _Inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         at = out = 0
         while not inflater.eof:
             if not at % self._distance:
@@ -441,10 +447,18 @@ def without_end(stream: bytes, data: bytes) -> bytes | None:
     It is `stream`, but its last block is not marked as the last. None where that block is not
     found, since it is stored or has fixed codes; and where `stream` inflates to anything else.
     """
-    for place in reversed(_last_places(stream, data)):
-        at, before = _last_header(stream, place)
-        if before is not None:
-            return _unmarked(stream, data, at, before)
+    try:
+        places = _last_places(stream, data)
+    except zlib.error:
+        return None
+    for step in (_STEP, _SMALL_STEP):
+        for place in reversed(places):
+            at, before = _last_header(stream, place, step)
+            if before is not None:
+                found = _unmarked(stream, data, at, before, step)
+                if found is not None:
+                    return found
+                break
     return None
 
 
@@ -462,28 +476,28 @@ def _last_places(stream: bytes, data: bytes) -> list[Place]:
     return places if inflater.eof and out == len(data) else []
 
 
-def _last_header(stream: bytes, place: Place) -> tuple[int, Place | None]:
+def _last_header(stream: bytes, place: Place, step: int) -> tuple[int, Place | None]:
     """Find where codes of a block were read last in a stride, and return a place before it."""
     inflater, start, out, _ = place
     inflater = inflater.copy()
     earlier = now = place
     found: tuple[int, Place | None] = 0, None
     gave = False
-    for at in range(start, min(start + _STRIDE + _HEADER, len(stream)), _STEP):
-        if not at % _HEADER:
+    for at in range(start, min(start + _STRIDE + _HEADER, len(stream)), step):
+        if not at % (16 * step):
             earlier, now = now, Place(inflater.copy(), at, out)
-        data = inflater.decompress(stream[at : at + _STEP])
+        data = inflater.decompress(stream[at : at + step])
         out += len(data)
         if gave and not data and not inflater.eof:
-            found = at + _STEP, earlier
+            found = at + step, earlier
         gave = bool(data)
     return found
 
 
-def _unmarked(stream: bytes, data: bytes, at: int, before: Place) -> bytes | None:
+def _unmarked(stream: bytes, data: bytes, at: int, before: Place, step: int) -> bytes | None:
     """Clear the mark of the block whose codes were read before `at`."""
     rest = data[before.out :]
-    for bit in range(8 * (at - 2 * _STEP), 8 * (at - _STEP) + 24):
+    for bit in range(8 * (at - 2 * step), 8 * (at - step) + 24):
         if int.from_bytes(stream[bit // 8 : bit // 8 + 2], "little") >> bit % 8 & 7 == _LAST:
             byte = stream[bit // 8] ^ 1 << bit % 8
             unmarked = b"".join((stream[: bit // 8], bytes([byte]), stream[bit // 8 + 1 :]))
@@ -496,7 +510,7 @@ def _unmarked(stream: bytes, data: bytes, at: int, before: Place) -> bytes | Non
 def _goes_on(before: Place, stream: bytes, data: bytes) -> bool:
     """Tell whether a stream inflates to `data` and only then expects another block."""
     try:
-        some = before.inflater.copy().decompress(stream[:_PROOF])
+        some = before.inflater.copy().decompress(stream[:_PROOF], _PROVING)
         if some != data[: len(some)]:
             return False
         inflater = before.inflater.copy()
