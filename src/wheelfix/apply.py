@@ -4,12 +4,11 @@ import mmap
 import os
 import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from operator import attrgetter
 from pathlib import Path
 from typing import assert_never
 
@@ -32,6 +31,8 @@ from wheelfix.zipformat import DEFLATED
 
 _Content = bytes | memoryview | Path | Made
 _THREADS = 2
+_LARGE = 2**25
+"""Bytes; such an object keeps more than one thread busy."""
 _SPLICED = 2**20
 """Bytes; what is smaller is deflated as soon as it is spliced."""
 
@@ -133,15 +134,12 @@ class _Work:
         return self._done[member]
 
     def edit_all(self) -> None:
-        """Edit all objects, two at a time: most of that does not need the interpreter.
+        """Edit all objects, two at a time, large ones first: most of it is not interpreted.
 
         A copy waits for what it is a copy of, so it is made after all others.
         """
-        members = [
-            name
-            for name in map(attrgetter("name"), self.after.members)
-            if self._is_edited(name) and not self._is_copy(name)
-        ]
+        members = [m for m in self.after.elfs if self._is_edited(m) and not self._is_copy(m)]
+        members.sort(key=self._size, reverse=True)
         with ThreadPoolExecutor(_THREADS) as pool:
             try:
                 for member, made in zip(members, pool.map(self._make, members), strict=True):
@@ -149,6 +147,10 @@ class _Work:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
+
+    def _size(self, member: str) -> int:
+        edit = self.added.get(member)
+        return edit.size if edit else self.archive.entries[self.origins.get(member, member)].size
 
     def _is_copy(self, member: str) -> bool:
         edit = self.added.get(member)
@@ -167,14 +169,16 @@ class _Work:
         with _mapped(source) as original:
             path = self._copy(original)
             self._edit(path, member, before, wanted)
-            with _mapped(path) as written:
-                _prove(member, original, written, wanted)
-                made = look_at(path)._replace(elf=read_elf(written, member))
-            if tracked is None:
-                return made
-            origin = self.origins.get(member, member)
-            parts = mended(self.archive.stored(origin), tracked, original, path)
-            return made._replace(origin=origin, parts=parts)
+            with ThreadPoolExecutor(1) as beside:
+                made = beside.submit(look_at, path)
+                with _mapped(path) as written:
+                    _prove(member, original, written, wanted)
+                    elf = read_elf(written, member)
+                if tracked is None:
+                    return made.result()._replace(elf=elf)
+                origin = self.origins.get(member, member)
+                parts = mended(self.archive.stored(origin), tracked, original, path)
+                return made.result()._replace(elf=elf, origin=origin, parts=parts)
 
     def _tracked(self, member: str) -> Tracked | None:
         """Return what goes with the inflating of a large member, None for any other."""
@@ -191,7 +195,8 @@ class _Work:
         origin = self.origins.get(member, member)
         size = self.archive.entries[origin].size
         try:
-            return buffered(self.archive.checked(origin, tracked.inflated()), size)
+            pieces = tracked.inflated() if size < _LARGE else _ahead(tracked.inflated())
+            return buffered(self.archive.checked(origin, pieces), size)
         except zlib.error as error:  # it could be inflated when the wheel was opened
             raise BadWheelError(
                 f"`{origin}` changed while the wheel was read: {error}", hint="run it again"
@@ -264,6 +269,15 @@ class _Work:
     @cached_property
     def _patchelf(self) -> Patchelf:
         return find_patchelf()
+
+
+def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces, of which the next is being made meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield piece
 
 
 @contextmanager

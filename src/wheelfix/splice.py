@@ -140,7 +140,8 @@ class Tracked:
     def inflated(self) -> Iterator[bytes]:
         """Yield the data in pieces. Raises `zlib.error` for a stream that cannot be inflated."""
         inflater: _Inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        at = out = 0
+        at = out = size = 0
+        got: list[bytes] = []
         while not inflater.eof:
             if not at % self._distance:
                 self.places.append(Place(inflater.copy(), at, out))
@@ -149,10 +150,14 @@ class Tracked:
             data = inflater.decompress(packed, _PIECE)
             while data:
                 out += len(data)
-                yield data
-                data = (
-                    b"" if inflater.eof else inflater.decompress(inflater.unconsumed_tail, _PIECE)
-                )
+                size += len(data)
+                got.append(data)
+                if size >= _PIECE:
+                    yield b"".join(got)
+                    got, size = [], 0
+                data = inflater.decompress(inflater.unconsumed_tail, _PIECE)
+        if got:
+            yield b"".join(got)
 
 
 def _read(stream: Read, at: int) -> bytes:
