@@ -11,6 +11,8 @@ from wheelfix.mapped import copied, forget
 from wheelfix.splice import Part, Read, Tracked, holds, plan, spliced
 
 _PIECE = 2**20
+_WORTH = 2**23
+"""Bytes of one change that may always be deflated anew; of larger objects, an eighth of them."""
 
 
 class Made(NamedTuple):
@@ -59,7 +61,8 @@ def mended(stream: Read, tracked: Tracked, old: memoryview, path: Path) -> tuple
         def new(offset: int, size: int) -> bytes:
             return os.pread(file.fileno(), size, offset)
 
-        fresh = plan(stream, new, old=before, places=tracked.places)
+        worth = max(_WORTH, len(old) // 8)
+        fresh = plan(stream, new, old=before, places=tracked.places, worth=worth)
         if fresh is None:
             return None
         parts = tuple(spliced(fresh, stream, new, -1))

@@ -30,8 +30,6 @@ _PROOF = 2**12
 """Compressed bytes that are inflated to see that a block begins where it seems to."""
 _PROVING = 2**17
 """Bytes of data that may come out of them there."""
-_WORTH = 2**23
-"""Bytes of data; where more than that is to be deflated in one go, splicing serves nobody."""
 _PIECE = 2**20
 """Bytes of data that are read, or come out, at once."""
 _PLACES = 128
@@ -81,17 +79,23 @@ Part = bytes | Kept
 
 
 def plan(
-    stream: Read, new: Read, *, old: Read | None = None, places: "Sequence[Place]" = ()
+    stream: Read,
+    new: Read,
+    *,
+    old: Read | None = None,
+    places: "Sequence[Place]" = (),
+    worth: int = 2**23,
 ) -> list[Fresh] | None:
     """Find what of a deflate stream must be made anew, so that it inflates to `new`.
 
     `old` is what it inflates to, and `places` are such as `Tracked` remembers: with both, only what
     is near a change is inflated once more.
 
-    None where so much is new that there is no point in it. Raises `zlib.error` for a stream that
+    None where more than `worth` bytes are to be deflated in one go: then there is no point in it.
+    Raises `zlib.error` for a stream that
     cannot be inflated.
     """
-    planner = _Planner(stream, new, old, places)
+    planner = _Planner(stream, new, old, places, worth)
     fresh: list[Fresh] = []
     while planner.skip_equal():
         change = planner.change()
@@ -170,11 +174,14 @@ def _read(stream: Read, at: int) -> bytes:
 class _Planner:
     """Goes through an old stream and the new data, side by side."""
 
-    def __init__(self, stream: Read, new: Read, old: Read | None, places: Sequence[Place]) -> None:
+    def __init__(
+        self, stream: Read, new: Read, old: Read | None, places: Sequence[Place], worth: int
+    ) -> None:
         self._stream = stream
         self._new = new
         self._old = old
         self._places = places
+        self._worth = worth
         self._place = Place(zlib.decompressobj(-zlib.MAX_WBITS), 0, 0)
         self._earlier: deque[Place] = deque(maxlen=_LOOKBACK)
         self._last = Block(0, 0)
@@ -225,7 +232,7 @@ class _Planner:
                 if block and self._can_join(block):
                     self._last = block
                     return Fresh(start, block)
-            if end - start.byte > _WORTH:
+            if end - start.byte > self._worth:
                 return None
         return Fresh(start, None)
 
