@@ -63,7 +63,10 @@ def test_pieces_of_a_codec_without_dictionaries_are_joined(tmp_path: Path) -> No
 
 
 def test_a_piece_whose_end_is_not_found_is_left_to_zlib(tmp_path: Path) -> None:
-    codec = ZLIB._replace(piece=2**20, compress=lambda data, _: zlib.compress(data, 0, -15))
+    def stored(data: bytes, _level: int) -> bytes:
+        return zlib.compress(data, 0, -15)
+
+    codec = ZLIB._replace(piece=2**20, compress=stored)
     file = tmp_path / "content"
     file.write_bytes(SOME)
     data = deflated(codec, file)
@@ -73,7 +76,10 @@ def test_a_piece_whose_end_is_not_found_is_left_to_zlib(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [b"\3\0", zlib.compress(b"something else", 6, -15), b"nonsense"])
 def test_a_codec_that_is_wrong_is_found_out(wrong: bytes) -> None:
-    codec = Codec("it", 2**20, lambda _data, _level: wrong)
+    def compress(_data: bytes, _level: int) -> bytes:
+        return wrong
+
+    codec = Codec("it", 2**20, compress)
     with pytest.raises(VerificationError, match="it has deflated does not inflate"):
         deflated(codec, b"something")
 
