@@ -7,15 +7,15 @@ mixed with its successor.
 """
 
 import os
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from wheelfix.contents import Content, buffered, read_contents, watched
+from wheelfix.contents import NOTHING, Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
+from wheelfix.inflating import crc32, inflated_pieces, inflated_whole
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
 from wheelfix.tmpdir import tmpdir
@@ -67,6 +67,7 @@ class Archive:
         self.contents: Mapping[str, Content] = {}
         """What each member is; filled when its bytes were verified."""
         self._descriptor = descriptor
+        self._window = 0, b""
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +83,7 @@ class Archive:
     def close(self) -> None:
         """Close the file. Buffers that were handed out stay valid."""
         self.contents = {}
+        self._window = 0, b""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -93,6 +95,22 @@ class Archive:
         """
         return b"".join(self.inflated(member))
 
+    def read_short(self, member: str) -> tuple[bytes, int]:
+        """Inflate a member that is `short`; its bytes, and the CRC of the data as stored.
+
+        Raises what `inflated` raises.
+        """
+        entry = self.entries[member]
+        span = self._ahead(entry.offset, entry.end)
+        start, _ = check_local(entry, span)
+        stop = start + entry.compressed_size
+        stored = span[start:stop]
+        data = inflated_whole(entry, stored) if entry.method == DEFLATED else stored
+        ends_well = stop == len(span) or is_descriptor(entry, span[stop:])
+        if data is None or crc32(data, 0) != entry.crc or not ends_well:
+            data = self.read(member)  # what is wrong, this says
+        return data, crc32(stored, 0)
+
     def buffer(self, member: str) -> memoryview:
         """Inflate a member into a buffer; a large one is a mapped file without a name."""
         return buffered(self.inflated(member), self.entries[member].size)
@@ -102,7 +120,7 @@ class Archive:
 
         The rest of it may be zeros: then nothing had to be inflated once more.
         """
-        return self.contents[member].tables or self.buffer(member)
+        return self.contents[member].what.tables or self.buffer(member)
 
     def inflated(
         self, member: str, watch: Callable[[bytes], None] | None = None
@@ -116,10 +134,10 @@ class Archive:
         _, raw = self.raw(member)
         if watch:
             raw = watched(raw, watch)
-        pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
+        pieces = inflated_pieces(entry, raw) if entry.method == DEFLATED else raw
         crc = size = 0
         for piece in pieces:
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
             size += len(piece)
             yield piece
         if size != entry.size:
@@ -159,6 +177,14 @@ class Archive:
         start, size = entry.offset + length, entry.compressed_size
         return lambda at, count: self.read_at(start + at, min(count, max(size - at, 0)))
 
+    def _ahead(self, start: int, stop: int) -> bytes:
+        """Read what is no more than a window; what follows it will mostly be asked for next."""
+        window_start, window = self._window
+        if not window_start <= start <= stop <= window_start + len(window):
+            window_start, window = start, self.read_at(start, min(_PIECE, self.size - start))
+            self._window = window_start, window
+        return window[start - window_start : stop - window_start]
+
     def _head(self, entry: Entry) -> bytes:
         return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
 
@@ -180,41 +206,6 @@ class Archive:
                 raise BadWheelError("the file shrank while it was read", hint=_DAMAGED)
             data += more
         return data
-
-
-def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    left = entry.size
-    surplus = False
-    try:
-        for packed in raw:
-            if inflater.eof:
-                surplus = True
-                break
-            while not inflater.eof:
-                data = inflater.decompress(
-                    inflater.unconsumed_tail or packed, min(_PIECE, left + 1)
-                )
-                packed = b""  # noqa: PLW2901 (zlib keeps what it has not used)
-                left -= len(data)
-                if left < 0:
-                    raise BadWheelError(
-                        f"{shown(entry.name)} inflates past the {entry.size} bytes that the zip "
-                        "states",
-                        hint=_DAMAGED,
-                    )
-                if data:
-                    yield data
-                elif not inflater.unconsumed_tail:
-                    break
-    except zlib.error as error:
-        raise BadWheelError(
-            f"{shown(entry.name)} cannot be inflated: {error}", hint=_DAMAGED
-        ) from None
-    if not inflater.eof or inflater.unused_data or surplus:
-        raise BadWheelError(
-            f"{shown(entry.name)} does not end where its compressed data should", hint=_DAMAGED
-        )
 
 
 # --- Opening -----------------------------------------------------------------------------------
@@ -445,7 +436,7 @@ def _verified(
     algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
     known = _unchanged(archive, origin, algorithms) if origin else {}
     rest = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(rest, archive.inflated, algorithms)
+    read = known | read_contents(archive, rest, algorithms)
     archive.contents = contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
@@ -454,7 +445,8 @@ def _verified(
     if record_name in archive.entries:
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
-    sources = {member: each.source for member, each in contents.items() if each.source}
+    special = {member: each.what for member, each in contents.items() if each.what is not NOTHING}
+    sources = {member: each.source for member, each in special.items() if each.source}
     return Wheel(
         name=name,
         members=members,
@@ -463,9 +455,9 @@ def _verified(
         root_is_purelib=metadata.root_is_purelib,
         record=rows,
         record_problems=problems,
-        elfs={member: each.elf for member, each in contents.items() if each.elf},
-        broken_elfs={member: each.broken for member, each in contents.items() if each.broken},
-        impostors={member: each.likeness for member, each in contents.items() if each.likeness},
+        elfs={member: each.elf for member, each in special.items() if each.elf},
+        broken_elfs={member: each.broken for member, each in special.items() if each.broken},
+        impostors={member: each.likeness for member, each in special.items() if each.likeness},
         openings=_openings(sources, archive.entries, dist_info) if sources else {},
         sources=dict(_sources(archive)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
@@ -488,7 +480,7 @@ def _unchanged(
             continue
         crc = 0
         for piece in archive.raw(member)[1]:
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
         if crc == content.stored_crc:
             known[member] = content
     return known

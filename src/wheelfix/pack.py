@@ -209,7 +209,7 @@ def _new_entry(
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:
         # A legacy name stays spelled in its legacy encoding.
-        entry = entry._replace(raw_name=old.raw_name, flags=old.flags & 0x0800)
+        entry = entry._replace(flags=old.flags & 0x0800)
     return entry
 
 

@@ -45,7 +45,6 @@ class Entry(NamedTuple):
     """One record of the central directory. A tuple, since a wheel may have 50,000."""
 
     name: str
-    raw_name: bytes
     made_by: int
     needs: int
     flags: int
@@ -68,6 +67,11 @@ class Entry(NamedTuple):
         """`st_mode`, 0 where the zip has none."""
         return self.external_attr >> 16
 
+    @property
+    def raw_name(self) -> bytes:
+        """The name as the zip has it."""
+        return self.name.encode(_encoding(self.flags))
+
 
 _OFFSET = Entry._fields.index("offset")
 
@@ -79,6 +83,11 @@ class End(NamedTuple):
     size: int
     members: int
     comment: bytes
+
+
+def _encoding(flags: int) -> str:
+    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): a letter for each byte.
+    return "utf-8" if flags & _UTF8 else "cp437"
 
 
 def shown(name: str) -> str:
@@ -208,14 +217,13 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
             hint=_REPACK,
         )
     _check_sizes(name, method, packed, size)
-    return (name, raw_name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset,
+    return (name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset,
             extra, data[comment_at:after]), after  # fmt: skip
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
     try:
-        # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1).
-        return raw_name.decode("utf-8" if flags & _UTF8 else "cp437")
+        return raw_name.decode(_encoding(flags))
     except UnicodeDecodeError:
         raise BadWheelError(
             f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
@@ -345,16 +353,15 @@ def dos_stamp(epoch: int) -> int:
 
 def fresh_entry(name: str, *, mode: int, stamp: int) -> Entry:
     """Describe a deflated member that is yet to be written, as a Unix zip would."""
-    raw_name = name.encode()
     flags = 0 if name.isascii() else _UTF8
-    return Entry(name, raw_name, _UNIX | 20, 20, flags, DEFLATED, stamp, 0, 0, 0, mode << 16,
+    return Entry(name, _UNIX | 20, 20, flags, DEFLATED, stamp, 0, 0, 0, mode << 16,
                  0, b"", b"", 0)  # fmt: skip
 
 
 def renamed(entry: Entry, name: str) -> Entry:
     """Give the entry another name."""
     flags = entry.flags & ~_UTF8 | (0 if name.isascii() else _UTF8)
-    return entry._replace(name=name, raw_name=name.encode(), flags=flags)
+    return entry._replace(name=name, flags=flags)
 
 
 def with_mode(entry: Entry, mode: int) -> Entry:
