@@ -27,11 +27,12 @@ def _fastest() -> Any:
 LIBRARY = _fastest()
 """What inflates: a module with what `zlib` has."""
 crc32: Callable[[bytes, int], int] = LIBRARY.crc32
+_inflater: Callable[[int], Any] = LIBRARY.decompressobj
 
 
 def inflated_whole(entry: Entry, stored: bytes) -> bytes | None:
     """Inflate a member at once; None for one of which not all is as it should be."""
-    inflater = LIBRARY.decompressobj(-zlib.MAX_WBITS)
+    inflater = _inflater(-zlib.MAX_WBITS)
     try:
         data: bytes = inflater.decompress(stored, entry.size + 1)
     except LIBRARY.error:
@@ -46,7 +47,7 @@ def inflated_pieces(entry: Entry, raw: Iterable[bytes]) -> Iterator[bytes]:
     Raises `BadWheelError` where it inflates past its stated size, and where its deflate stream is
     none, or ends elsewhere than its data.
     """
-    inflater = LIBRARY.decompressobj(-zlib.MAX_WBITS)
+    inflater = _inflater(-zlib.MAX_WBITS)
     left = entry.size
     surplus = False
     try:

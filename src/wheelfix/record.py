@@ -26,7 +26,7 @@ def signatures(record_name: str) -> tuple[str, str]:
 
 def hash_field(algorithm: str, digest: bytes) -> str:
     """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
-    text = b2a_base64(digest, newline=False).translate(_URLSAFE).rstrip(b"=")
+    text = b2a_base64(digest, newline=False).translate(_URLSAFE, b"=")
     return f"{algorithm}={text.decode()}"
 
 

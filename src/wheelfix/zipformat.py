@@ -70,7 +70,8 @@ class Entry(NamedTuple):
     @property
     def raw_name(self) -> bytes:
         """The name as the zip has it."""
-        return self.name.encode(_encoding(self.flags))
+        name = self.name
+        return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
 
 
 _OFFSET = Entry._fields.index("offset")
@@ -223,7 +224,7 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
 
 def _decode(raw_name: bytes, flags: int) -> str:
     try:
-        return raw_name.decode(_encoding(flags))
+        return raw_name.decode("ascii" if raw_name.isascii() else _encoding(flags))
     except UnicodeDecodeError:
         raise BadWheelError(
             f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
@@ -296,36 +297,38 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
     Raises `BadWheelError` where both disagree, and where anything but a data descriptor (4.3.9)
     stands between the data and what follows.
     """
-    name = shown(entry.name)
     try:
         sig, _, flags, method, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(head)
     except struct.error:
         sig = b""
         flags = method = crc = packed = size = name_size = extra_size = 0
     if sig != b"PK\3\4":
-        raise BadWheelError(f"{name} has no local header", hint=_DAMAGED)
+        raise BadWheelError(f"{shown(entry.name)} has no local header", hint=_DAMAGED)
     extra_at = LOCAL.size + name_size
     length = extra_at + extra_size
     extra = head[extra_at:length]
     if head[LOCAL.size : extra_at] != entry.raw_name:
-        raise BadWheelError(f"{name} has another name in its local header", hint=_REPACK)
+        raise BadWheelError(
+            f"{shown(entry.name)} has another name in its local header", hint=_REPACK
+        )
     if extra:
         _check_unicode_path(extra, entry.name)
     if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _PATCH | _UTF8):
         raise BadWheelError(
-            f"{name} is encoded otherwise in its local header than in the central directory",
+            f"{shown(entry.name)} is encoded otherwise in its local header than in the central "
+            "directory",
             hint=_REPACK,
         )
-    if _MAX32 in (packed, size):
+    if packed == _MAX32 or size == _MAX32:
         size, packed = _widen(extra, entry.name, size, packed)
-    streamed = flags & _HAS_DESCRIPTOR
     said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
+    streamed = flags & _HAS_DESCRIPTOR
     if said != known and any(
         a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)
     ):
         raise BadWheelError(
-            f"{name} has another size or checksum in its local header than in the central "
-            "directory",
+            f"{shown(entry.name)} has another size or checksum in its local header than in the "
+            "central directory",
             hint=_REPACK,
         )
     return length, extra
