@@ -689,7 +689,7 @@ def test_changed_new_moved_and_removed_members(tmp_path: Path) -> None:
     path = zip_of(tmp_path / NAME, files)
 
     def change(wheel: Wheel) -> Wheel:
-        kept = [replace(m, name="moved.py") if m.name == "c.py" else m
+        kept = [m._replace(name="moved.py") if m.name == "c.py" else m
                 for m in wheel.members if m.name != "b.py"]  # fmt: skip
         new = Member(name="demo.libs/x.so", size=0, compressed_size=0, mode=0o755)
         return replace(wheel, members=(*kept[:1], new, *kept[1:]))
@@ -730,7 +730,7 @@ def test_a_mode_is_changed_without_touching_the_data(tmp_path: Path) -> None:
 
     def executable(wheel: Wheel) -> Wheel:
         return replace(
-            wheel, members=(replace(wheel.members[0], mode=0o100755), *wheel.members[1:])
+            wheel, members=(wheel.members[0]._replace(mode=0o100755), *wheel.members[1:])
         )
 
     before, after = raw_members(path), raw_members(repack(path, tmp_path / "out", executable))

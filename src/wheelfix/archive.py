@@ -7,6 +7,7 @@ mixed with its successor.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -298,8 +299,10 @@ def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
 
 def _fault(entry: Entry) -> str | None:
     """Say why a member may not be unpacked, by its name or its kind alone."""
-    folder = entry.name.endswith("/")
     kind = entry.mode & _S_IFMT
+    if kind in (0, _S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
+        return None
+    folder = entry.name.endswith("/")
     if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
         what = "symbolic link" if kind == _S_IFLNK else "special file"
         return f"is a {what}, not a file (mode {entry.mode:o})"
@@ -310,6 +313,8 @@ def _fault(entry: Entry) -> str | None:
 
 _DEEPEST, _LONGEST = 100, 4000
 """Folders, and bytes of a name: Linux has no longer ones, PATH_MAX."""
+_PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
+"""Nearly all names of files: of those, nothing more need be asked."""
 
 
 def _name_fault(name: str) -> str | None:

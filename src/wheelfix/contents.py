@@ -261,7 +261,8 @@ def _is_plain(member: str, data: bytes) -> bool:
 def _new_hash(algorithm: str) -> Callable[..., Any]:
     import hashlib  # noqa: PLC0415 (start-up of light commands)
 
-    return getattr(hashlib, algorithm)
+    new: Callable[..., Any] = getattr(hashlib, algorithm)
+    return new
 
 
 def watched(pieces: Iterable[bytes], watch: Watch) -> Iterator[bytes]:

@@ -6,7 +6,6 @@ Everything here is a function of values; the hashes are computed where the bytes
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
 
@@ -52,7 +51,9 @@ def parse_record(
     problems: list[RecordProblem] = []
     try:
         for number, fields in enumerate(csv.reader(StringIO(text, newline="")), 1):
-            if fields:
+            if len(fields) == 3 and fields[0] and _is_size(fields[2]):
+                rows.append(RecordRow(fields[0], fields[1], int(fields[2])))
+            elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
         message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"
@@ -72,13 +73,17 @@ def _read_row(
         problems.append(RecordProblem(member=fields[0] or record_name, message=message))
         return
     name, digest, size = fields
-    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
-    # take thousands of digits.
-    if size and not (size.isascii() and size.isdecimal() and len(size) < 100):
+    if size and not _is_size(size):
         message = f"row {number} of RECORD gives a size that is no number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""
     rows.append(RecordRow(name=name, hash=digest, size=int(size) if size else None))
+
+
+def _is_size(text: str) -> bool:
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
+    # take thousands of digits.
+    return text.isdecimal() and text.isascii() and len(text) < 100
 
 
 def format_record(rows: Iterable[RecordRow]) -> bytes:
@@ -111,11 +116,13 @@ def verify_record(
     problems: list[RecordProblem] = []
     listed: set[str] = set()
     for row in rows:
-        message = (
-            "is listed more than once in RECORD"
-            if row.name in listed
-            else _disagreement(row, sizes.get(row.name), hashes.get(row.name), record_name)
-        )
+        size, true_hash = sizes.get(row.name), hashes.get(row.name)
+        if row.name in listed:
+            message = "is listed more than once in RECORD"
+        elif row.hash == true_hash and row.size == size and row.name != record_name:
+            message = None
+        else:
+            message = _disagreement(row, size, true_hash, record_name)
         listed.add(row.name)
         if message:
             problems.append(RecordProblem(member=row.name, message=message))
@@ -174,7 +181,7 @@ def update_record(  # noqa: PLR0913 (what is done to the files is one value each
         here = () if row.name in removed else (row.name,)
         for name in (*here, *copied.get(row.name, ())):
             used.add(name)
-            same = row if name == row.name else replace(row, name=name)
+            same = row if name == row.name else row._replace(name=name)
             kept.append(written.get(name, same))
     folder = record_name.rpartition("/")[0] + "/"
     new = [written[name] for name in order if name in written and name not in used]

@@ -9,7 +9,7 @@ writing.
 import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
 
@@ -72,9 +72,6 @@ class Entry(NamedTuple):
         """The name as the zip has it."""
         name = self.name
         return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
-
-
-_OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
@@ -173,21 +170,21 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     """
     if end.members * CENTRAL.size > len(data):
         raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
-    rows: list[tuple[Any, ...]] = []
+    entries: list[Entry] = []
     at = 0
     try:
         for _ in range(end.members):
-            row, at = _parse_entry(data, at)
-            rows.append(row)
+            entry, at = _parse_entry(data, at)
+            entries.append(entry)
     except struct.error:
         at = -1
     if at != len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
-    return _with_ends(rows, end.offset)
+    return _with_ends(entries, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    """Read the record at `at`: the fields of `Entry` without `end`, and where the next begins."""
+def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
+    """Read the record at `at`; its `end` is the least that it can be. And where the next begins."""
     (
         sig, made_by, needs, flags, method, stamp, crc, packed, size,
         name_size, extra_size, comment_size, disk, _, attr, offset,
@@ -198,13 +195,27 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     after = comment_at + comment_size
     if sig != b"PK\1\2" or after > len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
-    raw_name = data[name_at:extra_at]
-    name = _decode(raw_name, flags)
+    name = _decode(data[name_at:extra_at], flags)
     extra = data[extra_at:comment_at]
     if extra:
         _check_unicode_path(extra, name)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
+    if disk or flags & (_ENCRYPTED | _PATCH) or method not in (STORED, DEFLATED):
+        _check_kind(name, disk, flags, method)
+    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
+    if size > packed * 1032 if method == DEFLATED else size != packed:
+        raise BadWheelError(
+            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
+            hint=_DAMAGED,
+        )
+    return Entry(
+        name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
+        data[comment_at:after], offset + LOCAL.size + name_size + packed,
+    ), after  # fmt: skip
+
+
+def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
     if disk not in (0, _MAX16):
         raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=_REPACK)
     if flags & _ENCRYPTED:
@@ -217,9 +228,6 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
             "(deflated)",
             hint=_REPACK,
         )
-    _check_sizes(name, method, packed, size)
-    return (name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset,
-            extra, data[comment_at:after]), after  # fmt: skip
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
@@ -229,15 +237,6 @@ def _decode(raw_name: bytes, flags: int) -> str:
         raise BadWheelError(
             f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
         ) from None
-
-
-def _check_sizes(name: str, method: int, packed: int, size: int) -> None:
-    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
-    if size > packed * 1032 if method == DEFLATED else size != packed:
-        raise BadWheelError(
-            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
-            hint=_DAMAGED,
-        )
 
 
 def _check_unicode_path(extra: bytes, name: str) -> None:
@@ -271,23 +270,21 @@ def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
         at += 8
 
 
-def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry]:
+def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
     """Say of each entry where it ends, and refuse members that overlap."""
-    offsets = sorted(row[_OFFSET] for row in rows)
+    offsets = sorted(entry.offset for entry in entries)
     if not offsets:
         return []
     if offsets[0]:
         raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
-    entries = [Entry._make((*row, ends[row[_OFFSET]])) for row in rows]
     for entry in entries:
-        needed = LOCAL.size + len(entry.raw_name) + entry.compressed_size
-        if entry.end < entry.offset + needed:
+        if ends[entry.offset] < entry.end:
             raise BadWheelError(
                 f"{shown(entry.name)} overlaps what follows it in the zip", hint=_DAMAGED
             )
-    return entries
+    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
