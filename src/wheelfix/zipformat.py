@@ -9,7 +9,7 @@ writing.
 import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from wheelfix.errors import BadWheelError
 
@@ -72,6 +72,9 @@ class Entry(NamedTuple):
         """The name as the zip has it."""
         name = self.name
         return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
+
+
+_OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
@@ -170,21 +173,24 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     """
     if end.members * CENTRAL.size > len(data):
         raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
-    entries: list[Entry] = []
+    rows: list[tuple[Any, ...]] = []
     at = 0
     try:
         for _ in range(end.members):
-            entry, at = _parse_entry(data, at)
-            entries.append(entry)
+            row, at = _parse_entry(data, at)
+            rows.append(row)
     except struct.error:
         at = -1
     if at != len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
-    return _with_ends(entries, end.offset)
+    return _with_ends(rows, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
-    """Read the record at `at`; its `end` is the least that it can be. And where the next begins."""
+def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+    """Read the record at `at`, and where the next begins.
+
+    The fields are those of `Entry`, but for the last: the least that `end` can be.
+    """
     (
         sig, made_by, needs, flags, method, stamp, crc, packed, size,
         name_size, extra_size, comment_size, disk, _, attr, offset,
@@ -209,7 +215,7 @@ def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
             f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
             hint=_DAMAGED,
         )
-    return Entry(
+    return (
         name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
         data[comment_at:after], offset + LOCAL.size + name_size + packed,
     ), after  # fmt: skip
@@ -270,21 +276,24 @@ def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
         at += 8
 
 
-def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
+def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry]:
     """Say of each entry where it ends, and refuse members that overlap."""
-    offsets = sorted(entry.offset for entry in entries)
+    offsets = sorted(row[_OFFSET] for row in rows)
     if not offsets:
         return []
     if offsets[0]:
         raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
-    for entry in entries:
-        if ends[entry.offset] < entry.end:
+    entries: list[Entry] = []
+    for row in rows:
+        end = ends[row[_OFFSET]]
+        if end < row[-1]:
             raise BadWheelError(
-                f"{shown(entry.name)} overlaps what follows it in the zip", hint=_DAMAGED
+                f"{shown(row[0])} overlaps what follows it in the zip", hint=_DAMAGED
             )
-    return [Entry(*entry[:-1], ends[entry.offset]) for entry in entries]
+        entries.append(Entry(*row[:-1], end))
+    return entries
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
