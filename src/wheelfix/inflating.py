@@ -8,7 +8,7 @@ codes that zlib refuses, as pip would; libdeflate does not say where a stream en
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Any
+from types import ModuleType
 
 from wheelfix.errors import BadWheelError
 from wheelfix.zipformat import Entry, shown
@@ -17,7 +17,7 @@ _PIECE = 2**20
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
 
-def _fastest() -> Any:
+def _fastest() -> ModuleType:
     try:
         return import_module("zlib_ng.zlib_ng")  # of the extra `fast`
     except ImportError:
@@ -27,27 +27,28 @@ def _fastest() -> Any:
 LIBRARY = _fastest()
 """What inflates: a module with what `zlib` has."""
 crc32: Callable[[bytes, int], int] = LIBRARY.crc32
-_inflater: Callable[[int], Any] = LIBRARY.decompressobj
 
 
-def inflated_whole(entry: Entry, stored: bytes) -> bytes | None:
+def inflated_whole(entry: Entry, stored: bytes, library: ModuleType = LIBRARY) -> bytes | None:
     """Inflate a member at once; None for one of which not all is as it should be."""
-    inflater = _inflater(-zlib.MAX_WBITS)
+    inflater = library.decompressobj(-zlib.MAX_WBITS)
     try:
         data: bytes = inflater.decompress(stored, entry.size + 1)
-    except LIBRARY.error:
+    except library.error:
         return None
     is_sound = inflater.eof and len(data) == entry.size and not inflater.unused_data
     return data if is_sound else None
 
 
-def inflated_pieces(entry: Entry, raw: Iterable[bytes]) -> Iterator[bytes]:
+def inflated_pieces(
+    entry: Entry, raw: Iterable[bytes], library: ModuleType = LIBRARY
+) -> Iterator[bytes]:
     """Inflate a member in pieces of up to 1 MiB.
 
     Raises `BadWheelError` where it inflates past its stated size, and where its deflate stream is
     none, or ends elsewhere than its data.
     """
-    inflater = _inflater(-zlib.MAX_WBITS)
+    inflater = library.decompressobj(-zlib.MAX_WBITS)
     left = entry.size
     surplus = False
     try:
@@ -71,7 +72,7 @@ def inflated_pieces(entry: Entry, raw: Iterable[bytes]) -> Iterator[bytes]:
                     yield data
                 elif not inflater.unconsumed_tail:
                     break
-    except LIBRARY.error as error:
+    except library.error as error:
         raise BadWheelError(
             f"{shown(entry.name)} cannot be inflated: {error}", hint=_DAMAGED
         ) from None

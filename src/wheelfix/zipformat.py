@@ -325,7 +325,7 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
             "directory",
             hint=_REPACK,
         )
-    if packed == _MAX32 or size == _MAX32:
+    if _MAX32 in (packed, size):
         size, packed = _widen(extra, entry.name, size, packed)
     said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
     streamed = flags & _HAS_DESCRIPTOR
