@@ -608,7 +608,8 @@ def _stream(dice: random.Random) -> bytes:
         data[4:] = bytes([dice.choice((4, 5)) | dice.randrange(32) << 3]) + dice.randbytes(150)
     for _ in range(dice.randrange(4)):  # the codes stand at the beginning
         data[dice.randrange(4, min(len(data), 100))] ^= 1 << dice.randrange(8)
-    return bytes(data) if dice.random() < 0.6 else data[:4] + damaged(bytes(data[4:]), dice)
+    stream = bytes(data[4:])
+    return bytes(data[:4]) + (stream if dice.random() < 0.6 else damaged(stream, dice))
 
 
 TARGETS: Mapping[str, Target] = {

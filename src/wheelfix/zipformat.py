@@ -292,7 +292,7 @@ def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry
             raise BadWheelError(
                 f"{shown(row[0])} overlaps what follows it in the zip", hint=_DAMAGED
             )
-        entries.append(Entry(*row[:-1], end))
+        entries.append(Entry._make((*row[:-1], end)))
     return entries
 
 
