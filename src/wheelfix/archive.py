@@ -10,9 +10,10 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from wheelfix.contents import NOTHING, Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
@@ -251,7 +252,8 @@ def _is_regular(descriptor: int) -> bool:
 
 
 def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
-    entries = _read_directory(archive)
+    known = _known(origin)
+    entries = _read_directory(archive, known)
     _check_total(archive, entries)
     for entry in entries:
         if fault := _fault(entry):
@@ -260,15 +262,22 @@ def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
     _check_lists(archive, dist_info)
-    metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata, origin)
+    archive.wheel = _verified(archive, name, dist_info, origin, known)
 
 
-def _read_directory(archive: Archive) -> list[Entry]:
+def _known(origin: Archive | None) -> dict[Any, Any]:
+    """Return what will mostly come again, as keys and values, so that it is in memory once."""
+    if origin is None:
+        return {}
+    again = chain(origin.entries, origin.wheel.members, origin.wheel.record)
+    return {each: each for each in again}
+
+
+def _read_directory(archive: Archive, known: dict[Any, Any]) -> list[Entry]:
     start = max(0, archive.size - TAIL)
     end = find_end(archive.read_at(start, archive.size - start), archive.size)
     archive.comment = end.comment
-    return parse_directory(archive.read_at(end.offset, end.size), end)
+    return parse_directory(archive.read_at(end.offset, end.size), end, known)
 
 
 _HIGHEST_RATIO = 100
@@ -432,21 +441,23 @@ def _verified(
     archive: Archive,
     name: WheelName,
     dist_info: str,
-    metadata: WheelMetadata,
     origin: Archive | None,
+    known: Mapping[Any, Any],
 ) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
+    metadata = _read_wheel_file(archive, dist_info)
     record_name = f"{dist_info}/RECORD"
-    rows, problems = _read_record(archive, record_name)
-    algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
-    known = _unchanged(archive, origin, algorithms) if origin else {}
-    rest = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(archive, rest, algorithms)
-    archive.contents = contents = {member: read[member] for member in archive.entries}
-    members = tuple(
+    rows, problems = _read_record(archive, record_name, known)
+    stated = {row.name: row.hash for row in rows if algorithm_of(row)}
+    copies = _unchanged(archive, origin, stated) if origin else {}
+    rest = {member: entry for member, entry in archive.entries.items() if member not in copies}
+    read = read_contents(archive, rest, stated)
+    archive.contents = contents = {m: copies.get(m) or read[m] for m in archive.entries}
+    found = (
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
         for e in archive.entries.values()
     )
+    members = tuple(known.get(member, member) for member in found)
     if record_name in archive.entries:
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
@@ -472,16 +483,14 @@ def _verified(
     )
 
 
-def _unchanged(
-    archive: Archive, origin: Archive, algorithms: Mapping[str, str]
-) -> dict[str, Content]:
+def _unchanged(archive: Archive, origin: Archive, stated: Mapping[str, str]) -> dict[str, Content]:
     """Return what is known of the members that are copies, byte by byte as they are stored."""
     known: dict[str, Content] = {}
     for member, entry in archive.entries.items():
         old, content = origin.entries.get(member), origin.contents.get(member)
         if old is None or content is None or _data_of(old) != _data_of(entry):
             continue
-        if content.hash.partition("=")[0] != algorithms.get(member, ""):
+        if content.hash.partition("=")[0] != stated.get(member, "").partition("=")[0]:
             continue
         crc = 0
         for piece in archive.raw(member)[1]:
@@ -580,8 +589,8 @@ def _module(place: str) -> str:
 
 
 def _read_record(
-    archive: Archive, record_name: str
+    archive: Archive, record_name: str, known: Mapping[Any, Any]
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     if record_name not in archive.entries:
         return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
-    return parse_record(archive.read(record_name), record_name)
+    return parse_record(archive.read(record_name), record_name, known)

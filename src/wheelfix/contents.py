@@ -84,14 +84,14 @@ class Content(NamedTuple):
 
 
 def read_contents(
-    archive: Inflater, entries: Mapping[str, Entry], algorithms: Mapping[str, str]
+    archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
 ) -> dict[str, Content]:
     """Inflate every member once, and say what it is.
 
-    `algorithms` has the hash algorithm of each member that is to be hashed. Raises what `archive`
-    raises of the first member, in their order, for which it does.
+    `stated` has what RECORD says of each member that is to be hashed. Raises what `archive` raises
+    of the first member, in their order, for which it does.
     """
-    reader = _Reader(archive, entries, algorithms)
+    reader = _Reader(archive, entries, stated)
     try:
         reader.read_all()
     except BadWheelError:
@@ -106,12 +106,12 @@ class _Reader:
     """The work, shared by two threads."""
 
     def __init__(
-        self, archive: Inflater, entries: Mapping[str, Entry], algorithms: Mapping[str, str]
+        self, archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
     ) -> None:
         self.contents: dict[str, Content] = {}
         self._archive = archive
         self._entries = entries
-        self._algorithms = algorithms
+        self._stated = stated
         self._stopped = Event()
         self._room = _KEPT
         self._spare = _SOURCES
@@ -154,13 +154,16 @@ class _Reader:
 
     def _short(self, member: str) -> Content:
         data, stored_crc = self._archive.read_short(member)
-        algorithm = self._algorithms.get(member)
-        said = hash_field(algorithm, _new_hash(algorithm)(data).digest()) if algorithm else ""
+        said = ""
+        if stated := self._stated.get(member):
+            algorithm = stated.partition("=")[0]
+            said = hash_field(algorithm, _new_hash(algorithm)(data).digest())
+            said = stated if said == stated else said  # one copy is enough
         what = NOTHING if _is_plain(member, data) else self._what(member, data, iter(()))
         return Content(said, stored_crc, what)
 
     def _long(self, member: str, *, stoppable: bool) -> Content:
-        algorithm = self._algorithms.get(member)
+        algorithm = self._stated.get(member, "").partition("=")[0]
         hasher = _new_hash(algorithm)() if algorithm else None
         stored_crc = 0
 
@@ -176,7 +179,7 @@ class _Reader:
         what = self._what(member, next(pieces, b""), pieces)
         for _ in pieces:
             pass
-        said = hash_field(algorithm, hasher.digest()) if hasher and algorithm else ""
+        said = hash_field(algorithm, hasher.digest()) if hasher else ""
         return Content(said, stored_crc, what)
 
     def _what(self, member: str, first: bytes, rest: Iterator[bytes]) -> What:

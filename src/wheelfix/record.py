@@ -6,6 +6,8 @@ Everything here is a function of values; the hashes are computed where the bytes
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
 
@@ -36,23 +38,30 @@ def algorithm_of(row: RecordRow) -> str | None:
 
 
 def parse_record(
-    data: bytes, record_name: str
+    data: bytes, record_name: str, known: Mapping[Any, Any] = MappingProxyType({})
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
-    """Split RECORD into rows; rows that cannot be read are problems, not errors."""
+    """Split RECORD into rows; rows that cannot be read are problems, not errors.
+
+    Of names and rows that are among the `known` values, no further copy is made.
+    """
     import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import StringIO  # noqa: PLC0415 (as above)
+    from io import BytesIO, TextIOWrapper  # noqa: PLC0415 (as above)
 
     try:
-        text = data.decode("utf-8")
+        data.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = RecordProblem(member=record_name, message=f"RECORD is not UTF-8: {error}")
         return (), (problem,)
     rows: list[RecordRow] = []
     problems: list[RecordProblem] = []
     try:
-        for number, fields in enumerate(csv.reader(StringIO(text, newline="")), 1):
+        # A line at a time: a StringIO has four bytes for each letter.
+        lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
+        for number, fields in enumerate(csv.reader(lines), 1):
             if len(fields) == 3 and fields[0] and _is_size(fields[2]):
-                rows.append(RecordRow(fields[0], fields[1], int(fields[2])))
+                name, digest, size = fields
+                row = RecordRow(known.get(name, name), digest, int(size))
+                rows.append(known.get(row, row))
             elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:

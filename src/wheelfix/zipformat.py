@@ -165,8 +165,10 @@ def _read_end64(tail: bytes, at: int, base: int) -> tuple[int, tuple[int, ...]]:
     return offset, (*fields[4:6], fields[6], fields[7], fields[8], fields[9])
 
 
-def parse_directory(data: bytes, end: End) -> list[Entry]:
+def parse_directory(data: bytes, end: End, known: dict[Any, Any]) -> list[Entry]:
     """Split the central directory; `BadWheelError` where it does not hold together.
+
+    Of names and what many members have alike, `known` keeps one copy.
 
     Members must not overlap, and they must fill the file from its first byte to the directory:
     what stands between them is seen by readers that stream, and by nobody else.
@@ -177,7 +179,7 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     at = 0
     try:
         for _ in range(end.members):
-            row, at = _parse_entry(data, at)
+            row, at = _parse_entry(data, at, known)
             rows.append(row)
     except struct.error:
         at = -1
@@ -186,7 +188,7 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     return _with_ends(rows, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
+def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any, ...], int]:
     """Read the record at `at`, and where the next begins.
 
     The fields are those of `Entry`, but for the last: the least that `end` can be.
@@ -202,6 +204,9 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     if sig != b"PK\1\2" or after > len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
     name = _decode(data[name_at:extra_at], flags)
+    name = known.setdefault(name, name)
+    stamp = known.setdefault(stamp, stamp)
+    attr = known.setdefault(attr, attr)
     extra = data[extra_at:comment_at]
     if extra:
         _check_unicode_path(extra, name)
@@ -286,7 +291,9 @@ def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
     entries: list[Entry] = []
-    for row in rows:
+    rows.reverse()
+    while rows:  # each gives way to its entry
+        row = rows.pop()
         end = ends[row[_OFFSET]]
         if end < row[-1]:
             raise BadWheelError(
