@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from wheelfix.contents import NOTHING, Content, buffered, read_contents, watched
+from wheelfix.contents import NOTHING, SHORT, Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
 from wheelfix.inflating import crc32, inflated_pieces, inflated_whole
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
@@ -188,6 +188,8 @@ class Archive:
         return window[start - window_start : stop - window_start]
 
     def _head(self, entry: Entry) -> bytes:
+        if entry.end - entry.offset <= SHORT:
+            return self._ahead(entry.offset, entry.end)
         return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
 
     def _pread_rest(self, start: int, end: int) -> bytes:

@@ -27,7 +27,7 @@ from wheelfix.zipformat import Entry
 LARGE = 8 * 2**20
 """Bytes; what is larger is never in memory as a whole."""
 _SMALL = 2**18  # a thread for less is not worth it
-_SHORT = 2**16
+SHORT = 2**16
 """Bytes in the zip: of these, many are read at once."""
 _KEPT = 24 * 2**20 // PAGESIZE
 """Pages of tables that are kept in memory."""
@@ -147,7 +147,7 @@ class _Reader:
     def read(self, member: str) -> None:
         """Read one member."""
         entry = self._entries[member]
-        if entry.size <= _SMALL and entry.end - entry.offset <= _SHORT:
+        if entry.size <= _SMALL and entry.end - entry.offset <= SHORT:
             self.contents[member] = self._short(member)
         else:
             self.contents[member] = self._long(member, stoppable=entry.size > _SMALL)

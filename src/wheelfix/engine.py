@@ -303,7 +303,7 @@ class _Draft:
             case MoveMember():
                 self.move(edit.member, edit.new)
             case SetMode():
-                self._members[edit.member] = replace(self._members[edit.member], mode=edit.new)
+                self._members[edit.member] = self._members[edit.member]._replace(mode=edit.new)
             case RemoveMember():
                 self.remove(edit.member)
             case Retag():

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 
 from wheelfix.wheel import Wheel, WheelName
 
@@ -317,15 +318,19 @@ def _places(
     wheel: Wheel,
 ) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
     """Return the place of each file that the loader may open, the top items, all folders."""
-    opened: dict[str, tuple[Key, str]] = {}
-    top_items: set[str] = set()
-    folders: set[tuple[Key, str]] = set()
-    for member, key, rest in split_all(wheel):
-        if member in wheel.elfs or (".so" in member and ".so" in member.rpartition("/")[2]):
-            opened[member] = key, rest
-        if key in _LIBRARY_KEYS:
-            top_items.add(rest.partition("/")[0])
-        folders.add((key, rest.rpartition("/")[0]))
+    names = [member.name for member in wheel.members]
+    opened = {
+        name: place
+        for name in names
+        if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
+        if (place := split(name, wheel))
+    }
+    # One file of each folder says where the folder is: of 50,000 files, few need be asked.
+    one_each = {name.rpartition("/")[0]: name for name in names}.values()
+    loose = (name for name in names if "/" not in name or name.startswith(wheel.data_dir))
+    places = {place for name in chain(one_each, loose) if (place := split(name, wheel))}
+    top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
+    folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
     return opened, frozenset(top_items), folders
 
 

@@ -400,31 +400,36 @@ def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes
     `wide` reserves Zip64 sizes for data whose length is not known yet.
     """
     sizes = (entry.compressed_size, entry.size)
+    raw_name = entry.raw_name
     if wide is None:
         wide = max(sizes) >= _MAX32
-    extra = _kept(extra)
+    if extra:
+        extra = _kept(extra)
     if wide:
         extra = _pack_field(_ZIP64, Struct("<2Q").pack(entry.size, entry.compressed_size)) + extra
         sizes = (_MAX32, _MAX32)
     return LOCAL.pack(
         b"PK\3\4", max(entry.needs, 45) if wide else entry.needs, entry.flags & ~_HAS_DESCRIPTOR,
-        entry.method, entry.stamp, entry.crc, *sizes, len(entry.raw_name), len(extra),
-    ) + entry.raw_name + extra  # fmt: skip
+        entry.method, entry.stamp, entry.crc, *sizes, len(raw_name), len(extra),
+    ) + raw_name + extra  # fmt: skip
 
 
 def pack_central(entry: Entry) -> bytes:
     """Write the record of the central directory."""
-    numbers = (entry.size, entry.compressed_size, entry.offset)
-    wide = [number for number in numbers if number >= _MAX32]
-    size, packed, offset = (min(number, _MAX32) for number in numbers)
-    extra = _kept(entry.extra)
-    if wide:
+    size, packed, offset = numbers = (entry.size, entry.compressed_size, entry.offset)
+    raw_name = entry.raw_name
+    needs = entry.needs
+    extra = _kept(entry.extra) if entry.extra else b""
+    if max(numbers) >= _MAX32:
+        wide = [number for number in numbers if number >= _MAX32]
+        size, packed, offset = (min(number, _MAX32) for number in numbers)
         extra = _pack_field(_ZIP64, Struct(f"<{len(wide)}Q").pack(*wide)) + extra
+        needs = max(needs, 45)
     return CENTRAL.pack(
-        b"PK\1\2", entry.made_by, max(entry.needs, 45) if wide else entry.needs,
-        entry.flags & ~_HAS_DESCRIPTOR, entry.method, entry.stamp, entry.crc, packed, size,
-        len(entry.raw_name), len(extra), len(entry.comment), 0, 0, entry.external_attr, offset,
-    ) + entry.raw_name + extra + entry.comment  # fmt: skip
+        b"PK\1\2", entry.made_by, needs, entry.flags & ~_HAS_DESCRIPTOR, entry.method,
+        entry.stamp, entry.crc, packed, size, len(raw_name), len(extra), len(entry.comment), 0, 0,
+        entry.external_attr, offset,
+    ) + raw_name + extra + entry.comment  # fmt: skip
 
 
 def pack_end(end: End) -> bytes:
