@@ -271,8 +271,7 @@ def _known(origin: Archive | None) -> dict[Any, Any]:
     """Return what will mostly come again, as keys and values, so that it is in memory once."""
     if origin is None:
         return {}
-    again = chain(origin.entries, origin.wheel.members, origin.wheel.record)
-    return {each: each for each in again}
+    return {each: each for each in chain(origin.entries, origin.wheel.members)}
 
 
 def _read_directory(archive: Archive, known: dict[Any, Any]) -> list[Entry]:
@@ -449,7 +448,7 @@ def _verified(
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     metadata = _read_wheel_file(archive, dist_info)
     record_name = f"{dist_info}/RECORD"
-    rows, problems = _read_record(archive, record_name, known)
+    rows, problems = _read_record(archive, record_name, known, origin)
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
     copies = _unchanged(archive, origin, stated) if origin else {}
     rest = {member: entry for member, entry in archive.entries.items() if member not in copies}
@@ -459,7 +458,7 @@ def _verified(
         Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
         for e in archive.entries.values()
     )
-    members = tuple(known.get(member, member) for member in found)
+    members = tuple(known.get(member, member) for member in found) if origin else tuple(found)
     if record_name in archive.entries:
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
@@ -591,8 +590,9 @@ def _module(place: str) -> str:
 
 
 def _read_record(
-    archive: Archive, record_name: str, known: Mapping[Any, Any]
+    archive: Archive, record_name: str, known: Mapping[Any, Any], origin: Archive | None
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     if record_name not in archive.entries:
         return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
-    return parse_record(archive.read(record_name), record_name, known)
+    before = {row.name: row for row in origin.wheel.record} if origin else {}
+    return parse_record(archive.read(record_name), record_name, known, before)
