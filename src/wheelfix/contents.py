@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
@@ -261,6 +262,7 @@ def _is_plain(member: str, data: bytes) -> bool:
     return ".so" not in member
 
 
+@cache
 def _new_hash(algorithm: str) -> Callable[..., Any]:
     import hashlib  # noqa: PLC0415 (start-up of light commands)
 
