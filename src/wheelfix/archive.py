@@ -450,10 +450,10 @@ def _verified(
     record_name = f"{dist_info}/RECORD"
     rows, problems = _read_record(archive, record_name, known, origin)
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
-    copies = _unchanged(archive, origin, stated) if origin else {}
-    rest = {member: entry for member, entry in archive.entries.items() if member not in copies}
-    read = read_contents(archive, rest, stated)
-    archive.contents = contents = {m: copies.get(m) or read[m] for m in archive.entries}
+    contents = _unchanged(archive, origin, stated) if origin else {}
+    rest = {member: entry for member, entry in archive.entries.items() if member not in contents}
+    contents.update(read_contents(archive, rest, stated))
+    archive.contents = contents
     found = (
         Member(e.name, e.size, e.compressed_size, e.mode)  # by position: a third quicker
         for e in archive.entries.values()
@@ -462,7 +462,7 @@ def _verified(
     if record_name in archive.entries:
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
-    special = {member: each.what for member, each in contents.items() if each.what is not NOTHING}
+    special = {m: what for m in archive.entries if (what := contents[m].what) is not NOTHING}
     sources = {member: each.source for member, each in special.items() if each.source}
     return Wheel(
         name=name,

@@ -100,7 +100,7 @@ def read_contents(
             if member not in reader.contents:
                 reader.read(member)
         raise
-    return {member: reader.contents[member] for member in entries}
+    return reader.contents
 
 
 class _Reader:
