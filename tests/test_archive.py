@@ -196,7 +196,7 @@ def test_a_wheel_replaced_while_it_is_read_is_not_mixed(tmp_path: Path) -> None:
 
 
 def test_a_wheel_cut_short_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    path = make_wheel(tmp_path, files={"a.py": os.urandom(9999), "b.py": os.urandom(9999)})
+    path = make_wheel(tmp_path, files={"a.py": os.urandom(99999), "b.py": os.urandom(99999)})
     with open_wheel(path) as archive:
         os.truncate(path, 100)
         with pytest.raises(BadWheelError, match="shrank"):
