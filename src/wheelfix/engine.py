@@ -303,7 +303,7 @@ class _Draft:
             case MoveMember():
                 self.move(edit.member, edit.new)
             case SetMode():
-                self._members[edit.member] = replace(self._members[edit.member], mode=edit.new)
+                self._members[edit.member] = self._members[edit.member]._replace(mode=edit.new)
             case RemoveMember():
                 self.remove(edit.member)
             case Retag():
@@ -332,14 +332,14 @@ class _Draft:
         new = Member(name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE)
         there = self._members if edit.member in self._members else self._added
         old = there.get(edit.member, new)
-        there[edit.member] = replace(old, size=new.size, compressed_size=0)
+        there[edit.member] = old._replace(size=new.size, compressed_size=0)
         self._sources[edit.member] = edit.content
 
     def move(self, old: str, new: str) -> None:
         if new in self._members:
             raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
         self._members = {
-            (new if name == old else name): replace(member, name=new) if name == old else member
+            (new if name == old else name): member._replace(name=new) if name == old else member
             for name, member in self._members.items()
         }
         if old in self.elfs:

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from wheelfix.archive import Archive
-from wheelfix.contents import Content
+from wheelfix.contents import Content, What
 from wheelfix.deflating import ZLIB, Chunk, Codec, deflate_ahead
 from wheelfix.errors import OutputError, VerificationError
 from wheelfix.made import Made, look_at
@@ -220,7 +220,7 @@ def _new_entry(
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:
         # A legacy name stays spelled in its legacy encoding.
-        entry = entry._replace(raw_name=old.raw_name, flags=old.flags & 0x0800)
+        entry = entry._replace(flags=old.flags & 0x0800)
     return entry
 
 
@@ -272,7 +272,7 @@ class _ZipFile:
         entry = self._end(entry, wide=wide)
         if made.elf:
             hashed = _hash(made.sha256)
-            self.written[entry.name] = entry, Content(hash=hashed, elf=made.elf, stored_crc=crc)
+            self.written[entry.name] = entry, Content(hashed, crc, What(elf=made.elf))
 
     def _begin(self, entry: Entry, size: int) -> tuple[int, bool]:
         start = self._at

@@ -7,7 +7,7 @@ looked up by the ten thousand, and a path object would normalise what must be ju
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import NamedTuple, Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
@@ -53,9 +53,11 @@ class WheelName:
         return "-".join([*head, *tags]) + ".whl"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
-    """One file of the wheel. Directory entries of the zip are no members."""
+class Member(NamedTuple):
+    """One file of the wheel. Directory entries of the zip are no members.
+
+    A tuple, since a wheel may have 50,000.
+    """
 
     name: str
     size: int
@@ -84,9 +86,8 @@ class Metadata:
     """Why it cannot be read, if it cannot."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordRow:
-    """One row of RECORD (PEP 376, PEP 427)."""
+class RecordRow(NamedTuple):
+    """One row of RECORD (PEP 376, PEP 427). A tuple, since a wheel may have 50,000."""
 
     name: str
     hash: str
