@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -106,8 +106,13 @@ def new_wheel(folder: Path, files: Files) -> Path:
     return write_wheel(folder / f"bench-1-{tag}.whl", "bench-1", members())
 
 
-def unrepaired(published: Path, folder: Path, *, keep_libraries: bool) -> Case:
-    """Tag a published wheel as pip builds it; its `.libs` may move out, to be grafted again."""
+def unrepaired(
+    published: Path, folder: Path, *, keep_libraries: bool, outside: Collection[str] = ()
+) -> Case:
+    """Tag a published wheel as pip builds it.
+
+    Its `.libs` may move out, to be grafted again, and so do the members `outside`.
+    """
     stem = published.stem.rpartition("-")[0]
     name = "-".join(stem.split("-")[:2])
     libraries = folder / "libraries"
@@ -119,8 +124,8 @@ def unrepaired(published: Path, folder: Path, *, keep_libraries: bool) -> Case:
             if info.is_dir() or info.filename.endswith(".dist-info/RECORD"):
                 continue
             content = archive.read(info)
-            if top.endswith(".libs") and not keep_libraries:
-                (libraries / file).write_bytes(content)
+            if info.filename in outside or (top.endswith(".libs") and not keep_libraries):
+                (libraries / file.rpartition("/")[2]).write_bytes(content)
             elif info.filename.endswith(".dist-info/WHEEL"):
                 yield info.filename, retagged(content)
             else:
@@ -128,7 +133,8 @@ def unrepaired(published: Path, folder: Path, *, keep_libraries: bool) -> Case:
 
     with zipfile.ZipFile(published) as archive:
         wheel = write_wheel(folder / f"{stem}-{PLATFORM}.whl", name, members(archive))
-    return Case(wheel=wheel, libraries=None if keep_libraries else libraries)
+    kept_all = keep_libraries and not outside
+    return Case(wheel=wheel, libraries=None if kept_all else libraries)
 
 
 def retagged(wheel_file: bytes) -> bytes:
@@ -248,6 +254,17 @@ class Unrepaired:
         return unrepaired(published, folder, keep_libraries=self.keep_libraries)
 
 
+def make_torch(folder: Path, cache: Path) -> Case:
+    """Make a wheel with a library of 434 MB that needs one to be grafted.
+
+    That build is not on PyPI: PIP_EXTRA_INDEX_URL may say where it is.
+    """
+    wheels = corpus.read_corpus()
+    tools = corpus.tools_python(cache, wheels.installer)
+    published = corpus.fetch("torch==2.13.0+cpu", tools, cache)
+    return unrepaired(published, folder, keep_libraries=True, outside={"torch/lib/libgomp.so.1"})
+
+
 MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {
     "tiny": make_tiny,
     "small": make_small,
@@ -255,6 +272,7 @@ MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {
     "scipy": Unrepaired(project="scipy", keep_libraries=False),
     "opencv": Unrepaired(project="opencv-python-headless", keep_libraries=False),
     "pyarrow": Unrepaired(project="pyarrow", keep_libraries=True),
+    "torch": make_torch,
     "many": make_many,
     "huge": make_huge,
     "huge-changed": make_huge_changed,
@@ -501,10 +519,14 @@ def checking(programs: corpus.Programs, options: argparse.Namespace) -> str:
 
 
 def of_each_wheel(row: Callable[[Case], dict[str, str]], options: argparse.Namespace) -> str:
-    """Return the table with a row for each wheel that was asked for."""
+    """Return the table with a row for each wheel that was asked for, and can be had."""
     rows: list[dict[str, str]] = []
     for name in options.wheels.split(","):
-        case = make(name, options.cache)
+        try:
+            case = make(name, options.cache)
+        except corpus.ProgramError as error:
+            print(f"{name}: left out: {error}", file=sys.stderr)
+            continue
         with zipfile.ZipFile(case.wheel) as archive:
             members = len(archive.infolist())
         size = f"{case.wheel.stat().st_size / MEGABYTE:.3g}"

@@ -28,12 +28,14 @@ import tempfile
 import time
 import tomllib
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
+from types import ModuleType
 from xml.etree import ElementTree as ET
 
 from wheelfix.archive import open_wheel
@@ -41,7 +43,8 @@ from wheelfix.checking import check, check_set
 from wheelfix.elfedit import edit_in_place
 from wheelfix.elfread import read_elf, read_exports, read_lookups
 from wheelfix.elfverify import differences
-from wheelfix.errors import WheelfixError
+from wheelfix.errors import BadWheelError, WheelfixError
+from wheelfix.inflating import LIBRARY, inflated_pieces, inflated_whole
 from wheelfix.metadata import edit_metadata, read_core_metadata, read_metadata
 from wheelfix.plugins import all_rules
 from wheelfix.pysearch import searches
@@ -52,6 +55,7 @@ from wheelfix.reports.formats import FORMATS
 from wheelfix.settings import Settings
 from wheelfix.tables import settings_from
 from wheelfix.wheel import RecordRow, WheelName
+from wheelfix.zipformat import Entry, fresh_entry
 
 # ruff: noqa: S311 -- dice need no secrecy
 
@@ -413,6 +417,31 @@ def try_zip(data: bytes) -> None:
                 archive.read(member.name)
 
 
+def try_stream(data: bytes) -> None:
+    """Inflate a stream, whose stated size stands before it, by zlib and by what is installed."""
+    size, stored = int.from_bytes(data[:4], "little"), data[4:]
+    entry = fresh_entry("member", mode=0, stamp=0)._replace(size=size)
+    said = _inflated(entry, stored, zlib)
+    other = _inflated(entry, stored, LIBRARY)
+    if other != said:
+        raise AssertionError(f"{LIBRARY.__name__} says {other!r}, zlib {said!r}")
+    content = said if isinstance(said, bytes) and len(said) == size else None
+    for library in (zlib, LIBRARY):
+        if inflated_whole(entry, stored, library) != content:
+            raise AssertionError(f"{library.__name__} at once is not as in pieces")
+    if isinstance(said, str):
+        raise BadWheelError(said)
+
+
+def _inflated(entry: Entry, stored: bytes, library: ModuleType) -> bytes | str:
+    """Return the content of a member whose data come in several pieces, or why there is none."""
+    raw = (stored[at : at + 300] for at in range(0, len(stored), 300))
+    try:
+        return b"".join(inflated_pieces(entry, raw, library))
+    except BadWheelError as error:
+        return error.message
+
+
 def try_wheel(data: bytes) -> None:
     """Check a wheel with all rules, and draw what is found in every format."""
     with tempfile.TemporaryDirectory() as folder:
@@ -556,7 +585,35 @@ def _source(dice: random.Random) -> bytes:
     return _text(dice) if dice.random() < 0.7 else damaged(_SOURCE.encode(), dice)
 
 
+@cache
+def streams() -> tuple[bytes, ...]:
+    """Return deflate streams of every kind of block, with the sizes of their contents before them.
+
+    Some sizes are less or more than that.
+    """
+    contents = (b"", b"a", bytes(5000), Path(__file__).read_bytes(), objects()[0])
+    found: list[bytes] = []
+    for content in contents:
+        for level, strategy in ((0, 0), (1, 0), (6, 0), (9, 0), (6, 2), (6, 3), (6, 4)):
+            packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
+            stream = packer.compress(content) + packer.flush()
+            sizes = (len(content), max(len(content) - 1, 0), len(content) + 300)
+            found += (size.to_bytes(4, "little") + stream for size in sizes)
+    return tuple(found)
+
+
+def _stream(dice: random.Random) -> bytes:
+    data = bytearray(dice.choice(streams()))
+    if dice.random() < 0.2:  # codes of its own, as no other damage makes them
+        data[4:] = bytes([dice.choice((4, 5)) | dice.randrange(32) << 3]) + dice.randbytes(150)
+    for _ in range(dice.randrange(4)):  # the codes stand at the beginning
+        data[dice.randrange(4, min(len(data), 100))] ^= 1 << dice.randrange(8)
+    stream = bytes(data[4:])
+    return bytes(data[:4]) + (stream if dice.random() < 0.6 else damaged(stream, dice))
+
+
 TARGETS: Mapping[str, Target] = {
+    "stream": Target(_stream, try_stream),
     "zip": Target(partial(_broken, wheels), try_zip),
     "wheel": Target(_wheel, try_wheel),
     "record": Target(partial(_broken, lambda: [_RECORD.encode()]), try_record),

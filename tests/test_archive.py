@@ -196,7 +196,7 @@ def test_a_wheel_replaced_while_it_is_read_is_not_mixed(tmp_path: Path) -> None:
 
 
 def test_a_wheel_cut_short_while_it_is_read_is_an_error(tmp_path: Path) -> None:
-    path = make_wheel(tmp_path, files={"a.py": os.urandom(9999), "b.py": os.urandom(9999)})
+    path = make_wheel(tmp_path, files={"a.py": os.urandom(99999), "b.py": os.urandom(99999)})
     with open_wheel(path) as archive:
         os.truncate(path, 100)
         with pytest.raises(BadWheelError, match="shrank"):
@@ -907,6 +907,27 @@ def test_a_member_beyond_four_gigabytes(tmp_path: Path) -> None:
         assert file.read("after.py") == b"x"
     with open_wheel(out) as archive:
         assert archive.wheel.record_problems == ()
+
+
+# --- What is known already ---------------------------------------------------------------------
+
+
+def test_what_the_writer_knows_counts_for_just_the_bytes_that_it_wrote(tmp_path: Path) -> None:
+    path = zip_of(tmp_path / NAME, [("a.py", b"a" * 9000), ("b.py", b"b")])
+    with open_wheel(path) as archive:
+        entry, read = archive.entries["a.py"], archive.contents["a.py"]
+    known = read._replace(what=read.what._replace(broken="so it was said"))
+    others = {
+        "other bytes": (entry, known._replace(stored_crc=known.stored_crc ^ 1)),
+        "another size": (entry._replace(size=9001), known),
+        "another CRC": (entry._replace(crc=entry.crc ^ 1), known),
+        "another hash": (entry, known._replace(hash="sha512=x")),
+    }
+    with open_wheel(path, written={"a.py": (entry, known)}) as archive:
+        assert archive.contents["a.py"] == known
+    for what, claim in others.items():
+        with open_wheel(path, written={"a.py": claim}) as archive:
+            assert archive.contents["a.py"] == read, what
 
 
 # --- Determinism -------------------------------------------------------------------------------

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from wheelfix.deflating import ZLIB, Codec, codec_of, deflate_ahead
-from wheelfix.errors import SettingsError
+from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.settings import ZipCodec
 
 SOME = random.Random(7).randbytes(700_000) * 4 + b"text " * 200_000  # noqa: S311 - no secret
+
+CODE = b"".join(random.Random(8).choices([b"%d:" % n for n in range(3000)], k=700_000))  # noqa: S311
 
 
 def deflated(codec: Codec, *contents: bytes | Path, level: int = -1, threads: int = 2) -> bytes:
@@ -48,13 +50,38 @@ def test_the_bytes_do_not_depend_on_how_many_threads_make_them(
     assert deflated(codec, file, b"more", threads=1) == deflated(codec, file, b"more", threads=4)
 
 
-def test_what_is_too_large_for_one_piece_is_left_to_zlib(tmp_path: Path) -> None:
+def test_pieces_of_a_codec_without_dictionaries_are_joined(tmp_path: Path) -> None:
     pytest.importorskip("deflate", reason="it has no wheel for this machine")
-    codec = codec_of(ZipCodec.LIBDEFLATE)._replace(whole=2**20)
+    codec = codec_of(ZipCodec.LIBDEFLATE)._replace(piece=2**20)
+    file = tmp_path / "content"
+    file.write_bytes(CODE)
+    data = deflated(codec, file)
+    assert zlib.decompress(data, -zlib.MAX_WBITS) == CODE
+    assert data[:1000] == codec.compress(CODE[: 2**20], -1)[:1000] if codec.compress else False
+    whole = deflated(codec._replace(piece=2**25), file)
+    assert len(whole) < len(data) < 1.01 * len(whole)
+
+
+def test_a_piece_whose_end_is_not_found_is_left_to_zlib(tmp_path: Path) -> None:
+    def stored(data: bytes, _level: int) -> bytes:
+        return zlib.compress(data, 0, -15)
+
+    codec = ZLIB._replace(piece=2**20, compress=stored)
     file = tmp_path / "content"
     file.write_bytes(SOME)
-    assert deflated(codec, file) == deflated(ZLIB, file)
-    assert deflated(codec, file) != deflated(codec._replace(whole=2**25), file)
+    data = deflated(codec, file)
+    assert zlib.decompress(data, -zlib.MAX_WBITS) == SOME
+    assert data.startswith(deflated(ZLIB, file)[:1000])
+
+
+@pytest.mark.parametrize("wrong", [b"\3\0", zlib.compress(b"something else", 6, -15), b"nonsense"])
+def test_a_codec_that_is_wrong_is_found_out(wrong: bytes) -> None:
+    def compress(_data: bytes, _level: int) -> bytes:
+        return wrong
+
+    codec = Codec("it", 2**20, compress)
+    with pytest.raises(VerificationError, match="it has deflated does not inflate"):
+        deflated(codec, b"something")
 
 
 def test_auto_takes_the_faster_one_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from wheelfix.elfread import read_elf
 from wheelfix.elfverify import differences
 from wheelfix.engine import predict
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
+from wheelfix.made import Made
 from wheelfix.tools.patchelf import find_patchelf
 
 OPENER = """
@@ -606,8 +607,8 @@ def test_patchelf_is_not_asked_for_what_fits(
     done = applied(tmp_path, plain, IN_PLACE[case])
     assert done.ways == {"pkg/lib.so": "in place"}
     written = done.content["pkg/lib.so"]
-    assert isinstance(written, Path)
-    assert written.stat().st_size == len(plain)
+    assert isinstance(written, Made)
+    assert written.path.stat().st_size == written.size == len(plain)
 
 
 def test_patchelf_is_asked_for_what_needs_room(plain: bytes, tmp_path: Path) -> None:

@@ -66,3 +66,21 @@ def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> N
     size, code = peak("repair", "-w", tmp_path / "out", wheel, AUDITWHEEL_LD_LIBRARY_PATH=tmp_path)
     assert code == 0
     assert size < LIMIT
+
+
+@pytest.mark.slow
+def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_128_mb(tmp_path: Path) -> None:
+    files: dict[str, bytes | str | Path] = {
+        f"demo/part{number % 100}/file{number}.txt": b"value = %d\n" % number * 20
+        for number in range(50_000)
+    }
+    files["demo/libpart.so"] = shared_object(
+        tmp_path / "libpart.so", "int part(void) { return 1; }", libc=False
+    )
+    wheel = make_wheel(tmp_path, files=files)
+    size, code = peak("check", wheel)
+    assert code == 1  # it is tagged for nobody
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel)
+    assert code == 0
+    assert size < LIMIT

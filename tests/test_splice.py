@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from wheelfix.splice import Fresh, plan, spliced
+from wheelfix.splice import Fresh, Part, Tracked, holds, plan, spliced, stored, without_end
 
 Read = Callable[[int, int], bytes]
 
@@ -45,7 +45,18 @@ def edited(data: bytes, *places: int) -> bytes:
 def mended(stream: bytes, new: bytes) -> tuple[bytes, list[Fresh]]:
     fresh = plan(reader(stream), reader(new))
     assert fresh is not None
-    return b"".join(spliced(fresh, reader(stream), reader(new), -1)), fresh
+    return b"".join(stored(parts_of(stream, new, fresh), reader(stream))), fresh
+
+
+def parts_of(stream: bytes, new: bytes, fresh: Sequence[Fresh]) -> list[Part]:
+    return list(spliced(fresh, reader(stream), reader(new), -1))
+
+
+def tracked(stream: bytes) -> Tracked:
+    """Inflate a stream, so that places of it are known."""
+    found = Tracked(reader(stream), len(stream))
+    assert b"".join(found.inflated()) == inflated(stream)
+    return found
 
 
 def made_anew(fresh: Sequence[Fresh], size: int) -> int:
@@ -126,3 +137,75 @@ def test_a_stream_that_is_cut_off_is_an_error(cut: int) -> None:
     stream = deflated(DATA)
     with pytest.raises(zlib.error):
         plan(reader(stream[:cut]), reader(edited(DATA, 2_999_000)))
+
+
+# --- With what is known of the stream -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("level", [1, 6])
+@pytest.mark.parametrize("places", [(), (0,), (1_000_000, 1_000_100, 2_900_000), (2_999_999,)])
+def test_places_on_the_way_change_nothing_about_the_plan(level: int, places: Sequence[int]) -> None:
+    stream = deflated(DATA, level)
+    new = edited(DATA, *places) + b"appended" * len(places)
+    known = tracked(stream).places
+    assert len(known) > 2
+    fresh = plan(reader(stream), reader(new), old=reader(DATA), places=known)
+    assert fresh == plan(reader(stream), reader(new))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_planned_holds_and_nothing_else_does(seed: int) -> None:
+    source = random.Random(seed)  # noqa: S311 - no secret
+    stream = deflated(DATA, source.randrange(1, 10))
+    known = tracked(stream).places
+    new = edited(DATA, *(source.randrange(len(DATA)) for _ in range(source.randrange(1, 5))))
+    fresh = plan(reader(stream), reader(new), old=reader(DATA), places=known)
+    assert fresh is not None
+    parts = parts_of(stream, new, fresh)
+    assert inflated(b"".join(stored(parts, reader(stream)))) == new
+
+    def hold(parts: Sequence[Part], new: bytes) -> bool:
+        try:
+            return holds(parts, reader(stream), reader(DATA), reader(new), known)
+        except zlib.error:
+            return False
+
+    assert hold(parts, new)
+    assert not hold(parts, DATA)
+    assert not hold(parts, new + b"1")
+    assert not hold(parts, new[:-1])
+    assert not hold(parts, edited(new, source.randrange(len(new))))
+    for number, part in enumerate(parts):
+        assert not hold([*parts[:number], *parts[number + 1 :]], new) or not part
+        if isinstance(part, bytes) and part:
+            at = source.randrange(len(part))
+            assert not hold([*parts[:number], edited(part, at), *parts[number + 1 :]], new)
+
+
+# --- Without an end -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_another_stream_can_follow_one_without_end(seed: int) -> None:
+    data = like_code(200_000 + 70_001 * seed, seed)
+    stream = deflated(data, 1 + seed)
+    unended = without_end(stream, data)
+    assert unended is not None
+    assert len(unended) <= len(stream) + 5
+    assert inflated(unended + stream) == data + data
+
+
+NOISE = random.Random(1).randbytes(100_000)  # noqa: S311 - no secret
+
+
+@pytest.mark.parametrize("strategy", [zlib.Z_FIXED, 0])
+@pytest.mark.parametrize("data", [b"", b"x", NOISE])
+def test_where_the_last_block_is_not_found_nothing_is_guessed(data: bytes, strategy: int) -> None:
+    assert without_end(deflated(data, strategy=strategy), data) is None
+
+
+def test_a_stream_of_other_data_is_not_continued() -> None:
+    stream = deflated(DATA)
+    assert without_end(stream, DATA) is not None
+    for other in (edited(DATA, 5), edited(DATA, len(DATA) - 5), DATA[:-1], DATA + b"x"):
+        assert without_end(stream, other) is None

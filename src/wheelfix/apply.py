@@ -3,7 +3,9 @@
 import mmap
 import os
 import tempfile
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,24 +14,34 @@ from typing import assert_never
 
 from wheelfix.abridge import Cut, cuts, restore, write_abridged
 from wheelfix.archive import Archive
+from wheelfix.contents import buffered
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.elf import Elf
 from wheelfix.elfedit import edit_in_place
+from wheelfix.elfread import read_elf
 from wheelfix.elfverify import differences
-from wheelfix.errors import VerificationError
+from wheelfix.errors import BadWheelError, VerificationError
+from wheelfix.made import Made, look_at, mended
 from wheelfix.mapped import pieces
+from wheelfix.splice import Tracked
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
 from wheelfix.tools.strip import strip
 from wheelfix.wheel import Wheel
+from wheelfix.zipformat import DEFLATED
 
-_Content = bytes | memoryview | Path
+_Content = bytes | memoryview | Path | Made
+_THREADS = 2
+_LARGE = 2**25
+"""Bytes; such an object keeps more than one thread busy."""
+_SPLICED = 2**20
+"""Bytes; what is smaller is deflated as soon as it is spliced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applied:
     """The new content of a wheel, ready to be packed."""
 
-    content: Mapping[str, bytes | Path]
+    content: Mapping[str, bytes | Path | Made]
     """Member -> its new bytes; members that only keep theirs are absent."""
     moved: Mapping[str, str]
     """Member -> the member of the input whose bytes it has, where the names differ."""
@@ -37,8 +49,17 @@ class Applied:
     """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
 
 
-def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
+def apply(
+    archive: Archive,
+    after: Wheel,
+    edits: Iterable[Edit],
+    workdir: Path,
+    *,
+    splices: bool = True,
+) -> Applied:
     """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
+
+    With `splices`, it is found out how much of the compressed form of a large object can stay.
 
     Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
     where patchelf or strip fail.
@@ -54,8 +75,10 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
         added=added,
         stripped=frozenset(edit.member for edit in listed if isinstance(edit, Strip)) - copies,
         origins=_origins(listed),
+        splices=splices,
     )
-    content: dict[str, bytes | Path] = {}
+    work.edit_all()
+    content: dict[str, bytes | Path | Made] = {}
     moved = {new: old for new, old in work.origins.items() if new != old}
     for member in after.members:
         made = work.content(member.name)
@@ -71,7 +94,7 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     return Applied(
         content=content,
         moved={new: old for new, old in moved.items() if new not in content},
-        ways=work.ways,
+        ways={m.name: work.ways[m.name] for m in after.members if m.name in work.ways},
     )
 
 
@@ -92,6 +115,7 @@ class _Work:
     added: Mapping[str, AddMember]
     stripped: frozenset[str]
     origins: Mapping[str, str]
+    splices: bool
     ways: dict[str, str] = field(default_factory=dict[str, str])
     """Member -> "in place" or "patchelf", for every object that was edited so far."""
     _done: dict[str, _Content | None] = field(default_factory=dict[str, _Content | None])
@@ -109,16 +133,74 @@ class _Work:
             self._done[member] = self._make(member)
         return self._done[member]
 
+    def edit_all(self) -> None:
+        """Edit all objects, two at a time, large ones first: most of it is not interpreted.
+
+        A copy waits for what it is a copy of, so it is made after all others.
+        """
+        members = [m for m in self.after.elfs if self._is_edited(m) and not self._is_copy(m)]
+        members.sort(key=self._size, reverse=True)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            try:
+                for member, made in zip(members, pool.map(self._make, members), strict=True):
+                    self._done[member] = made
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _size(self, member: str) -> int:
+        edit = self.added.get(member)
+        return edit.size if edit else self.archive.entries[self.origins.get(member, member)].size
+
+    def _is_copy(self, member: str) -> bool:
+        edit = self.added.get(member)
+        return edit is not None and isinstance(edit.source, CopyOf)
+
+    def _is_edited(self, member: str) -> bool:
+        before, wanted = self._says(member), self.after.elfs.get(member)
+        return before is not None and wanted is not None and before != wanted
+
     def _make(self, member: str) -> _Content | None:
         before, wanted = self._says(member), self.after.elfs.get(member)
         if before is None or wanted is None or before == wanted:
             return self._source(member) if member in self.added else None
-        with _mapped(self._source(member)) as original:
+        tracked = self._tracked(member)
+        source = self._inflated(member, tracked) if tracked else self._source(member)
+        with _mapped(source) as original:
             path = self._copy(original)
             self._edit(path, member, before, wanted)
-            with _mapped(path) as written:
-                _prove(member, original, written, wanted)
-        return path
+            with ThreadPoolExecutor(1) as beside:
+                made = beside.submit(look_at, path)
+                with _mapped(path) as written:
+                    _prove(member, original, written, wanted)
+                    elf = read_elf(written, member)
+                if tracked is None:
+                    return made.result()._replace(elf=elf)
+                origin = self.origins.get(member, member)
+                parts = mended(self.archive.stored(origin), tracked, original, path)
+                return made.result()._replace(elf=elf, origin=origin, parts=parts)
+
+    def _tracked(self, member: str) -> Tracked | None:
+        """Return what goes with the inflating of a large member, None for any other."""
+        origin = self.origins.get(member, member)
+        entry = self.archive.entries.get(origin)
+        if member in self.added or not self.splices or entry is None:
+            return None
+        if entry.method != DEFLATED or entry.size < _SPLICED:
+            return None
+        return Tracked(self.archive.stored(origin), entry.compressed_size)
+
+    def _inflated(self, member: str, tracked: Tracked) -> memoryview:
+        """Inflate a large member of the archive."""
+        origin = self.origins.get(member, member)
+        size = self.archive.entries[origin].size
+        try:
+            pieces = tracked.inflated() if size < _LARGE else _ahead(tracked.inflated())
+            return buffered(self.archive.checked(origin, pieces), size)
+        except zlib.error as error:  # it could be inflated when the wheel was opened
+            raise BadWheelError(
+                f"`{origin}` changed while the wheel was read: {error}", hint="run it again"
+            ) from None
 
     def _says(self, member: str) -> Elf | None:
         """Return what the bytes that `member` starts from say."""
@@ -141,6 +223,8 @@ class _Work:
                 return edit.source.content
             case CopyOf():
                 made = self.content(edit.source.member)
+                if isinstance(made, Made):  # its parts are of another name's stream
+                    return made._replace(parts=None)
                 return made if made is not None else self._source(edit.source.member)
             case _:
                 assert_never(edit.source)
@@ -187,8 +271,19 @@ class _Work:
         return find_patchelf()
 
 
+def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces, of which the next is being made meanwhile."""
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield piece
+
+
 @contextmanager
 def _mapped(source: _Content) -> Generator[memoryview]:
+    if isinstance(source, Made):
+        source = source.path
     if not isinstance(source, Path):
         yield memoryview(source)
         return

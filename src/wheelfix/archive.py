@@ -7,15 +7,17 @@ mixed with its successor.
 """
 
 import os
-import zlib
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from wheelfix.contents import Content, buffered, read_contents, watched
+from wheelfix.contents import NOTHING, SHORT, Content, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
+from wheelfix.inflating import crc32, inflated_pieces, inflated_whole
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
 from wheelfix.tmpdir import tmpdir
@@ -67,6 +69,7 @@ class Archive:
         self.contents: Mapping[str, Content] = {}
         """What each member is; filled when its bytes were verified."""
         self._descriptor = descriptor
+        self._window = 0, b""
 
     def __enter__(self) -> Self:
         return self
@@ -82,6 +85,7 @@ class Archive:
     def close(self) -> None:
         """Close the file. Buffers that were handed out stay valid."""
         self.contents = {}
+        self._window = 0, b""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -93,6 +97,22 @@ class Archive:
         """
         return b"".join(self.inflated(member))
 
+    def read_short(self, member: str) -> tuple[bytes, int]:
+        """Inflate a member that is `short`; its bytes, and the CRC of the data as stored.
+
+        Raises what `inflated` raises.
+        """
+        entry = self.entries[member]
+        span = self._ahead(entry.offset, entry.end)
+        start, _ = check_local(entry, span)
+        stop = start + entry.compressed_size
+        stored = span[start:stop]
+        data = inflated_whole(entry, stored) if entry.method == DEFLATED else stored
+        ends_well = stop == len(span) or is_descriptor(entry, span[stop:])
+        if data is None or crc32(data, 0) != entry.crc or not ends_well:
+            data = self.read(member)  # what is wrong, this says
+        return data, crc32(stored, 0)
+
     def buffer(self, member: str) -> memoryview:
         """Inflate a member into a buffer; a large one is a mapped file without a name."""
         return buffered(self.inflated(member), self.entries[member].size)
@@ -102,7 +122,7 @@ class Archive:
 
         The rest of it may be zeros: then nothing had to be inflated once more.
         """
-        return self.contents[member].tables or self.buffer(member)
+        return self.contents[member].what.tables or self.buffer(member)
 
     def inflated(
         self, member: str, watch: Callable[[bytes], None] | None = None
@@ -116,11 +136,18 @@ class Archive:
         _, raw = self.raw(member)
         if watch:
             raw = watched(raw, watch)
-        pieces = _inflate(raw, entry) if entry.method == DEFLATED else raw
+        pieces = inflated_pieces(entry, raw) if entry.method == DEFLATED else raw
+        yield from self.checked(member, pieces)
+
+    def checked(self, member: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the bytes of a member. Raises `BadWheelError` where they are not those stated."""
+        entry = self.entries[member]
         crc = size = 0
         for piece in pieces:
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
             size += len(piece)
+            if size > entry.size:
+                break
             yield piece
         if size != entry.size:
             raise BadWheelError(
@@ -159,7 +186,17 @@ class Archive:
         start, size = entry.offset + length, entry.compressed_size
         return lambda at, count: self.read_at(start + at, min(count, max(size - at, 0)))
 
+    def _ahead(self, start: int, stop: int) -> bytes:
+        """Read what is no more than a window; what follows it will mostly be asked for next."""
+        window_start, window = self._window
+        if not window_start <= start <= stop <= window_start + len(window):
+            window_start, window = start, self.read_at(start, min(_PIECE, self.size - start))
+            self._window = window_start, window
+        return window[start - window_start : stop - window_start]
+
     def _head(self, entry: Entry) -> bytes:
+        if entry.end - entry.offset <= SHORT:
+            return self._ahead(entry.offset, entry.end)
         return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
 
     def _pread_rest(self, start: int, end: int) -> bytes:
@@ -182,51 +219,21 @@ class Archive:
         return data
 
 
-def _inflate(raw: Iterable[bytes], entry: Entry) -> Iterator[bytes]:
-    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-    left = entry.size
-    surplus = False
-    try:
-        for packed in raw:
-            if inflater.eof:
-                surplus = True
-                break
-            while not inflater.eof:
-                data = inflater.decompress(
-                    inflater.unconsumed_tail or packed, min(_PIECE, left + 1)
-                )
-                packed = b""  # noqa: PLW2901 (zlib keeps what it has not used)
-                left -= len(data)
-                if left < 0:
-                    raise BadWheelError(
-                        f"{shown(entry.name)} inflates past the {entry.size} bytes that the zip "
-                        "states",
-                        hint=_DAMAGED,
-                    )
-                if data:
-                    yield data
-                elif not inflater.unconsumed_tail:
-                    break
-    except zlib.error as error:
-        raise BadWheelError(
-            f"{shown(entry.name)} cannot be inflated: {error}", hint=_DAMAGED
-        ) from None
-    if not inflater.eof or inflater.unused_data or surplus:
-        raise BadWheelError(
-            f"{shown(entry.name)} does not end where its compressed data should", hint=_DAMAGED
-        )
-
-
 # --- Opening -----------------------------------------------------------------------------------
 
 
 def open_wheel(
-    path: Path, *, name: WheelName | None = None, origin: Archive | None = None
+    path: Path,
+    *,
+    name: WheelName | None = None,
+    origin: Archive | None = None,
+    written: Mapping[str, tuple[Entry, Content]] | None = None,
 ) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not carry its name, such as one that is yet to be published.
-    What has the same compressed bytes as in `origin`, which was opened before, is as it was there.
+    What has the same compressed bytes as in `origin`, which was opened before, is as it was there;
+    likewise what is `written`, where somebody knows of these bytes what they inflate to.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
@@ -244,7 +251,7 @@ def open_wheel(
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name, origin)
+        _fill(archive, name, origin, written or {})
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -258,8 +265,14 @@ def _is_regular(descriptor: int) -> bool:
     return os.fstat(descriptor).st_mode & _S_IFMT == _S_IFREG
 
 
-def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
-    entries = _read_directory(archive)
+def _fill(
+    archive: Archive,
+    name: WheelName,
+    origin: Archive | None,
+    written: Mapping[str, tuple[Entry, Content]],
+) -> None:
+    known = _known(origin)
+    entries = _read_directory(archive, known)
     _check_total(archive, entries)
     for entry in entries:
         if fault := _fault(entry):
@@ -268,15 +281,21 @@ def _fill(archive: Archive, name: WheelName, origin: Archive | None) -> None:
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
     _check_lists(archive, dist_info)
-    metadata = _read_wheel_file(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, metadata, origin)
+    archive.wheel = _verified(archive, name, dist_info, origin, written, known)
 
 
-def _read_directory(archive: Archive) -> list[Entry]:
+def _known(origin: Archive | None) -> dict[Any, Any]:
+    """Return what will mostly come again, as keys and values, so that it is in memory once."""
+    if origin is None:
+        return {}
+    return {each: each for each in chain(origin.entries, origin.wheel.members)}
+
+
+def _read_directory(archive: Archive, known: dict[Any, Any]) -> list[Entry]:
     start = max(0, archive.size - TAIL)
     end = find_end(archive.read_at(start, archive.size - start), archive.size)
     archive.comment = end.comment
-    return parse_directory(archive.read_at(end.offset, end.size), end)
+    return parse_directory(archive.read_at(end.offset, end.size), end, known)
 
 
 _HIGHEST_RATIO = 100
@@ -307,8 +326,10 @@ def _check_total(archive: Archive, entries: Sequence[Entry]) -> None:
 
 def _fault(entry: Entry) -> str | None:
     """Say why a member may not be unpacked, by its name or its kind alone."""
-    folder = entry.name.endswith("/")
     kind = entry.mode & _S_IFMT
+    if kind in (0, _S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
+        return None
+    folder = entry.name.endswith("/")
     if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
         what = "symbolic link" if kind == _S_IFLNK else "special file"
         return f"is a {what}, not a file (mode {entry.mode:o})"
@@ -319,6 +340,8 @@ def _fault(entry: Entry) -> str | None:
 
 _DEEPEST, _LONGEST = 100, 4000
 """Folders, and bytes of a name: Linux has no longer ones, PATH_MAX."""
+_PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
+"""Nearly all names of files: of those, nothing more need be asked."""
 
 
 def _name_fault(name: str) -> str | None:
@@ -432,29 +455,36 @@ def _read_wheel_file(archive: Archive, dist_info: str) -> WheelMetadata:
         raise BadWheelError(f"{shown(name)} is not UTF-8", hint="build the wheel again") from None
 
 
-def _verified(
+def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
     archive: Archive,
     name: WheelName,
     dist_info: str,
-    metadata: WheelMetadata,
     origin: Archive | None,
+    written: Mapping[str, tuple[Entry, Content]],
+    known: Mapping[Any, Any],
 ) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
+    metadata = _read_wheel_file(archive, dist_info)
     record_name = f"{dist_info}/RECORD"
-    rows, problems = _read_record(archive, record_name)
-    algorithms = {row.name: algorithm for row in rows if (algorithm := algorithm_of(row))}
-    known = _unchanged(archive, origin, algorithms) if origin else {}
-    rest = {member: entry for member, entry in archive.entries.items() if member not in known}
-    read = known | read_contents(rest, archive.inflated, algorithms)
-    archive.contents = contents = {member: read[member] for member in archive.entries}
-    members = tuple(
-        Member(name=e.name, size=e.size, compressed_size=e.compressed_size, mode=e.mode)
+    rows, problems = _read_record(archive, record_name, known, origin)
+    stated = {row.name: row.hash for row in rows if algorithm_of(row)}
+    contents = _unchanged(archive, _known_contents(origin, written), stated)
+    rest = {member: entry for member, entry in archive.entries.items() if member not in contents}
+    contents.update(read_contents(archive, rest, stated))
+    archive.contents = contents
+    found = (
+        Member(e.name, e.size, e.compressed_size, e.mode)  # by position: a third quicker
         for e in archive.entries.values()
     )
+    members = tuple(known.get(member, member) for member in found) if origin else tuple(found)
     if record_name in archive.entries:
         hashes = {member: each.hash for member, each in contents.items() if each.hash}
         problems += verify_record(rows, members, hashes, record_name)
-    sources = {member: each.source for member, each in contents.items() if each.source}
+    special = {m: what for m in archive.entries if (what := contents[m].what) is not NOTHING}
+    sources = {member: each.source for member, each in special.items() if each.source}
+    openings = _openings_before(archive, origin, sources)
+    if openings is None:
+        openings = _openings(sources, archive.entries, dist_info) if sources else {}
     return Wheel(
         name=name,
         members=members,
@@ -463,10 +493,10 @@ def _verified(
         root_is_purelib=metadata.root_is_purelib,
         record=rows,
         record_problems=problems,
-        elfs={member: each.elf for member, each in contents.items() if each.elf},
-        broken_elfs={member: each.broken for member, each in contents.items() if each.broken},
-        impostors={member: each.likeness for member, each in contents.items() if each.likeness},
-        openings=_openings(sources, archive.entries, dist_info) if sources else {},
+        elfs={member: each.elf for member, each in special.items() if each.elf},
+        broken_elfs={member: each.broken for member, each in special.items() if each.broken},
+        impostors={member: each.likeness for member, each in special.items() if each.likeness},
+        openings=openings,
         sources=dict(_sources(archive)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
@@ -476,22 +506,49 @@ def _verified(
 
 
 def _unchanged(
-    archive: Archive, origin: Archive, algorithms: Mapping[str, str]
+    archive: Archive, known: Mapping[str, tuple[Entry, Content]], stated: Mapping[str, str]
 ) -> dict[str, Content]:
     """Return what is known of the members that are copies, byte by byte as they are stored."""
-    known: dict[str, Content] = {}
+    found: dict[str, Content] = {}
     for member, entry in archive.entries.items():
-        old, content = origin.entries.get(member), origin.contents.get(member)
-        if old is None or content is None or _data_of(old) != _data_of(entry):
+        if member not in known:
             continue
-        if content.hash.partition("=")[0] != algorithms.get(member, ""):
+        old, content = known[member]
+        if _data_of(old) != _data_of(entry):
+            continue
+        if content.hash.partition("=")[0] != stated.get(member, "").partition("=")[0]:
             continue
         crc = 0
         for piece in archive.raw(member)[1]:
-            crc = zlib.crc32(piece, crc)
+            crc = crc32(piece, crc)
         if crc == content.stored_crc:
-            known[member] = content
-    return known
+            found[member] = content
+    return found
+
+
+def _known_contents(
+    origin: Archive | None, written: Mapping[str, tuple[Entry, Content]]
+) -> Mapping[str, tuple[Entry, Content]]:
+    if origin is None:
+        return written
+    contents = origin.contents.items()
+    return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
+
+
+def _openings_before(
+    archive: Archive, origin: Archive | None, sources: Mapping[str, bytes]
+) -> Mapping[str, tuple[Opening, ...]] | None:
+    """Return what the sources of `origin` open, where they and all modules' names are the same."""
+    if origin is None or _modules(archive) != _modules(origin):
+        return None
+    before = {
+        member: each.what.source for member, each in origin.contents.items() if each.what.source
+    }
+    return origin.wheel.openings if sources == before else None
+
+
+def _modules(archive: Archive) -> list[str]:
+    return [member for member in archive.entries if member.endswith((".py", ".so"))]
 
 
 def _data_of(entry: Entry) -> tuple[int, ...]:
@@ -583,8 +640,9 @@ def _module(place: str) -> str:
 
 
 def _read_record(
-    archive: Archive, record_name: str
+    archive: Archive, record_name: str, known: Mapping[Any, Any], origin: Archive | None
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     if record_name not in archive.entries:
         return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
-    return parse_record(archive.read(record_name), record_name)
+    before = {row.name: row for row in origin.wheel.record} if origin else {}
+    return parse_record(archive.read(record_name), record_name, known, before)

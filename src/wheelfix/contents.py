@@ -7,15 +7,16 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from threading import Event
-from typing import NamedTuple
-from zlib import crc32
+from typing import Any, NamedTuple, Protocol
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
+from wheelfix.inflating import crc32
 from wheelfix.likeness import is_library_name, likeness, may_open
 from wheelfix.mapped import pieces
 from wheelfix.record import hash_field
@@ -26,6 +27,8 @@ from wheelfix.zipformat import Entry
 LARGE = 8 * 2**20
 """Bytes; what is larger is never in memory as a whole."""
 _SMALL = 2**18  # a thread for less is not worth it
+SHORT = 2**16
+"""Bytes in the zip: of these, many are read at once."""
 _KEPT = 24 * 2**20 // PAGESIZE
 """Pages of tables that are kept in memory."""
 _SOURCES = 16 * 2**20
@@ -35,15 +38,23 @@ _ELF_MAGIC = b"\x7fELF"
 _NAME = b".so"  # in the name of every library that a linker makes
 
 Watch = Callable[[bytes], None]
-Inflate = Callable[[str, Watch], Iterator[bytes]]
-"""Gives the bytes of a member in pieces, and shows what it reads as it is stored."""
 
 
-class Content(NamedTuple):
-    """What one member is. A tuple, since a wheel may have 50,000."""
+class Inflater(Protocol):
+    """Gives the bytes of members."""
 
-    hash: str = ""
-    """As RECORD spells it, by the algorithm that RECORD names; empty where it names none."""
+    def inflated(self, member: str, watch: Watch, /) -> Iterator[bytes]:
+        """Yield them in pieces, and show `watch` what is read as it is stored."""
+        ...
+
+    def read_short(self, member: str, /) -> tuple[bytes, int]:
+        """Return those of a member that is short, and the CRC of what was read."""
+        ...
+
+
+class What(NamedTuple):
+    """What a member is, if that matters."""
+
     elf: Elf | None = None
     broken: str = ""
     """Why it is no ELF object, although it begins like one."""
@@ -57,19 +68,30 @@ class Content(NamedTuple):
     Those of .dynstr are left out."""
     tables: memoryview | None = None
     """Of an object: its tables at their places, and zeros elsewhere."""
-    stored_crc: int = 0
+
+
+NOTHING = What()
+
+
+class Content(NamedTuple):
+    """What was found in a member. A tuple, since a wheel may have 50,000."""
+
+    hash: str
+    """As RECORD spells it, by the algorithm that RECORD names; empty where it names none."""
+    stored_crc: int
     """CRC of the data as it is stored: by that a copy of it is known."""
+    what: What
 
 
 def read_contents(
-    entries: Mapping[str, Entry], inflate: Inflate, algorithms: Mapping[str, str]
+    archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
 ) -> dict[str, Content]:
     """Inflate every member once, and say what it is.
 
-    `algorithms` has the hash algorithm of each member that is to be hashed. Raises what `inflate`
-    raises of the first member, in their order, for which it does.
+    `stated` has what RECORD says of each member that is to be hashed. Raises what `archive` raises
+    of the first member, in their order, for which it does.
     """
-    reader = _Reader(inflate, entries, algorithms)
+    reader = _Reader(archive, entries, stated)
     try:
         reader.read_all()
     except BadWheelError:
@@ -77,19 +99,19 @@ def read_contents(
             if member not in reader.contents:
                 reader.read(member)
         raise
-    return {member: reader.contents[member] for member in entries}
+    return reader.contents
 
 
 class _Reader:
     """The work, shared by two threads."""
 
     def __init__(
-        self, inflate: Inflate, entries: Mapping[str, Entry], algorithms: Mapping[str, str]
+        self, archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
     ) -> None:
         self.contents: dict[str, Content] = {}
-        self._inflate = inflate
+        self._archive = archive
         self._entries = entries
-        self._algorithms = algorithms
+        self._stated = stated
         self._stopped = Event()
         self._room = _KEPT
         self._spare = _SOURCES
@@ -126,47 +148,74 @@ class _Reader:
 
     def read(self, member: str) -> None:
         """Read one member."""
-        import hashlib  # noqa: PLC0415 (start-up of light commands)
+        entry = self._entries[member]
+        if entry.size <= _SMALL and entry.end - entry.offset <= SHORT:
+            self.contents[member] = self._short(member)
+        else:
+            self.contents[member] = self._long(member, stoppable=entry.size > _SMALL)
 
-        algorithm = self._algorithms.get(member)
-        hasher = getattr(hashlib, algorithm)() if algorithm else None
+    def _short(self, member: str) -> Content:
+        data, stored_crc = self._archive.read_short(member)
+        said = ""
+        if stated := self._stated.get(member):
+            algorithm = stated.partition("=")[0]
+            said = hash_field(algorithm, _new_hash(algorithm)(data).digest())
+            said = stated if said == stated else said  # one copy is enough
+        what = NOTHING if _is_plain(member, data) else self._what(member, data, iter(()))
+        return Content(said, stored_crc, what)
+
+    def _long(self, member: str, *, stoppable: bool) -> Content:
+        algorithm = self._stated.get(member, "").partition("=")[0]
+        hasher = _new_hash(algorithm)() if algorithm else None
         stored_crc = 0
 
         def watch(piece: bytes) -> None:
             nonlocal stored_crc
             stored_crc = crc32(piece, stored_crc)
 
-        pieces = self._inflate(member, watch)
+        pieces = self._archive.inflated(member, watch)
         if hasher:
             pieces = watched(pieces, hasher.update)
-        if self._entries[member].size > _SMALL:
+        if stoppable:
             pieces = self._stoppable(pieces)
-        content = self._content(member, pieces)
+        what = self._what(member, next(pieces, b""), pieces)
         for _ in pieces:
             pass
-        if content.source and not self._keeps(member, content.source):
-            content = content._replace(source=b"")
-        said = hash_field(algorithm, hasher.digest()) if hasher and algorithm else ""
-        self.contents[member] = content._replace(hash=said, stored_crc=stored_crc)
+        said = hash_field(algorithm, hasher.digest()) if hasher else ""
+        return Content(said, stored_crc, what)
 
-    def _keeps(self, member: str, source: bytes) -> bool:
+    def _what(self, member: str, first: bytes, rest: Iterator[bytes]) -> What:
+        if first.startswith(_ELF_MAGIC):
+            return self._object(member, chain([first], rest))
+        if member.endswith(".py"):
+            return self._source(member, first, rest)
+        if ".so" in member and is_library_name(member):
+            return What(likeness=likeness(first))
+        return NOTHING
+
+    def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> What:
+        names = Strings(_NAME)
+        names.feed(first)
+        more = False
+        for piece in rest:
+            names.feed(piece)
+            more = True
+        names.finish()
+        found = frozenset(text for _, text in names.found) if names.complete else None
+        # Longer ones are not what a person writes.
+        is_kept = not more and may_open(first) and self._has_room(member, first)
+        if found or found is None or is_kept:
+            return What(source=first if is_kept else b"", library_names=found)
+        return NOTHING
+
+    def _has_room(self, member: str, source: bytes) -> bool:
         """Whether there is room for a source, whichever of the threads comes first."""
         if len(source) > _SMALL:
             return member in self._large_sources
         self._spare -= len(source)
         return self._spare > 0
 
-    def _content(self, member: str, pieces: Iterator[bytes]) -> Content:
-        first = next(pieces, b"")
-        if first.startswith(_ELF_MAGIC):
-            return self._object(member, chain([first], pieces))
-        if member.endswith(".py"):
-            return _source(first, pieces)
-        if ".so" in member and is_library_name(member):
-            return Content(likeness=likeness(first))
-        return Content()
-
-    def _object(self, member: str, pieces: Iterator[bytes]) -> Content:
+    def _object(self, member: str, pieces: Iterator[bytes]) -> What:
         from wheelfix.elfread import read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
 
         names = Strings(_NAME)
@@ -175,9 +224,9 @@ class _Reader:
         try:
             elf, tables = read_elf_and_tables(data, member)
         except BadElfError as error:
-            return Content(broken=error.message, library_names=None)
+            return What(broken=error.message, library_names=None)
         found = frozenset(text for at, text in names.found if at not in tables.strings)
-        return Content(
+        return What(
             elf=elf,
             library_names=found if names.complete else None,
             tables=self._kept(data, tables.places) if tables.places else None,
@@ -205,19 +254,21 @@ class _Reader:
             yield piece
 
 
-def _source(first: bytes, pieces: Iterator[bytes]) -> Content:
-    names = Strings(_NAME)
-    names.feed(first)
-    more = False
-    for piece in pieces:
-        names.feed(piece)
-        more = True
-    names.finish()
-    return Content(
-        # Longer ones are not what a person writes.
-        source=first if not more and may_open(first) else b"",
-        library_names=frozenset(text for _, text in names.found) if names.complete else None,
-    )
+def _is_plain(member: str, data: bytes) -> bool:
+    """Whether there is nothing to say of a member: the short answer for most of 50,000."""
+    if data.startswith(_ELF_MAGIC):
+        return False
+    if member.endswith(".py"):
+        return _NAME not in data and not may_open(data)
+    return ".so" not in member
+
+
+@cache
+def _new_hash(algorithm: str) -> Callable[..., Any]:
+    import hashlib  # noqa: PLC0415 (start-up of light commands)
+
+    new: Callable[..., Any] = getattr(hashlib, algorithm)
+    return new
 
 
 def watched(pieces: Iterable[bytes], watch: Watch) -> Iterator[bytes]:

@@ -3,33 +3,35 @@
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from wheelfix.errors import SettingsError
+from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.settings import ZipCodec
+from wheelfix.splice import without_end
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
 _PIECE = 2**20
-_AHEAD = 24 * 2**20
-"""Bytes that are in work, or wait for their turn to be written; one piece may be larger."""
+_AHEAD = 12 * 2**20
+"""Bytes that are in work, or wait for their turn to be written."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 
 Content = bytes | Path
 
 
-def pieces(content: Content) -> Iterator[bytes]:
-    """Yield content in pieces of up to 1 MiB, bytes as they are."""
+def pieces(content: Content, size: int) -> Iterator[bytes]:
+    """Yield content in pieces of up to `size` bytes."""
     if isinstance(content, bytes):
-        yield content
+        yield from (content[at : at + size] for at in range(0, len(content), size))
         return
     with content.open("rb") as file:
-        while piece := file.read(_PIECE):
+        while piece := file.read(size):
             yield piece
 
 
@@ -41,13 +43,13 @@ class Codec(NamedTuple):
 
     name: str
     """With the version: `zlib 1.3.1`."""
-    whole: int
-    """Bytes; what is no larger is deflated in one piece."""
+    piece: int = _PIECE
+    """Bytes that are deflated at once."""
     compress: Callable[[bytes, int], bytes] | None = None
-    """Deflate one piece at a level, -1 for the usual one; None for zlib."""
+    """Deflate one piece at a level, -1 for the usual one, to a stream of its own; None for zlib."""
 
 
-ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}", 0)
+ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
 
 
 def codec_of(choice: ZipCodec) -> Codec:
@@ -72,7 +74,7 @@ def codec_of(choice: ZipCodec) -> Codec:
     def compress(data: bytes, level: int) -> bytes:
         return bytes(one_shot(data, 6 if level < 0 else level))
 
-    return Codec(f"libdeflate (deflate {package.__version__})", 32 * 2**20, compress)
+    return Codec(f"libdeflate (deflate {package.__version__})", 4 * 2**20, compress)
 
 
 # --- Pieces ------------------------------------------------------------------------------------
@@ -101,7 +103,7 @@ def deflate_ahead(
     ahead: deque[tuple[Chunk, Future[bytes]]] = deque()
     work = partial(_deflate, codec=codec, level=level)
     for content in contents:
-        for chunk in _chunks(content, codec.whole):
+        for chunk in _chunks(content, codec.piece):
             while ahead and len(chunk.data) + sum(len(each.data) for each, _ in ahead) > _AHEAD:
                 ready, future = ahead.popleft()
                 yield ready, future.result()
@@ -110,11 +112,9 @@ def deflate_ahead(
         yield ready, future.result()
 
 
-def _chunks(content: Content, whole: int) -> Iterator[Chunk]:
-    if isinstance(content, Path) and content.stat().st_size <= whole:
-        content = content.read_bytes()
+def _chunks(content: Content, size: int) -> Iterator[Chunk]:
     dictionary = b""
-    parts = pieces(content)
+    parts = pieces(content, size)
     data = next(parts, b"")
     for following in parts:
         yield Chunk(data, dictionary, last=False)
@@ -123,8 +123,48 @@ def _chunks(content: Content, whole: int) -> Iterator[Chunk]:
 
 
 def _deflate(chunk: Chunk, codec: Codec, level: int) -> bytes:
-    if codec.compress and chunk.last and not chunk.dictionary:
-        return codec.compress(chunk.data, level)
+    """Deflate a part, and inflate it again: nobody will have to do that later."""
+    compressed = codec.compress(chunk.data, level) if codec.compress else None
+    if compressed is not None and not chunk.last:
+        compressed = without_end(compressed, chunk.data)
+        if compressed is not None:
+            return compressed
+    if compressed is None:
+        compressed = _deflate_by_zlib(chunk, level)
+    if not _holds(compressed, chunk):
+        raise VerificationError(
+            f"what {codec.name} has deflated does not inflate to what it was",
+            hint='use another codec, by `zip-codec = "zlib"`; nothing was published',
+        )
+    return compressed
+
+
+def _holds(compressed: bytes, chunk: Chunk) -> bool:
+    with suppress(zlib.error):
+        return _inflated_like(chunk, compressed)
+    return False
+
+
+def _inflated_like(chunk: Chunk, compressed: bytes) -> bool:
+    window = -zlib.MAX_WBITS
+    if chunk.dictionary:
+        inflater = zlib.decompressobj(window, zdict=chunk.dictionary)
+    else:
+        inflater = zlib.decompressobj(window)
+    at = 0
+    for start in range(0, len(compressed), _PIECE):
+        piece = compressed[start : start + _PIECE]
+        data = None
+        while data is None or (len(data) == _PIECE and not inflater.eof):
+            data = inflater.decompress(piece, _PIECE)
+            if data != chunk.data[at : at + len(data)]:
+                return False
+            at += len(data)
+            piece = inflater.unconsumed_tail
+    return at == len(chunk.data) and inflater.eof == chunk.last and not inflater.unused_data
+
+
+def _deflate_by_zlib(chunk: Chunk, level: int) -> bytes:
     window = -zlib.MAX_WBITS  # raw: no header
     if chunk.dictionary:
         deflater = zlib.compressobj(level, zlib.DEFLATED, window, zdict=chunk.dictionary)

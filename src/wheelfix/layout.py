@@ -12,6 +12,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.wheel import Wheel, WheelName
@@ -270,6 +271,18 @@ def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
         return None
 
 
+def split_all(wheel: Wheel) -> Iterator[tuple[str, Key, str]]:
+    """Yield each member that is installed, with what `split` says of it."""
+    root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
+    data = wheel.data_dir
+    for member in wheel.members:
+        name = member.name
+        if not name.startswith(data):
+            yield name, root, name
+        elif place := split(name, wheel):
+            yield name, *place
+
+
 def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
     """Return where `scheme` puts `member` (a file or a folder), None where it does not.
 
@@ -303,14 +316,20 @@ def _places(
     wheel: Wheel,
 ) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
     """Return the place of each file that the loader may open, the top items, all folders."""
-    places = {member.name: split(member.name, wheel) for member in wheel.members}
+    names = [member.name for member in wheel.members]
     opened = {
-        member: place
-        for member, place in places.items()
-        if place and (member in wheel.elfs or ".so" in member.rpartition("/")[2])
+        name: place
+        for name in names
+        if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
+        if (place := split(name, wheel))
     }
-    folders = {(key, rest.rpartition("/")[0]) for key, rest in filter(None, places.values())}
-    return opened, _top_items(place for place in places.values() if place), folders
+    # One file of each folder says where the folder is: of 50,000 files, few need be asked.
+    one_each = {name.rpartition("/")[0]: name for name in names}.values()
+    loose = (name for name in names if "/" not in name or name.startswith(wheel.data_dir))
+    places = {place for name in chain(one_each, loose) if (place := split(name, wheel))}
+    top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
+    folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
+    return opened, frozenset(top_items), folders
 
 
 def _layout(
@@ -358,12 +377,6 @@ def _arrangement(
         if _lost(scheme, key, rest, taken)
     )
     return (*(base.removeprefix(top) for base in bases), *lost)
-
-
-def _top_items(places: Iterable[tuple[Key, str]]) -> frozenset[str]:
-    """Return the names that stand directly in site-packages."""
-    library = (Key.PURELIB, Key.PLATLIB)
-    return frozenset(rest.partition("/")[0] for key, rest in places if key in library)
 
 
 def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:

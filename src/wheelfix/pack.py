@@ -14,18 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, Self
 
 from wheelfix.archive import Archive
-from wheelfix.deflating import ZLIB, Chunk, Codec, Content, deflate_ahead, pieces
-from wheelfix.errors import BadWheelError, OutputError, VerificationError
+from wheelfix.contents import Content, What
+from wheelfix.deflating import ZLIB, Chunk, Codec, deflate_ahead
+from wheelfix.errors import OutputError, VerificationError
+from wheelfix.made import Made, look_at
 from wheelfix.metadata import add_requirements, edit_metadata
 from wheelfix.record import format_record, hash_field, update_record
 from wheelfix.scratch import hold, sweep
-from wheelfix.splice import Fresh, Read, plan, spliced
+from wheelfix.splice import stored
 from wheelfix.wheel import Member, RecordRow, Wheel
 from wheelfix.zipformat import (
-    DEFLATED,
     End,
     Entry,
     dos_stamp,
@@ -39,11 +40,11 @@ from wheelfix.zipformat import (
 
 _PIECE = 2**20
 _THREADS = 2
-_MENDED = 2**20
-"""Bytes; what is smaller is deflated as soon as it is mended."""
 _HIDDEN = ".wheelfix-tmp"
 _S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
+
+_New = bytes | Made
 
 # --- What to write -----------------------------------------------------------------------------
 
@@ -51,7 +52,7 @@ _DEFAULT_STAMP = dos_stamp(0)
 def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to where)
     archive: Archive,
     result: Wheel,
-    content: Mapping[str, Content],
+    content: Mapping[str, bytes | Path | Made],
     moved: Mapping[str, str],
     directory: Path,
     *,
@@ -77,11 +78,14 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     Raises `OutputError` where the file cannot be written, `BadWheelError` where the input has
     become unreadable.
     """
-    content = dict(content)
-    _add_wheel_file(archive, result, content)
-    _add_core_metadata(archive, result, content)
     with _output_errors(directory):
-        _add_record(archive, result, content, moved, false_rows)
+        new = {
+            member: look_at(each) if isinstance(each, Path) else each
+            for member, each in content.items()
+        }
+    _add_wheel_file(archive, result, new)
+    _add_core_metadata(archive, result, new)
+    _add_record(archive, result, new, moved, false_rows)
     stamp = None if epoch is None else dos_stamp(epoch)
     pending = PendingWheel(directory, str(result.name))
     try:
@@ -91,17 +95,22 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
             ThreadPoolExecutor(_THREADS) as pool,
         ):
             zip_file = _ZipFile(file)
-            mended = _mended(archive, content) if level < 0 else {}
-            fresh = [name for m in result.members if (name := m.name) in content.keys() - mended]
-            deflated = deflate_ahead(pool, [content[name] for name in fresh], codec, level)
+            parts = {
+                member: stored(each.parts, archive.stored(each.origin))
+                for member, each in new.items()
+                if isinstance(each, Made) and each.parts is not None and level < 0
+            }
+            fresh = [new[m.name] for m in result.members if m.name in new.keys() - parts.keys()]
+            deflated = deflate_ahead(pool, map(_deflatable, fresh), codec, level)
             for member in result.members:
                 old = archive.entries.get(moved.get(member.name, member.name))
-                if member.name in content:
+                if member.name in new:
                     entry = _new_entry(archive, result, member, old, stamp)
-                    if member.name in mended:
-                        zip_file.mend(entry, mended[member.name])
+                    made = new[member.name]
+                    if isinstance(made, bytes):
+                        zip_file.add(entry, made, deflated)
                     else:
-                        zip_file.add(entry, _size(content[member.name]), deflated)
+                        zip_file.add_made(entry, made, parts.get(member.name), deflated)
                 elif old:
                     zip_file.copy(_old_entry(old, member), *archive.raw(old.name))
                 else:
@@ -110,6 +119,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
                         hint="this is a bug in wheelfix: report it",
                     )
             zip_file.finish(archive.comment)
+            pending.written = zip_file.written
     except BaseException:
         pending.close()
         raise
@@ -132,7 +142,7 @@ def copy_wheel(archive: Archive, directory: Path) -> "PendingWheel":
     return pending
 
 
-def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, Content]) -> None:
+def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, _New]) -> None:
     name = f"{result.dist_info}/WHEEL"
     old = archive.read(name)
     new = edit_metadata(
@@ -142,7 +152,7 @@ def _add_wheel_file(archive: Archive, result: Wheel, content: dict[str, Content]
         content[name] = new
 
 
-def _add_core_metadata(archive: Archive, result: Wheel, content: dict[str, Content]) -> None:
+def _add_core_metadata(archive: Archive, result: Wheel, content: dict[str, _New]) -> None:
     known = len(archive.wheel.metadata.requires_dist)
     added = result.metadata.requires_dist[known:]
     if added:
@@ -153,7 +163,7 @@ def _add_core_metadata(archive: Archive, result: Wheel, content: dict[str, Conte
 def _add_record(
     archive: Archive,
     result: Wheel,
-    content: dict[str, Content],
+    content: dict[str, _New],
     moved: Mapping[str, str],
     false_rows: AbstractSet[str],
 ) -> None:
@@ -179,15 +189,16 @@ def _add_record(
         content[name] = format_record(rows)
 
 
-def _row(name: str, content: Content) -> RecordRow:
+def _row(name: str, new: _New) -> RecordRow:
     from hashlib import sha256  # noqa: PLC0415 (start-up of light commands)
 
-    hasher = sha256()
-    size = 0
-    for piece in pieces(content):
-        hasher.update(piece)
-        size += len(piece)
-    return RecordRow(name=name, hash=hash_field("sha256", hasher.digest()), size=size)
+    if isinstance(new, bytes):
+        return RecordRow(name=name, hash=_hash(sha256(new).digest()), size=len(new))
+    return RecordRow(name=name, hash=_hash(new.sha256), size=new.size)
+
+
+def _hash(digest: bytes) -> str:
+    return hash_field("sha256", digest)
 
 
 def _old_entry(entry: Entry, member: Member) -> Entry:
@@ -209,63 +220,12 @@ def _new_entry(
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:
         # A legacy name stays spelled in its legacy encoding.
-        entry = entry._replace(raw_name=old.raw_name, flags=old.flags & 0x0800)
+        entry = entry._replace(flags=old.flags & 0x0800)
     return entry
 
 
-def _size(content: Content) -> int:
-    return len(content) if isinstance(content, bytes) else content.stat().st_size
-
-
-# --- Mending -----------------------------------------------------------------------------------
-
-
-class _Mended(NamedTuple):
-    """A large member with a few new bytes: most of it keeps its compressed form."""
-
-    fresh: list[Fresh]
-    stream: Read
-    path: Path
-    crc: int
-
-    def compressed(self) -> Iterator[bytes]:
-        """Yield the new compressed data."""
-        with self.path.open("rb") as file:
-            yield from spliced(self.fresh, self.stream, _reader(file), -1)
-
-
-def _mended(archive: Archive, content: Mapping[str, Content]) -> dict[str, _Mended]:
-    """Plan the splicing of the large members of which most stays.
-
-    One after the other: two threads that go byte by byte are slower than one.
-    """
-    found: dict[str, _Mended] = {}
-    for name, new in content.items():
-        old = archive.entries.get(name)
-        if old is None or old.method != DEFLATED or old.size < _MENDED or isinstance(new, bytes):
-            continue
-        stream = archive.stored(name)
-        try:
-            with new.open("rb") as file:
-                fresh = plan(stream, _reader(file))
-        except zlib.error as error:  # it could be inflated when the wheel was opened
-            raise BadWheelError(
-                f"`{name}` changed while the wheel was read: {error}", hint="run it again"
-            ) from None
-        if fresh is not None:
-            found[name] = _Mended(fresh, stream, new, _crc(new))
-    return found
-
-
-def _crc(path: Path) -> int:
-    crc = 0
-    for piece in pieces(path):
-        crc = zlib.crc32(piece, crc)
-    return crc
-
-
-def _reader(file: BinaryIO) -> Read:
-    return lambda offset, size: os.pread(file.fileno(), size, offset)
+def _deflatable(new: _New) -> bytes | Path:
+    return new if isinstance(new, bytes) else new.path
 
 
 # --- How to write it ---------------------------------------------------------------------------
@@ -275,6 +235,8 @@ class _ZipFile:
     """A zip that is being written to an empty file."""
 
     def __init__(self, file: BinaryIO) -> None:
+        self.written: dict[str, tuple[Entry, Content]] = {}
+        """The members that were made of files, and what they are."""
         self._file = file
         self._directory: list[bytes] = []
         self._at = 0
@@ -286,28 +248,31 @@ class _ZipFile:
         for piece in raw:
             self._write(piece)
 
-    def add(self, entry: Entry, size: int, chunks: Iterator[tuple[Chunk, bytes]]) -> None:
-        """Add content of `size` bytes: `chunks` up to its last one.
-
-        The header is written again once the compressed size is known.
-        """
-        start, wide = self._begin(entry, size)
-        crc = written = 0
-        for chunk, compressed in chunks:
-            crc = zlib.crc32(chunk.data, crc)
-            written += len(chunk.data)
-            self._write(compressed)
-            if chunk.last:
-                break
-        self._end(entry._replace(crc=crc, size=written, offset=start), wide=wide)
-
-    def mend(self, entry: Entry, mended: _Mended) -> None:
-        """Add a member that keeps most of its compressed form."""
-        size = mended.path.stat().st_size
-        start, wide = self._begin(entry, size)
-        for piece in mended.compressed():
+    def add(self, entry: Entry, data: bytes, chunks: Iterator[tuple[Chunk, bytes]]) -> None:
+        """Add content: of `chunks`, those up to its last one."""
+        start, wide = self._begin(entry, len(data))
+        for piece in _own(chunks):
             self._write(piece)
-        self._end(entry._replace(crc=mended.crc, size=size, offset=start), wide=wide)
+        self._end(entry._replace(crc=zlib.crc32(data), size=len(data), offset=start), wide=wide)
+
+    def add_made(
+        self,
+        entry: Entry,
+        made: Made,
+        compressed: Iterator[bytes] | None,
+        chunks: Iterator[tuple[Chunk, bytes]],
+    ) -> None:
+        """Add a file in its compressed form, or where there is none, by `chunks` as above."""
+        start, wide = self._begin(entry, made.size)
+        crc = 0
+        for piece in _own(chunks) if compressed is None else compressed:
+            crc = zlib.crc32(piece, crc)
+            self._write(piece)
+        entry = entry._replace(crc=made.crc, size=made.size, offset=start)
+        entry = self._end(entry, wide=wide)
+        if made.elf:
+            hashed = _hash(made.sha256)
+            self.written[entry.name] = entry, Content(hashed, crc, What(elf=made.elf))
 
     def _begin(self, entry: Entry, size: int) -> tuple[int, bool]:
         start = self._at
@@ -316,7 +281,8 @@ class _ZipFile:
         self._write(pack_local(entry, b"", wide=wide))
         return start, wide
 
-    def _end(self, entry: Entry, *, wide: bool) -> None:
+    def _end(self, entry: Entry, *, wide: bool) -> Entry:
+        """Write the header again, now that the compressed size is known."""
         start = entry.offset
         header = len(pack_local(entry, b"", wide=wide))
         entry = entry._replace(compressed_size=self._at - start - header)
@@ -324,6 +290,7 @@ class _ZipFile:
         self._file.write(pack_local(entry, b"", wide=wide))
         self._file.seek(self._at)
         self._directory.append(pack_central(entry))
+        return entry
 
     def finish(self, comment: bytes) -> None:
         """Add the central directory."""
@@ -334,6 +301,14 @@ class _ZipFile:
     def _write(self, data: bytes) -> None:
         self._file.write(data)
         self._at += len(data)
+
+
+def _own(chunks: Iterator[tuple[Chunk, bytes]]) -> Iterator[bytes]:
+    """Yield what is compressed of one content, up to its last chunk."""
+    for chunk, compressed in chunks:
+        yield compressed
+        if chunk.last:
+            return
 
 
 class PendingWheel:
@@ -348,6 +323,8 @@ class PendingWheel:
         self.name = name
         """The file name to publish under."""
         self.descriptor = -1
+        self.written: Mapping[str, tuple[Entry, Content]] = {}
+        """The members whose compressed data is known to be what the contents say."""
         self._directory = directory
         self._hidden: Path | None = None
         with _output_errors(directory):

@@ -6,6 +6,7 @@ Everything here is a function of values; the hashes are computed where the bytes
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
 
@@ -25,7 +26,7 @@ def signatures(record_name: str) -> tuple[str, str]:
 
 def hash_field(algorithm: str, digest: bytes) -> str:
     """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
-    text = b2a_base64(digest, newline=False).translate(_URLSAFE).rstrip(b"=")
+    text = b2a_base64(digest, newline=False).translate(_URLSAFE, b"=")
     return f"{algorithm}={text.decode()}"
 
 
@@ -36,22 +37,36 @@ def algorithm_of(row: RecordRow) -> str | None:
 
 
 def parse_record(
-    data: bytes, record_name: str
+    data: bytes,
+    record_name: str,
+    names: Mapping[str, str] = MappingProxyType({}),
+    before: Mapping[str, RecordRow] = MappingProxyType({}),
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
-    """Split RECORD into rows; rows that cannot be read are problems, not errors."""
+    """Split RECORD into rows; rows that cannot be read are problems, not errors.
+
+    Of the `names`, and of rows that were the same `before`, no further copy is made.
+    """
     import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import StringIO  # noqa: PLC0415 (as above)
+    from io import BytesIO, TextIOWrapper  # noqa: PLC0415 (as above)
 
     try:
-        text = data.decode("utf-8")
+        data.decode("utf-8")
     except UnicodeDecodeError as error:
         problem = RecordProblem(member=record_name, message=f"RECORD is not UTF-8: {error}")
         return (), (problem,)
     rows: list[RecordRow] = []
     problems: list[RecordProblem] = []
     try:
-        for number, fields in enumerate(csv.reader(StringIO(text, newline="")), 1):
-            if fields:
+        # A line at a time: a StringIO has four bytes for each letter.
+        lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
+        for number, fields in enumerate(csv.reader(lines), 1):
+            if len(fields) == 3 and fields[0] and _is_size(fields[2]):
+                name, digest, size = fields[0], fields[1], int(fields[2])
+                row = before.get(name)
+                if row is None or row.hash != digest or row.size != size:
+                    row = RecordRow(names.get(name, name), digest, size)
+                rows.append(row)
+            elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
         message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"
@@ -71,13 +86,17 @@ def _read_row(
         problems.append(RecordProblem(member=fields[0] or record_name, message=message))
         return
     name, digest, size = fields
-    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
-    # take thousands of digits.
-    if size and not (size.isascii() and size.isdecimal() and len(size) < 100):
+    if size and not _is_size(size):
         message = f"row {number} of RECORD gives a size that is no number: `{size}`"
         problems.append(RecordProblem(member=name, message=message))
         size = ""
     rows.append(RecordRow(name=name, hash=digest, size=int(size) if size else None))
+
+
+def _is_size(text: str) -> bool:
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
+    # take thousands of digits.
+    return text.isdecimal() and text.isascii() and len(text) < 100
 
 
 def format_record(rows: Iterable[RecordRow]) -> bytes:
@@ -110,11 +129,13 @@ def verify_record(
     problems: list[RecordProblem] = []
     listed: set[str] = set()
     for row in rows:
-        message = (
-            "is listed more than once in RECORD"
-            if row.name in listed
-            else _disagreement(row, sizes.get(row.name), hashes.get(row.name), record_name)
-        )
+        size, true_hash = sizes.get(row.name), hashes.get(row.name)
+        if row.name in listed:
+            message = "is listed more than once in RECORD"
+        elif row.hash == true_hash and row.size == size and row.name != record_name:
+            message = None
+        else:
+            message = _disagreement(row, size, true_hash, record_name)
         listed.add(row.name)
         if message:
             problems.append(RecordProblem(member=row.name, message=message))

@@ -385,7 +385,8 @@ class _Run:
         if not decision.edits and not self._false_rows:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
-        applied = apply(self.archive, decision.after, edits, self.workdir)
+        splices = self.settings.zip_level < 0
+        applied = apply(self.archive, decision.after, edits, self.workdir, splices=splices)
         pending = write_wheel(
             self.archive,
             decision.after,
@@ -415,7 +416,8 @@ class _Run:
 
     def _read_back(self, pending: "PendingWheel", predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction."""
-        with open_wheel(pending.path, name=predicted.name, origin=self.archive) as archive:
+        name, written = predicted.name, pending.written
+        with open_wheel(pending.path, name=name, origin=self.archive, written=written) as archive:
             found = archive.wheel
         said, foretold = _all_said(found), _all_said(predicted)
         members = dict.fromkeys((*foretold, *said))

@@ -53,7 +53,10 @@ class WheelName(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One file of the wheel. Directory entries of the zip are no members."""
+    """One file of the wheel. Directory entries of the zip are no members.
+
+    A tuple, since a wheel may have 50,000.
+    """
 
     name: str
     size: int
@@ -82,7 +85,7 @@ class Metadata(NamedTuple):
 
 
 class RecordRow(NamedTuple):
-    """One row of RECORD (PEP 376, PEP 427)."""
+    """One row of RECORD (PEP 376, PEP 427). A tuple, since a wheel may have 50,000."""
 
     name: str
     hash: str

@@ -45,7 +45,6 @@ class Entry(NamedTuple):
     """One record of the central directory. A tuple, since a wheel may have 50,000."""
 
     name: str
-    raw_name: bytes
     made_by: int
     needs: int
     flags: int
@@ -68,6 +67,12 @@ class Entry(NamedTuple):
         """`st_mode`, 0 where the zip has none."""
         return self.external_attr >> 16
 
+    @property
+    def raw_name(self) -> bytes:
+        """The name as the zip has it."""
+        name = self.name
+        return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
+
 
 _OFFSET = Entry._fields.index("offset")
 
@@ -79,6 +84,11 @@ class End(NamedTuple):
     size: int
     members: int
     comment: bytes
+
+
+def _encoding(flags: int) -> str:
+    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): a letter for each byte.
+    return "utf-8" if flags & _UTF8 else "cp437"
 
 
 def shown(name: str) -> str:
@@ -155,8 +165,10 @@ def _read_end64(tail: bytes, at: int, base: int) -> tuple[int, tuple[int, ...]]:
     return offset, (*fields[4:6], fields[6], fields[7], fields[8], fields[9])
 
 
-def parse_directory(data: bytes, end: End) -> list[Entry]:
+def parse_directory(data: bytes, end: End, known: dict[Any, Any]) -> list[Entry]:
     """Split the central directory; `BadWheelError` where it does not hold together.
+
+    Of names and what many members have alike, `known` keeps one copy.
 
     Members must not overlap, and they must fill the file from its first byte to the directory:
     what stands between them is seen by readers that stream, and by nobody else.
@@ -167,7 +179,7 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     at = 0
     try:
         for _ in range(end.members):
-            row, at = _parse_entry(data, at)
+            row, at = _parse_entry(data, at, known)
             rows.append(row)
     except struct.error:
         at = -1
@@ -176,8 +188,11 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     return _with_ends(rows, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    """Read the record at `at`: the fields of `Entry` without `end`, and where the next begins."""
+def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any, ...], int]:
+    """Read the record at `at`, and where the next begins.
+
+    The fields are those of `Entry`, but for the last: the least that `end` can be.
+    """
     (
         sig, made_by, needs, flags, method, stamp, crc, packed, size,
         name_size, extra_size, comment_size, disk, _, attr, offset,
@@ -188,13 +203,30 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     after = comment_at + comment_size
     if sig != b"PK\1\2" or after > len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
-    raw_name = data[name_at:extra_at]
-    name = _decode(raw_name, flags)
+    name = _decode(data[name_at:extra_at], flags)
+    name = known.setdefault(name, name)
+    stamp = known.setdefault(stamp, stamp)
+    attr = known.setdefault(attr, attr)
     extra = data[extra_at:comment_at]
     if extra:
         _check_unicode_path(extra, name)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
+    if disk or flags & (_ENCRYPTED | _PATCH) or method not in (STORED, DEFLATED):
+        _check_kind(name, disk, flags, method)
+    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
+    if size > packed * 1032 if method == DEFLATED else size != packed:
+        raise BadWheelError(
+            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
+            hint=_DAMAGED,
+        )
+    return (
+        name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
+        data[comment_at:after], offset + LOCAL.size + name_size + packed,
+    ), after  # fmt: skip
+
+
+def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
     if disk not in (0, _MAX16):
         raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=_REPACK)
     if flags & _ENCRYPTED:
@@ -207,28 +239,15 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
             "(deflated)",
             hint=_REPACK,
         )
-    _check_sizes(name, method, packed, size)
-    return (name, raw_name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset,
-            extra, data[comment_at:after]), after  # fmt: skip
 
 
 def _decode(raw_name: bytes, flags: int) -> str:
     try:
-        # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1).
-        return raw_name.decode("utf-8" if flags & _UTF8 else "cp437")
+        return raw_name.decode("ascii" if raw_name.isascii() else _encoding(flags))
     except UnicodeDecodeError:
         raise BadWheelError(
             f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
         ) from None
-
-
-def _check_sizes(name: str, method: int, packed: int, size: int) -> None:
-    # Deflate cannot expand more than 1032 times (258 bytes for two bits).
-    if size > packed * 1032 if method == DEFLATED else size != packed:
-        raise BadWheelError(
-            f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
-            hint=_DAMAGED,
-        )
 
 
 def _check_unicode_path(extra: bytes, name: str) -> None:
@@ -271,13 +290,16 @@ def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry
         raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
-    entries = [Entry._make((*row, ends[row[_OFFSET]])) for row in rows]
-    for entry in entries:
-        needed = LOCAL.size + len(entry.raw_name) + entry.compressed_size
-        if entry.end < entry.offset + needed:
+    entries: list[Entry] = []
+    rows.reverse()
+    while rows:  # each gives way to its entry
+        row = rows.pop()
+        end = ends[row[_OFFSET]]
+        if end < row[-1]:
             raise BadWheelError(
-                f"{shown(entry.name)} overlaps what follows it in the zip", hint=_DAMAGED
+                f"{shown(row[0])} overlaps what follows it in the zip", hint=_DAMAGED
             )
+        entries.append(Entry._make((*row[:-1], end)))
     return entries
 
 
@@ -288,36 +310,38 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
     Raises `BadWheelError` where both disagree, and where anything but a data descriptor (4.3.9)
     stands between the data and what follows.
     """
-    name = shown(entry.name)
     try:
         sig, _, flags, method, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(head)
     except struct.error:
         sig = b""
         flags = method = crc = packed = size = name_size = extra_size = 0
     if sig != b"PK\3\4":
-        raise BadWheelError(f"{name} has no local header", hint=_DAMAGED)
+        raise BadWheelError(f"{shown(entry.name)} has no local header", hint=_DAMAGED)
     extra_at = LOCAL.size + name_size
     length = extra_at + extra_size
     extra = head[extra_at:length]
     if head[LOCAL.size : extra_at] != entry.raw_name:
-        raise BadWheelError(f"{name} has another name in its local header", hint=_REPACK)
+        raise BadWheelError(
+            f"{shown(entry.name)} has another name in its local header", hint=_REPACK
+        )
     if extra:
         _check_unicode_path(extra, entry.name)
     if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _PATCH | _UTF8):
         raise BadWheelError(
-            f"{name} is encoded otherwise in its local header than in the central directory",
+            f"{shown(entry.name)} is encoded otherwise in its local header than in the central "
+            "directory",
             hint=_REPACK,
         )
     if _MAX32 in (packed, size):
         size, packed = _widen(extra, entry.name, size, packed)
-    streamed = flags & _HAS_DESCRIPTOR
     said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
+    streamed = flags & _HAS_DESCRIPTOR
     if said != known and any(
         a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)
     ):
         raise BadWheelError(
-            f"{name} has another size or checksum in its local header than in the central "
-            "directory",
+            f"{shown(entry.name)} has another size or checksum in its local header than in the "
+            "central directory",
             hint=_REPACK,
         )
     return length, extra
@@ -345,16 +369,15 @@ def dos_stamp(epoch: int) -> int:
 
 def fresh_entry(name: str, *, mode: int, stamp: int) -> Entry:
     """Describe a deflated member that is yet to be written, as a Unix zip would."""
-    raw_name = name.encode()
     flags = 0 if name.isascii() else _UTF8
-    return Entry(name, raw_name, _UNIX | 20, 20, flags, DEFLATED, stamp, 0, 0, 0, mode << 16,
+    return Entry(name, _UNIX | 20, 20, flags, DEFLATED, stamp, 0, 0, 0, mode << 16,
                  0, b"", b"", 0)  # fmt: skip
 
 
 def renamed(entry: Entry, name: str) -> Entry:
     """Give the entry another name."""
     flags = entry.flags & ~_UTF8 | (0 if name.isascii() else _UTF8)
-    return entry._replace(name=name, raw_name=name.encode(), flags=flags)
+    return entry._replace(name=name, flags=flags)
 
 
 def with_mode(entry: Entry, mode: int) -> Entry:
@@ -377,31 +400,36 @@ def pack_local(entry: Entry, extra: bytes, *, wide: bool | None = None) -> bytes
     `wide` reserves Zip64 sizes for data whose length is not known yet.
     """
     sizes = (entry.compressed_size, entry.size)
+    raw_name = entry.raw_name
     if wide is None:
         wide = max(sizes) >= _MAX32
-    extra = _kept(extra)
+    if extra:
+        extra = _kept(extra)
     if wide:
         extra = _pack_field(_ZIP64, Struct("<2Q").pack(entry.size, entry.compressed_size)) + extra
         sizes = (_MAX32, _MAX32)
     return LOCAL.pack(
         b"PK\3\4", max(entry.needs, 45) if wide else entry.needs, entry.flags & ~_HAS_DESCRIPTOR,
-        entry.method, entry.stamp, entry.crc, *sizes, len(entry.raw_name), len(extra),
-    ) + entry.raw_name + extra  # fmt: skip
+        entry.method, entry.stamp, entry.crc, *sizes, len(raw_name), len(extra),
+    ) + raw_name + extra  # fmt: skip
 
 
 def pack_central(entry: Entry) -> bytes:
     """Write the record of the central directory."""
-    numbers = (entry.size, entry.compressed_size, entry.offset)
-    wide = [number for number in numbers if number >= _MAX32]
-    size, packed, offset = (min(number, _MAX32) for number in numbers)
-    extra = _kept(entry.extra)
-    if wide:
+    size, packed, offset = numbers = (entry.size, entry.compressed_size, entry.offset)
+    raw_name = entry.raw_name
+    needs = entry.needs
+    extra = _kept(entry.extra) if entry.extra else b""
+    if max(numbers) >= _MAX32:
+        wide = [number for number in numbers if number >= _MAX32]
+        size, packed, offset = (min(number, _MAX32) for number in numbers)
         extra = _pack_field(_ZIP64, Struct(f"<{len(wide)}Q").pack(*wide)) + extra
+        needs = max(needs, 45)
     return CENTRAL.pack(
-        b"PK\1\2", entry.made_by, max(entry.needs, 45) if wide else entry.needs,
-        entry.flags & ~_HAS_DESCRIPTOR, entry.method, entry.stamp, entry.crc, packed, size,
-        len(entry.raw_name), len(extra), len(entry.comment), 0, 0, entry.external_attr, offset,
-    ) + entry.raw_name + extra + entry.comment  # fmt: skip
+        b"PK\1\2", entry.made_by, needs, entry.flags & ~_HAS_DESCRIPTOR, entry.method,
+        entry.stamp, entry.crc, packed, size, len(raw_name), len(extra), len(entry.comment), 0, 0,
+        entry.external_attr, offset,
+    ) + raw_name + extra + entry.comment  # fmt: skip
 
 
 def pack_end(end: End) -> bytes:

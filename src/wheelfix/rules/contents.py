@@ -8,7 +8,7 @@ from typing import NamedTuple
 from wheelfix.edits import RemoveMember, SetMode
 from wheelfix.elf import Elf, ElfType, Libc, Machine
 from wheelfix.findings import Fix, Hit, Safety, Severity
-from wheelfix.layout import Key, split
+from wheelfix.layout import Key, split, split_all
 from wheelfix.rules.base import Context, Stage, rule
 from wheelfix.rules.names import extension_modules
 from wheelfix.wheel import Member, Wheel, normalized
@@ -295,7 +295,8 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     scripts = f"{wheel.data_dir}/scripts/"
     for member in wheel.members:
         is_script = member.name.startswith(scripts)
-        if not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
+        may_run = is_script or member.name in wheel.elfs
+        if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
             yield Hit(
                 message=f"is a program without a run bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,
@@ -390,7 +391,11 @@ def flattened_links(context: Context) -> Iterator[Hit]:
 
 def same_bytes(wheel: Wheel) -> dict[tuple[str, int], list[str]]:
     """Return the files of which there are several, by hash and size."""
-    hashes = {row.name: row.hash for row in wheel.record if row.hash}
+    seen: set[str] = set()
+    again: set[str] = set()
+    for row in wheel.record:
+        (again if row.hash in seen else seen).add(row.hash)
+    hashes = {row.name: row.hash for row in wheel.record if row.hash and row.hash in again}
     first: dict[tuple[str, int], str] = {}
     found: dict[tuple[str, int], list[str]] = {}
     for member in wheel.members:
@@ -526,26 +531,24 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]
     if cores:
         yield _left(wheel, "core dumps", cores, Severity.WARNING, drop=True)
-    every = set(names)
-    sources = [
-        name
-        for name in names
-        if name.endswith((".c", ".cpp")) and name.rpartition(".")[0] + ".pyx" in every
-    ]
+    sources = [name for name in names if name.endswith((".c", ".cpp"))]
+    made_from = {f"{name.rpartition('.')[0]}.pyx" for name in sources}.intersection(names)
+    sources = [name for name in sources if f"{name.rpartition('.')[0]}.pyx" in made_from]
     if sources:
         yield _left(wheel, "sources that Cython made", sources, Severity.INFO, drop=False)
 
 
 def _suspects(names: Iterable[str]) -> list[tuple[str, frozenset[str], str]]:
     """Return the leftovers among `names`, each with its folders and its file name."""
-    known: dict[str, frozenset[str]] = {}
+    kind = _ANY_LEFTOVER
+    is_inside: dict[str, bool] = {}
     suspects: list[tuple[str, frozenset[str], str]] = []
     for name in names:
         folder, _, file = name.rpartition("/")
-        if (folders := known.get(folder)) is None:
-            folders = known[folder] = frozenset(folder.split("/"))
-        if _ANY_LEFTOVER.fits(folders, file):
-            suspects.append((name, folders, file))
+        if folder not in is_inside:
+            is_inside[folder] = not kind.folders.isdisjoint(folder.split("/"))
+        if is_inside[folder] or file in kind.files or file.endswith(kind.suffixes):
+            suspects.append((name, frozenset(folder.split("/")), file))
     return suspects
 
 
@@ -655,12 +658,14 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     found: dict[str, list[str]] = {}
-    for member in wheel.members:
-        place = split(member.name, wheel)
-        if place and place[0] in {Key.PURELIB, Key.PLATLIB}:
-            top = place[1].partition("/")[0]
-            if top in _COMMON and normalized(top) != normalized(wheel.name.distribution):
-                found.setdefault(top, []).append(member.name)
+    for member, key, rest in split_all(wheel):
+        top = rest.partition("/")[0]
+        if (
+            top in _COMMON
+            and key in (Key.PURELIB, Key.PLATLIB)
+            and normalized(top) != normalized(wheel.name.distribution)
+        ):
+            found.setdefault(top, []).append(member)
     for top, members in found.items():
         yield Hit(
             message=f"puts `{top}` into site-packages, where other wheels put theirs",
