@@ -42,7 +42,7 @@ def rename(elf: Elf, old: str, new: str) -> Elf:
         elf,
         needed=tuple(new if n == old else n for n in elf.needed),
         verneed=tuple(replace(v, file=name(v.file) or "") for v in elf.verneed),
-        undefined=tuple(replace(u, file=name(u.file)) for u in elf.undefined),
+        undefined=tuple(u._replace(file=name(u.file)) for u in elf.undefined),
     )
 
 

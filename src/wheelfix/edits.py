@@ -226,7 +226,7 @@ class RenameNeeded:
             needed=tuple(self._renamed(name) for name in elf.needed),
             verneed=tuple(replace(need, file=self._renamed(need.file)) for need in elf.verneed),
             undefined=tuple(
-                symbol if symbol.file != self.old else replace(symbol, file=self.new)
+                symbol if symbol.file != self.old else symbol._replace(file=self.new)
                 for symbol in elf.undefined
             ),
         )
@@ -421,7 +421,7 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
         needed=tuple(name for name in elf.needed if name not in names),
         verneed=tuple(need for need in elf.verneed if need.file not in names),
         undefined=tuple(
-            replace(symbol, version=None, file=None)
+            symbol._replace(version=None, file=None)
             if symbol.weak and symbol.file in names
             else symbol
             for symbol in elf.undefined

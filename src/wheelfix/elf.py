@@ -68,9 +68,11 @@ class VersionNeed:
     versions: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Undefined:
-    """One undefined entry of .dynsym: a symbol that another object must define."""
+class Undefined(NamedTuple):
+    """One undefined entry of .dynsym: a symbol that another object must define.
+
+    A tuple, since a wheel has ten thousands.
+    """
 
     name: str
     version: str | None

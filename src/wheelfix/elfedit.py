@@ -200,7 +200,7 @@ def _pruned(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     if len(needed) == len(now.needed) and not gone:
         return now, draft
     undefined = tuple(
-        replace(s, version=None, file=None) if s.weak and s.file in gone else s
+        s._replace(version=None, file=None) if s.weak and s.file in gone else s
         for s in now.undefined
     )
     verneed = tuple(need for need in now.verneed if need.file not in gone)
@@ -306,7 +306,7 @@ def _with_renamed(elf: Elf, old: str, new: str) -> Elf:
         elf,
         needed=tuple(new if name == old else name for name in elf.needed),
         verneed=tuple(replace(v, file=new) if v.file == old else v for v in elf.verneed),
-        undefined=tuple(replace(s, file=new) if s.file == old else s for s in elf.undefined),
+        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
     )
 
 

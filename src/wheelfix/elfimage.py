@@ -6,10 +6,12 @@ something better is there. No header is believed: every access is checked agains
 size, and no count makes a loop longer than the file can hold.
 """
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from struct import Struct
+from sys import byteorder
 from typing import Self
 
 from wheelfix.elf import Machine, Segment
@@ -99,6 +101,14 @@ class Dt(IntEnum):
     VERNEEDNUM = 0x6FFFFFFF
     AUXILIARY = 0x7FFFFFFD
     FILTER = 0x7FFFFFFF
+
+
+def words(raw: bytes, order: str) -> "array[int]":
+    """Return words of 32 bits in the byte order of this machine."""
+    found = array("I", raw)
+    if (order == "<") != (byteorder == "little"):
+        found.byteswap()
+    return found
 
 
 class Layout:
@@ -332,6 +342,13 @@ class Image:
         """Copy bytes that are loaded to a virtual address."""
         return self.read(self.offset(address, size, what), size, what)
 
+    def place(self, address: int, size: int, what: str) -> int:
+        """Return where bytes that are loaded to a virtual address stand in the file."""
+        offset = self.offset(address, size, what)
+        if offset < 0 or size < 0 or offset + size > len(self.view):
+            raise self.bad(f"{what} reaches past the end of the file")
+        return offset
+
     def notes(self, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield (type, owner, descriptor) of the notes in a segment or section.
 
@@ -369,6 +386,12 @@ class NotingImage(Image):
         """Copy bytes out of the file, and note them."""
         self.noted.append((offset, size))
         return Image.read(self, offset, size, what)
+
+    def place(self, address: int, size: int, what: str) -> int:
+        """Return where bytes stand, and note them."""
+        offset = Image.place(self, address, size, what)
+        self.noted.append((offset, size))
+        return offset
 
     def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
         """Read one structure, and note it."""
@@ -505,20 +528,32 @@ class Dynamic:
         raw = self.image.loaded(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
         return Struct(f"{self.image.layout.order}{count}H").unpack(raw)
 
+    def place_of_indices(self, count: int) -> int | None:
+        """Return where DT_VERSYM stands in the file, for the first `count` symbols."""
+        if Dt.VERSYM not in self.tags:
+            return None
+        return self.image.place(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+
     # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
 
     def symbols(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
         """Yield (name, info, other, section, value, size) for entries `start` to `stop` - 1."""
         image, sym = self.image, self.image.layout.sym
-        if stop - start > MAX_SYMBOLS:
-            raise image.bad(f"it says that it has {stop} dynamic symbols")
         if stop <= start:
             return iter(())
-        at, size = self.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
-        entries = sym.iter_unpack(image.loaded(at, size, "the symbol table"))
+        at, size = self.place_of_symbols(start, stop), (stop - start) * sym.size
+        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
         if image.layout.bits == 64:
             return entries
         return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
+
+    def place_of_symbols(self, start: int, stop: int) -> int:
+        """Return where entries `start` to `stop` - 1 stand in the file, which has to have them."""
+        image, size = self.image, self.image.layout.sym.size
+        if stop - start > MAX_SYMBOLS:
+            raise image.bad(f"it says that it has {stop} dynamic symbols")
+        at = self.tags[Dt.SYMTAB] + start * size
+        return image.place(at, (stop - start) * size, "the symbol table")
 
     def symbol_count(self) -> int:
         """Count the entries of .dynsym; no tag says how many there are.
@@ -634,7 +669,7 @@ class GnuHash:
         """Return the highest index in the table, None where it is empty."""
         image = self.dynamic.image
         raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
-        last = max(Struct(f"{image.layout.order}{self.count}I").unpack(raw), default=0)
+        last = max(words(raw, image.layout.order), default=0)
         if last < self.symoffset:
             return None
         word = _WORDS[image.layout.order]

@@ -11,11 +11,12 @@ from functools import cached_property
 
 from wheelfix import cpython
 from wheelfix.asneeded import Library
+from wheelfix.defined import announce
 from wheelfix.elf import Elf, Libc, Undefined
 from wheelfix.loader import Load
 from wheelfix.platforms import defined_by, may_come_from_platform
 from wheelfix.pruning import Definitions, World
-from wheelfix.symbols import bindings, binds
+from wheelfix.symbols import binds
 from wheelfix.wheel import Wheel
 
 _PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
@@ -78,17 +79,21 @@ class _Search:
         names -= cpython.api().keys()
         if not names or self.world.paths[member] not in self.world.libraries:
             return ()
-        return self._unbound(self.world.loads[member], member, names)
+        references = ((each.name, each.version) for each in elf.undefined if not each.weak)
+        return self._unbound(
+            self.world.loads[member],
+            member,
+            dict.fromkeys(reference for reference in references if reference[0] in names),
+        )
 
-    def _in_group(self, root: str, member: str, references: Iterable[Reference]) -> Unresolved:
+    def _in_group(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
         load = self.world.loads[root]
-        asked = frozenset(references)
-        names = {name for name, _ in asked}
-        left = [r for r in self._unbound(load, member, names) if r in asked]
         elf = self._wheel.elfs[member]
-        left = [r for r in left if not self._by_interpreter(elf, r)]
+        left = references if root == member else self._unbound(load, member, references)
+        if program := self._program(elf):
+            left = tuple(each for each in left if not _defines(program, each))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
-        if not self._program(elf):
+        if not program:
             absent.setdefault(_LIBC[self.world.environment.libc])
         listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
@@ -99,10 +104,14 @@ class _Search:
             foreign=self._foreign(load),
         )
 
-    def _unbound(self, load: Load, member: str, names: set[str]) -> tuple[Reference, ...]:
-        users = {self.world.paths[member]}
-        found = bindings(load, self.world.definers, among=names, users=users)
-        return tuple((r.symbol, r.version) for r, at in found.items() if at is None and not r.weak)
+    def _unbound(
+        self, load: Load, member: str, references: Iterable[Reference]
+    ) -> tuple[Reference, ...]:
+        """Return those of `references` of `member` that nothing in `load` serves."""
+        if self.world.paths[member] not in load.objects:
+            return ()
+        provider = self.world.definers.within(load)
+        return tuple(each for each in references if provider(*each) is None)
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield what brings the object in first: modules, programs, and what nothing else loads."""
@@ -142,17 +151,21 @@ class _Search:
         if libc is None:
             return ()
         names = (*_PROGRAM[1:], *libc.elf.needed)
-        return (libc, *filter(None, (definitions.host(name, elf) for name in names)))
-
-    def _by_interpreter(self, elf: Elf, reference: Reference) -> bool:
-        name, version = reference
-        there = (library.exports.definitions.get(name) for library in self._program(elf))
-        return any(binds(each, version) for each in there if each)
+        found = (libc, *filter(None, (definitions.host(name, elf) for name in names)))
+        for library in found:
+            announce(library.exports, self.world.wanted)
+        return found
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
         own = set(self.world.paths.values())
         names = [path.rpartition("/")[2] for path in load.objects if path not in own]
         return tuple(n for n in names if not any(fnmatchcase(n, each) for each in _TOOLCHAIN))
+
+
+def _defines(libraries: Iterable[Library], reference: Reference) -> bool:
+    name, version = reference
+    there = (library.exports.definitions.get(name) for library in libraries)
+    return any(binds(each, version) for each in there if each)
 
 
 def _is_given(symbol: Undefined) -> bool:

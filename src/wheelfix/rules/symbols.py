@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix import cpython
+from wheelfix.defined import among
 from wheelfix.elf import Elf
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import interpreters
@@ -85,7 +86,7 @@ def _definers(context: Context) -> Mapping[str, str]:
     for member, path in world.paths.items() if world and wanted else ():
         if world and path in world.libraries:
             there = world.libraries[path].exports.definitions
-            definers |= dict.fromkeys(wanted & there.keys(), member)
+            definers |= dict.fromkeys(among(there, wanted), member)
     return definers
 
 
