@@ -5,9 +5,11 @@ by one: the string table is split and intersected with what is asked for, and of
 only the entries are unpacked whose names are among that. Hash tables, which may lie, are not asked.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple, TypeVar, overload
 
 from wheelfix.elf import Definition, Exports
@@ -21,12 +23,16 @@ from wheelfix.elfread import (
     read_exports,
     versions_of,
 )
-from wheelfix.mapped import copied
+from wheelfix.mapped import copied, forget
 
 _FEW = 256
 """Definitions that are read at once, rather than those of them that somebody wants."""
+_STRINGS = 1 << 22
+"""Bytes of the string table that are in memory at once."""
 _SYMBOLS = 1 << 15
 """Entries of the symbol table that are in memory at once."""
+_LOOKS = 4096
+"""Symbols of a large object after which its pages are let go of."""
 _MISSES = 16
 """Names that nobody announced, and that are looked for one by one."""
 
@@ -100,9 +106,9 @@ class _Table(NamedTuple):
 def _table(dynamic: Dynamic) -> _Table:
     start, count = first_defined(dynamic), dynamic.symbol_count()
     strings = range(0)
-    if dynamic.strings:
-        at = dynamic.image.place(dynamic.tags[Dt.STRTAB], len(dynamic.strings), "DT_STRTAB")
-        strings = range(at, at + len(dynamic.strings))
+    if dynamic.text:
+        at = dynamic.image.place(dynamic.tags[Dt.STRTAB], len(dynamic.text), "DT_STRTAB")
+        strings = range(at, at + len(dynamic.text))
     return _Table(
         layout=dynamic.image.layout,
         start=start,
@@ -132,9 +138,10 @@ class Defined(Mapping[str, Definitions]):
         """Find all of `wanted` at once."""
         if self._knows(wanted.names):
             return
-        new = wanted.names.difference(*self._asked)
-        self._asked.append(new)
-        self._find(wanted.encoded if len(new) == len(wanted.names) else Wanted(new).encoded)
+        if self._asked:
+            wanted = Wanted(wanted.names.difference(*self._asked))
+        self._asked.append(wanted.names)  # of all libraries the same one
+        self._find(wanted.encoded)
 
     def among(self, names: Names) -> AbstractSet[str]:
         """Return those of `names` that are defined."""
@@ -186,24 +193,60 @@ class Defined(Mapping[str, Definitions]):
             self._is_whole = True
 
     def _find(self, wanted: Mapping[bytes, str]) -> None:
-        table, view = self._table, self._reopen()
-        strings = copied(view, table.strings.start, table.strings.stop)
-        size, find = table.layout.sym.size, strings.find
+        view, strings = self._reopen(), self._table.strings
+        longest = max(map(len, wanted), default=0)
+        found: list[tuple[int, str]] = []
+        for start, symbols in self._shares(view):
+            # A name may go on in the next part; what is longer is none of them.
+            part = strings[start : start + _STRINGS + longest + 2]
+            names = copied(view, part.start, part.stop)
+            find = names.find
+            found += [
+                (number, wanted[name])
+                for number, at in symbols
+                if (name := names[at - start : find(b"\0", at - start)]) in wanted
+            ]
+        for place, (number, text) in enumerate(sorted(found)):
+            self._take(text, number, view)
+            if place % _LOOKS == 0 and self._is_large:
+                forget(view)
+
+    def _shares(self, view: memoryview) -> Iterator[tuple[int, Iterable[tuple[int, int]]]]:
+        """Yield each part of the string table, and which symbols have their names where in it."""
+        symbols = chain.from_iterable(enumerate(at, first) for first, at in self._names(view))
+        if not self._is_large:
+            yield 0, symbols
+            return
+        parts = len(self._table.strings) // _STRINGS + 1
+        numbers, places = ([array("I") for _ in range(parts)] for _ in range(2))
+        for number, at in symbols:
+            share = min(at // _STRINGS, parts - 1)
+            numbers[share].append(number)
+            places[share].append(at)
+        for share in range(parts):
+            yield share * _STRINGS, zip(numbers[share], places[share], strict=True)
+
+    @property
+    def _is_large(self) -> bool:
+        return len(self._table.strings) > _STRINGS
+
+    def _names(self, view: memoryview) -> Iterator[tuple[int, Sequence[int]]]:
+        """Yield `st_name` of the symbols, with the number of the first of them."""
+        table = self._table
+        size = table.layout.sym.size
         for first in range(table.start, table.stop, _SYMBOLS):
             at = table.symbols + (first - table.start) * size
             last = min(first + _SYMBOLS, table.stop)
             raw = copied(view, at, at + (last - first) * size)
-            for number, text in [
-                (number, text)
-                for number, at in enumerate(words(raw, table.layout.order)[:: size // 4])
-                if (text := strings[at : find(b"\0", at)]) in wanted
-            ]:
-                self._take(wanted[text], raw, number, first + number, view)
+            if self._is_large:
+                forget(view)
+            yield first, words(raw, table.layout.order)[:: size // 4]
 
-    def _take(self, name: str, raw: bytes, at: int, number: int, view: memoryview) -> None:
-        """Take the symbol `number`, entry `at` of `raw`, if it is a definition."""
+    def _take(self, name: str, number: int, view: memoryview) -> None:
+        """Take a symbol, if it is a definition."""
         table = self._table
-        entry = table.layout.sym.unpack_from(raw, at * table.layout.sym.size)
+        sym = table.layout.sym
+        entry = sym.unpack_from(view, table.symbols + (number - table.start) * sym.size)
         if table.layout.bits == 64:
             _, info, other, section, value, _ = entry
         else:

@@ -10,13 +10,14 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from struct import Struct
 from sys import byteorder
 from typing import Self
 
 from wheelfix.elf import Machine, Segment
 from wheelfix.errors import BadElfError
-from wheelfix.mapped import copied
+from wheelfix.mapped import Text, copied
 
 MAGIC = b"\x7fELF"
 MAX_SYMBOLS = 1 << 20
@@ -24,6 +25,8 @@ MAX_SYMBOLS = 1 << 20
 MAX_VERSIONS = 1 << 15
 """Version indices have 15 bits (LSB core, "Symbol Version Table")."""
 MAX_CHAIN = 1 << 16
+_LARGE = 4 * 2**20
+"""Bytes of a string table that is not copied."""
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
 _SHN_XINDEX = 0xFFFF
@@ -399,7 +402,7 @@ class NotingImage(Image):
         return Image.unpack(self, struct, offset, what)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dynamic:
     """The dynamic section of an image and the tables that it points to."""
 
@@ -408,8 +411,13 @@ class Dynamic:
     """(d_tag, d_val) in order, without the DT_NULL that ends them."""
     tags: dict[int, int]
     """The last value of each tag, the one that the loader keeps."""
-    strings: bytes
-    """.dynstr"""
+    text: bytes | Text
+    """.dynstr, to be looked into; of a large one, nothing is in memory."""
+
+    @cached_property
+    def strings(self) -> bytes:
+        """All of .dynstr."""
+        return self.text if isinstance(self.text, bytes) else self.text[:]
 
     @classmethod
     def parse(cls, image: Image) -> Self | None:
@@ -426,18 +434,22 @@ class Dynamic:
                 break
             entries.append((tag, value))
         tags = dict(entries)
-        strings = b""
+        text: bytes | Text = b""
         if Dt.STRTAB in tags:
             size = tags.get(Dt.STRSZ, 0)
-            strings = image.loaded(tags[Dt.STRTAB], size, "the dynamic string table")
-        return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
+            at = image.place(tags[Dt.STRTAB], size, "the dynamic string table")
+            if size <= _LARGE:
+                text = image.read(at, size, "the dynamic string table")
+            else:
+                text = Text(image.view, at, at + size)
+        return cls(image=image, entries=tuple(entries), tags=tags, text=text)
 
     def string(self, offset: int, what: str) -> str:
         """Read one string of .dynstr; undecodable bytes become surrogates."""
-        end = self.strings.find(b"\0", offset)
+        end = self.text.find(b"\0", offset)
         if end < 0:
             raise self.image.bad(f"{what} is no string of the dynamic string table")
-        return self.strings[offset:end].decode("utf-8", "surrogateescape")
+        return self.text[offset:end].decode("utf-8", "surrogateescape")
 
     def tag_string(self, tag: Dt) -> str | None:
         """Read the string that a tag names, None where the tag is missing."""
@@ -698,7 +710,7 @@ class GnuHash:
             (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
             if value | 1 == wanted | 1:
                 (entry,) = self.dynamic.symbols(index, index + 1)
-                if self.dynamic.strings.startswith(name + b"\0", entry[0]):
+                if self.dynamic.text.startswith(name + b"\0", entry[0]):
                     return entry
             if value & 1:
                 return None

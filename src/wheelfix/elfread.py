@@ -32,6 +32,7 @@ from wheelfix.elfimage import (
     Sht,
 )
 from wheelfix.errors import BadElfError
+from wheelfix.mapped import PIECE, Text, forget
 
 if TYPE_CHECKING:
     import mmap
@@ -45,6 +46,7 @@ _SYMBOLS = 1 << 15
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
+_OVERLAP = 512
 _NT_DLOPEN = 0x407C0C0A
 _BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
 _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
@@ -149,7 +151,7 @@ def _strings(dynamic: Dynamic) -> range:
     if Dt.STRTAB not in dynamic.tags:
         return range(0)
     start, _ = dynamic.image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
-    return range(start, start + len(dynamic.strings))
+    return range(start, start + len(dynamic.text))
 
 
 def _loadable(image: Image) -> Dynamic | None:
@@ -276,7 +278,7 @@ def _undefined(
     wanted = {index: (version, file) for file, versions in needs for index, version in versions}
     count = _undefined_bound(dynamic, program=program)
     indices = dynamic.version_indices(count) if count else None
-    strings, nothing = dynamic.strings, (None, None)
+    strings, nothing = dynamic.text, (None, None)
     for number, (name, info, _, section, _, _) in enumerate(dynamic.symbols(0, count)):
         bind = info >> 4
         if section != 0 or name == 0 or bind == _STB_LOCAL:
@@ -317,6 +319,7 @@ def _unique_symbols(dynamic: Dynamic) -> int:
     found = 0
     for first in range(0, end, _SYMBOLS * size):
         raw = image.read(at + first, min(_SYMBOLS * size, end - first), "the symbol table")
+        forget(image.view)
         info = raw[_INFO[image.layout.bits] :: size]
         found += len(info) - len(info.translate(None, _UNIQUE))
     return found
@@ -520,7 +523,7 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
         found = {
             name
             for entry in dynamic.symbols(0, dynamic.symbol_count())
-            for name in [dynamic.strings[entry[0] : entry[0] + 256].partition(b"\0")[0]]
+            for name in [dynamic.text[entry[0] : entry[0] + 256].partition(b"\0")[0]]
             if name in names and _is_function(entry)
         }
     else:
@@ -530,17 +533,28 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
 
 def _hook_names(dynamic: Dynamic) -> set[bytes]:
     stem = dynamic.image.name.rpartition("/")[2].partition(".")[0]
-    names = {b"init" + stem.encode("utf-8", "surrogateescape")}
-    strings = dynamic.strings
-    if b"\0" + min(names) + b"\0" not in strings:
-        names.clear()
-    for prefix in _HOOKS:
-        at = strings.find(prefix)
-        while at >= 0 and len(names) < _MAX_HOOKS:
-            end = strings.find(b"\0", at)
-            names.add(strings[at : end if end >= 0 else len(strings)])
-            at = strings.find(prefix, at + 1)
+    old = b"init" + stem.encode("utf-8", "surrogateescape")
+    names: set[bytes] = set()
+    strings = dynamic.text
+    for start, text in _pieces(strings):
+        if b"\0" + old + b"\0" in text:
+            names.add(old)
+        for prefix in _HOOKS:
+            at = text.find(prefix)
+            while at >= 0 and len(names) < _MAX_HOOKS:
+                end = strings.find(b"\0", start + at)
+                names.add(strings[start + at : end if end >= 0 else len(strings)])
+                at = text.find(prefix, at + 1)
     return names
+
+
+def _pieces(text: bytes | Text) -> Iterator[tuple[int, bytes]]:
+    """Yield a string table in pieces with their places; they overlap by more than a hook's name."""
+    if isinstance(text, bytes):
+        yield 0, text
+        return
+    for start in range(0, len(text), PIECE):
+        yield start, text[start : start + PIECE + _OVERLAP]
 
 
 def _is_function(entry: tuple[int, ...] | None) -> bool:
