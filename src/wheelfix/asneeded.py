@@ -14,6 +14,8 @@ from functools import cached_property
 from wheelfix.defined import among
 from wheelfix.elf import Elf, Exports, Undefined
 
+_PYTHON = ("Py", "_Py")
+
 
 class Why(StrEnum):
     """What decides over a DT_NEEDED entry."""
@@ -92,10 +94,8 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     names = tuple(dict.fromkeys(own.elf.needed))
     references = [each for each in _references(own) if not each.weak]
     used, unresolved = _providers(references, names, {name: libraries.get(name) for name in names})
-    is_module = bool(own.elf.module_hooks)
-    doubtful = tuple(
-        each.name for each in unresolved if not (is_module and is_python_api(each.name))
-    )
+    given = _PYTHON if own.elf.module_hooks else ()
+    doubtful = tuple(each.name for each in unresolved if not each.name.startswith(given))
     found: dict[str, Decision] = {}
     for name in names:
         if name in used:
@@ -109,7 +109,7 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
 
 def is_python_api(symbol: str) -> bool:
     """Return whether the interpreter is what defines `symbol` for an extension module."""
-    return symbol.startswith(("Py", "_Py"))
+    return symbol.startswith(_PYTHON)
 
 
 def _references(own: Library) -> Collection[Undefined]:
@@ -127,14 +127,20 @@ def _providers(
     unresolved: list[Undefined] = []
     definers = _definers({each.name for each in references if each.file not in names}, libraries)
     for reference in references:
-        name = reference.file
+        symbol, _, name, _, _ = reference
         if name not in names:
-            found = definers.get(reference.name, ())
-            name = next((each for each, exports in found if offers(exports, reference)), None)
+            found = definers.get(symbol, ())
+            name = None
+            for each, exports in found:
+                if offers(exports, reference):
+                    name = each
+                    break
         if name is None:
             unresolved.append(reference)
+        elif name in used:
+            used[name].append(symbol)
         else:
-            used.setdefault(name, []).append(reference.name)
+            used[name] = [symbol]
     return used, unresolved
 
 

@@ -58,15 +58,15 @@ def exports(python: str, symbol: str) -> bool | None:
 @cache
 def _table() -> tuple[Mapping[str, ApiName], frozenset[int]]:
     text = (files("wheelfix") / _DATA).read_text(encoding="ascii")
-    runs: dict[str, frozenset[int]] = {"-": frozenset()}
-    names: dict[str, ApiName] = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, spans, *stable = line.split()
-            if spans not in runs:
-                runs[spans] = frozenset(_minors(spans))
-            names[name] = ApiName(minors=runs[spans], stable=int(stable[0]) if stable else None)
-    return names, frozenset(minor for run in runs.values() for minor in run)
+    lines = [line.partition(" ") for line in text.splitlines() if not line.startswith("#")]
+    said = {facts: _api_name(*facts.split()) for facts in {facts for _, _, facts in lines}}
+    names = {name: said[facts] for name, _, facts in lines}
+    return names, frozenset(minor for each in said.values() for minor in each.minors)
+
+
+def _api_name(spans: str, stable: str | None = None) -> ApiName:
+    minors = () if spans == "-" else _minors(spans)
+    return ApiName(minors=frozenset(minors), stable=int(stable) if stable else None)
 
 
 _DATA: Final = "data/cpython-api.txt"

@@ -27,8 +27,10 @@ from wheelfix.mapped import copied, forget
 
 _FEW = 256
 """Definitions that are read at once, rather than those of them that somebody wants."""
+_LARGE = 1 << 23
+"""Bytes of a string table that is not in memory as a whole."""
 _STRINGS = 1 << 22
-"""Bytes of the string table that are in memory at once."""
+"""Bytes of it that are in memory at once."""
 _SYMBOLS = 1 << 15
 """Entries of the symbol table that are in memory at once."""
 _LOOKS = 4096
@@ -196,9 +198,9 @@ class Defined(Mapping[str, Definitions]):
         view, strings = self._reopen(), self._table.strings
         longest = max(map(len, wanted), default=0)
         found: list[tuple[int, str]] = []
-        for start, symbols in self._shares(view):
+        for start, stop, symbols in self._shares(view):
             # A name may go on in the next part; what is longer is none of them.
-            part = strings[start : start + _STRINGS + longest + 2]
+            part = strings[start : stop + longest + 2]
             names = copied(view, part.start, part.stop)
             find = names.find
             found += [
@@ -206,16 +208,18 @@ class Defined(Mapping[str, Definitions]):
                 for number, at in symbols
                 if (name := names[at - start : find(b"\0", at - start)]) in wanted
             ]
-        for place, (number, text) in enumerate(sorted(found)):
-            self._take(text, number, view)
-            if place % _LOOKS == 0 and self._is_large:
+        found.sort()
+        for first in range(0, len(found), _LOOKS):
+            for number, text in found[first : first + _LOOKS]:
+                self._take(text, number, view)
+            if self._is_large:
                 forget(view)
 
-    def _shares(self, view: memoryview) -> Iterator[tuple[int, Iterable[tuple[int, int]]]]:
-        """Yield each part of the string table, and which symbols have their names where in it."""
+    def _shares(self, view: memoryview) -> Iterator[tuple[int, int, Iterable[tuple[int, int]]]]:
+        """Yield the parts of the string table, and which symbols have their names where in each."""
         symbols = chain.from_iterable(enumerate(at, first) for first, at in self._names(view))
         if not self._is_large:
-            yield 0, symbols
+            yield 0, len(self._table.strings), symbols
             return
         parts = len(self._table.strings) // _STRINGS + 1
         numbers, places = ([array("I") for _ in range(parts)] for _ in range(2))
@@ -224,11 +228,12 @@ class Defined(Mapping[str, Definitions]):
             numbers[share].append(number)
             places[share].append(at)
         for share in range(parts):
-            yield share * _STRINGS, zip(numbers[share], places[share], strict=True)
+            start = share * _STRINGS
+            yield start, start + _STRINGS, zip(numbers[share], places[share], strict=True)
 
     @property
     def _is_large(self) -> bool:
-        return len(self._table.strings) > _STRINGS
+        return len(self._table.strings) > _LARGE
 
     def _names(self, view: memoryview) -> Iterator[tuple[int, Sequence[int]]]:
         """Yield `st_name` of the symbols, with the number of the first of them."""

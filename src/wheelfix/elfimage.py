@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import cached_property
 from struct import Struct
 from sys import byteorder
-from typing import Self
+from typing import NamedTuple, Self
 
 from wheelfix.elf import Machine, Segment
 from wheelfix.errors import BadElfError
@@ -25,7 +25,7 @@ MAX_SYMBOLS = 1 << 20
 MAX_VERSIONS = 1 << 15
 """Version indices have 15 bits (LSB core, "Symbol Version Table")."""
 MAX_CHAIN = 1 << 16
-_LARGE = 4 * 2**20
+_LARGE = 8 * 2**20
 """Bytes of a string table that is not copied."""
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
@@ -159,8 +159,7 @@ _VERDEF = {order: Struct(order + "HHHHIII") for order in "<>"}
 _VERDAUX = {order: Struct(order + "II") for order in "<>"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
+class Section(NamedTuple):
     """One section header."""
 
     name: int
@@ -757,10 +756,7 @@ def _sections(view: memoryview, layout: Layout, table: tuple[int, int, int]) -> 
     if offset + count * entsize > len(view):
         return ()
     raw = layout.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(
-        Section(name=n, type=t, flags=f, addr=a, offset=o, size=s, link=k, entsize=e)
-        for n, t, f, a, o, s, k, _, _, e in raw
-    )
+    return tuple(Section(n, t, f, a, o, s, k, e) for n, t, f, a, o, s, k, _, _, e in raw)
 
 
 def _extended_count(view: memoryview, layout: Layout, offset: int) -> int:

@@ -199,8 +199,7 @@ class World:
                     libraries[library.path] = library
                     waiting += [(each, library.elf) for each in library.elf.needed]
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
-        hooks = (prefix + _stem(member) for prefix in _HOOKS for member in paths)
-        wanted = wanted_by(libraries.values(), _INTERPOSED.union(hooks))
+        wanted = wanted_by(libraries.values(), _INTERPOSED.union(_hooks_and_copies(libraries)))
         libraries = {
             path: replace(known, read=partial(_looked_up, known.read, wanted))
             for path, known in libraries.items()
@@ -265,8 +264,18 @@ class World:
         return replace(self.environment, files={**self.environment.files, **changed})
 
 
-def _stem(member: str) -> str:
-    return member.rpartition("/")[2].partition(".")[0]
+def _hooks(file: str) -> list[str]:
+    """Return the names of the functions by which Python would import `file`."""
+    stem = file.rpartition("/")[2].partition(".")[0]
+    return [prefix + stem for prefix in _HOOKS]
+
+
+def _hooks_and_copies(libraries: Mapping[str, Library]) -> Iterator[str]:
+    """Yield the names that are asked for and are no undefined symbols."""
+    for path, library in libraries.items():
+        yield from _hooks(path)
+        if library.elf.is_executable:
+            yield from (each.name for each in library.exports.copies)
 
 
 def _looked_up(read: Callable[[], Exports], wanted: Wanted) -> Exports:
@@ -441,8 +450,7 @@ class _Trial:
         elf = self._world.environment.files[self._world.paths[drop.member]]
         if library is None or elf.module_hooks:
             return None
-        names = [prefix + _stem(drop.member) for prefix in _HOOKS]
-        hooks = [name for name in names if name in library.exports.definitions]
+        hooks = [name for name in _hooks(drop.member) if name in library.exports.definitions]
         return f"it defines `{hooks[0]}`, which makes the file a module" if hooks else None
 
     def _hazards(self, drops: list[Unused], changes: list[_Change]) -> dict[Unused, list[str]]:
@@ -567,17 +575,15 @@ def _unbound(world: World, member: str) -> frozenset[str]:
     """
     load, path = world.loads[member], world.paths[member]
     elf = world.environment.files[path]
-    wanted = {
-        each.name
-        for each in elf.undefined
-        if not each.weak and each.file not in elf.needed and not is_python_api(each.name)
-    }
-    whole = all(each in world.libraries for each in load.objects)
-    if not wanted or not whole or elf.is_executable or any(r.result is None for r in load.requests):
+    whole = path in load.objects and all(each in world.libraries for each in load.objects)
+    if not whole or elf.is_executable or any(r.result is None for r in load.requests):
         return frozenset()
-    bound = bindings(load, world.definers, among=wanted, users=(path,))
+    needed, named, provider = elf.needed, world.definers.named, world.definers.within(load)
     return frozenset(
-        reference.symbol
-        for reference, provider in bound.items()
-        if provider is None and not reference.weak
+        name
+        for name, version, file, _, weak in elf.undefined
+        if not weak
+        and file not in needed
+        and (name not in named or provider(name, version) is None)
+        and not is_python_api(name)
     )

@@ -4,7 +4,7 @@ Every object is searched in the groups that the loader makes: what an extension 
 or a library that nothing else loads brings along when it is the first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -12,7 +12,7 @@ from functools import cached_property
 from wheelfix import cpython
 from wheelfix.asneeded import Library
 from wheelfix.defined import announce
-from wheelfix.elf import Elf, Libc, Undefined
+from wheelfix.elf import Elf, Libc
 from wheelfix.loader import Load
 from wheelfix.platforms import defined_by, may_come_from_platform
 from wheelfix.pruning import Definitions, World
@@ -73,17 +73,33 @@ class _Search:
         return tuple(found)
 
     def _alone(self, member: str) -> tuple[Reference, ...]:
-        """Return what the member's own group does not give it."""
+        """Return what the member's own group does not give it.
+
+        Nothing needs to be found for what is weak, nor for what is asked of a platform library by
+        version: whether the platform has that is auditwheel's to judge (WF801).
+        """
         elf = self._wheel.elfs[member]
-        names = {symbol.name for symbol in elf.undefined if not _is_given(symbol)}
-        names -= cpython.api().keys()
-        if not names or self.world.paths[member] not in self.world.libraries:
+        path = self.world.paths[member]
+        if path not in self.world.libraries:
             return ()
-        references = ((each.name, each.version) for each in elf.undefined if not each.weak)
+        promised = {name for name in elf.needed if may_come_from_platform(name)}
+        promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
+        api = cpython.api()
+        names = {
+            name
+            for name, version, file, _, weak in elf.undefined
+            if not weak and (version is None or file not in promised) and name not in api
+        }
         return self._unbound(
             self.world.loads[member],
             member,
-            dict.fromkeys(reference for reference in references if reference[0] in names),
+            dict.fromkeys(
+                [
+                    (name, version)
+                    for name, version, _, _, weak in elf.undefined
+                    if name in names and not weak
+                ]
+            ),
         )
 
     def _in_group(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
@@ -99,7 +115,7 @@ class _Search:
         return Unresolved(
             member=member,
             root=root,
-            references=tuple(r for r in left if not any(r[0] in each for each in listed.values())),
+            references=_not_in(left, listed.values()),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
@@ -110,8 +126,9 @@ class _Search:
         """Return those of `references` of `member` that nothing in `load` serves."""
         if self.world.paths[member] not in load.objects:
             return ()
+        named = self.world.definers.named
         provider = self.world.definers.within(load)
-        return tuple(each for each in references if provider(*each) is None)
+        return tuple([r for r in references if r[0] not in named or provider(*r) is None])
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield what brings the object in first: modules, programs, and what nothing else loads."""
@@ -168,10 +185,9 @@ def _defines(libraries: Iterable[Library], reference: Reference) -> bool:
     return any(binds(each, version) for each in there if each)
 
 
-def _is_given(symbol: Undefined) -> bool:
-    """Whether nothing needs to be found: weak, or of a platform library, and asked by version.
-
-    Whether the platform has the version is auditwheel's to judge (WF801).
-    """
-    versioned = symbol.version is not None and may_come_from_platform(symbol.file or "")
-    return symbol.weak or versioned
+def _not_in(
+    references: tuple[Reference, ...], known: Iterable[Container[str]]
+) -> tuple[Reference, ...]:
+    for names in known:
+        references = tuple([each for each in references if each[0] not in names])
+    return references
