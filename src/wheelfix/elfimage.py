@@ -567,6 +567,11 @@ class Dynamic:
         return image.place(at, (stop - start) * size, "the symbol table")
 
     def symbol_count(self) -> int:
+        """Return the number of entries of .dynsym."""
+        return self._symbol_count
+
+    @cached_property
+    def _symbol_count(self) -> int:
         """Count the entries of .dynsym; no tag says how many there are.
 
         DT_HASH has a chain word for each (64-bit words on s390x and Alpha). DT_GNU_HASH ends with
@@ -587,7 +592,11 @@ class Dynamic:
         return max(self._relocated_symbols(), default=-1) + 1
 
     def gnu_hash(self) -> "GnuHash | None":
-        """Find DT_GNU_HASH, None where there is none."""
+        """Return DT_GNU_HASH, None where there is none."""
+        return self._gnu_hash
+
+    @cached_property
+    def _gnu_hash(self) -> "GnuHash | None":
         if Dt.GNU_HASH not in self.tags:
             return None
         at, room = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
@@ -662,7 +671,7 @@ class Relocations:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GnuHash:
     """The DT_GNU_HASH table: Bloom filter, buckets, chains; all places are file offsets."""
 
@@ -690,7 +699,7 @@ class GnuHash:
                 return index
         raise image.bad("a chain of DT_GNU_HASH does not end")
 
-    @property
+    @cached_property
     def is_empty(self) -> bool:
         """Whether no symbol can be looked up; `symoffset` means nothing then."""
         buckets = self.dynamic.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
