@@ -74,7 +74,7 @@ def with_a_million_symbols(folder: Path) -> Path:
     names = [f"a_function_{number}" for number in range(1_000_000)]
     defined = "".join(f".globl {name}\n.type {name},@function\n{name}:\n" for name in names)
     used = "".join(f".quad {name}\n" for name in names[::10])
-    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\nret\n"
+    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\ncall getpid@PLT\nret\n"
     for path, text, options in (
         (library, f".text\n{defined}ret\n", ["-Wl,-soname,libmany.so"]),
         (module, f".data\n{used}.text\n{hook}", [library, "-Wl,-rpath,$ORIGIN"]),
