@@ -40,7 +40,9 @@ from xml.etree import ElementTree as ET
 
 from wheelfix.archive import open_wheel
 from wheelfix.checking import check, check_set
+from wheelfix.defined import Defined
 from wheelfix.elfedit import edit_in_place
+from wheelfix.elfimage import Dt, Dynamic, Image
 from wheelfix.elfread import read_elf, read_exports, read_lookups
 from wheelfix.elfverify import differences
 from wheelfix.errors import BadWheelError, WheelfixError
@@ -504,11 +506,31 @@ def try_metadata(data: bytes) -> None:
 
 def try_elf(data: bytes) -> None:
     """Read an object, what it defines, and how its loader looks symbols up."""
-    with suppress(WheelfixError):
-        read_exports(data, "x.so")
+    _look_up(data)
     with suppress(WheelfixError):
         read_lookups(data, "x.so")
     read_elf(data, "x.so")
+
+
+def _look_up(data: bytes) -> None:
+    """Read what an object defines at once, and by name; both have to say the same."""
+    view = memoryview(data)
+    whole: Mapping[str, object] | None = None
+    asked: Defined | None = None
+    with suppress(WheelfixError):
+        whole = read_exports(data, "x.so").definitions
+    with suppress(WheelfixError):
+        dynamic = Dynamic.parse(Image.parse(view, "x.so"))
+        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+            return
+        asked = Defined(lambda: view, dynamic)
+    if whole is None:
+        return
+    if asked is None:
+        raise AssertionError("definitions are read at once, but not by name")
+    found = asked.among({*whole, "no_such_name"})
+    if {name: asked[name] for name in found} != whole:
+        raise AssertionError("definitions by name are not those that are read at once")
 
 
 def try_edit(data: bytes) -> None:

@@ -84,3 +84,32 @@ def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_128_mb(tmp_path: Pat
     size, code = peak("repair", "-w", tmp_path / "out", wheel)
     assert code == 0
     assert size < LIMIT
+
+
+def with_a_million_symbols(folder: Path) -> Path:
+    """Make a wheel with a library of so many, and a module that refers to every tenth of them."""
+    library, module = folder / "libmany.so", folder / "ext.abi3.so"
+    names = [f"a_function_{number}" for number in range(1_000_000)]
+    defined = "".join(f".globl {name}\n.type {name},@function\n{name}:\n" for name in names)
+    used = "".join(f".quad {name}\n" for name in names[::10])
+    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\ncall getpid@PLT\nret\n"
+    for path, text, options in (
+        (library, f".text\n{defined}ret\n", ["-Wl,-soname,libmany.so"]),
+        (module, f".data\n{used}.text\n{hook}", [library, "-Wl,-rpath,$ORIGIN"]),
+    ):
+        source = folder / "source.s"
+        source.write_text(f"{text}.section .note.GNU-stack\n")
+        subprocess.run(["gcc", "-shared", "-o", path, source, *options], check=True)
+        source.unlink()
+    return make_wheel(folder, files={"demo/libmany.so": library, "demo/ext.abi3.so": module})
+
+
+@pytest.mark.slow
+def test_a_library_of_a_million_symbols_is_checked_and_repaired_in_128(tmp_path: Path) -> None:
+    wheel = with_a_million_symbols(tmp_path)
+    size, code = peak("check", wheel)
+    assert code in {0, 1}
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel)
+    assert code == 0
+    assert size < LIMIT

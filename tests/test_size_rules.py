@@ -193,6 +193,11 @@ def test_grafted_libraries_with_other_bytes() -> None:
     ]
 
 
+def test_a_wheel_that_is_given_twice_is_one_wheel() -> None:
+    one, other = (release([{name: elf()}])[0] for name in ("demo/a.so", "demo/b.so"))
+    assert not stands_out(wheelset.built_differently, [one, other])
+
+
 def test_without_a_majority_nothing_stands_out() -> None:
     objects = [{"demo.libs/libx-11111111.so": elf(soname=name)} for name in "abc"]
     assert not stands_out(wheelset.built_differently, release(objects))

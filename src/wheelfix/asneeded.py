@@ -6,12 +6,16 @@ bfd/elflink.c). The dynamic symbol table still knows all of that after the link:
 symbol is weak only if every reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
+from wheelfix.defined import among
 from wheelfix.elf import Elf, Exports, Undefined
+
+_PYTHON = ("Py", "_Py")
 
 
 class Why(StrEnum):
@@ -27,7 +31,7 @@ class Why(StrEnum):
     """GNU ld would have left it out."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Library:
     """A library that is at hand. What it exports is read when it is asked for."""
 
@@ -36,10 +40,15 @@ class Library:
     elf: Elf
     read: Callable[[], Exports] = field(compare=False, repr=False)
 
-    @property
+    @cached_property
     def exports(self) -> Exports:
         """What it defines."""
         return self.read()
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of its undefined symbols."""
+        return frozenset([each.name for each in self.elf.undefined])
 
 
 class Decision(NamedTuple):
@@ -84,11 +93,9 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     """
     names = tuple(dict.fromkeys(own.elf.needed))
     references = [each for each in _references(own) if not each.weak]
-    used, unresolved = _providers(references, names, libraries)
-    is_module = bool(own.elf.module_hooks)
-    doubtful = tuple(
-        each.name for each in unresolved if not (is_module and is_python_api(each.name))
-    )
+    used, unresolved = _providers(references, names, {name: libraries.get(name) for name in names})
+    given = _PYTHON if own.elf.module_hooks else ()
+    doubtful = tuple(each.name for each in unresolved if not each.name.startswith(given))
     found: dict[str, Decision] = {}
     for name in names:
         if name in used:
@@ -102,48 +109,51 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
 
 def is_python_api(symbol: str) -> bool:
     """Return whether the interpreter is what defines `symbol` for an extension module."""
-    return symbol.startswith(("Py", "_Py"))
+    return symbol.startswith(_PYTHON)
 
 
-def _references(own: Library) -> Iterable[Undefined]:
+def _references(own: Library) -> Collection[Undefined]:
     """Return all that must be defined elsewhere; a program's copies stand for a reference."""
     return (*own.elf.undefined, *(own.exports.copies if own.elf.is_executable else ()))
 
 
 def _providers(
-    references: Iterable[Undefined],
+    references: Collection[Undefined],
     names: tuple[str, ...],
     libraries: Mapping[str, Library | None],
 ) -> tuple[dict[str, list[str]], list[Undefined]]:
     """Return which symbols the linker took from each library, and what it took from none."""
     used: dict[str, list[str]] = {}
     unresolved: list[Undefined] = []
-    read: dict[str, Exports] = {}
+    definers = _definers({each.name for each in references if each.file not in names}, libraries)
     for reference in references:
-        name = reference.file
+        symbol, _, name, _, _ = reference
         if name not in names:
-            name = _definer(reference, names, libraries, read)
+            found = definers.get(symbol, ())
+            name = None
+            for each, exports in found:
+                if offers(exports, reference):
+                    name = each
+                    break
         if name is None:
             unresolved.append(reference)
+        elif name in used:
+            used[name].append(symbol)
         else:
-            used.setdefault(name, []).append(reference.name)
+            used[name] = [symbol]
     return used, unresolved
 
 
-def _definer(
-    reference: Undefined,
-    names: Iterable[str],
-    libraries: Mapping[str, Library | None],
-    read: dict[str, Exports],
-) -> str | None:
-    """Return the first library that defines `reference`; `read` has the exports so far."""
-    for name in names:
-        if name not in read:
-            library = libraries.get(name)
-            read[name] = Exports() if library is None else library.exports
-        if offers(read[name], reference):
-            return name
-    return None
+def _definers(
+    symbols: set[str], libraries: Mapping[str, Library | None]
+) -> Mapping[str, list[tuple[str, Exports]]]:
+    """Return for each of `symbols` the libraries that define it in some version, in order."""
+    found: dict[str, list[tuple[str, Exports]]] = {}
+    for name, library in libraries.items() if symbols else ():
+        if library is not None:
+            for symbol in among(library.exports.definitions, symbols):
+                found.setdefault(symbol, []).append((name, library.exports))
+    return found
 
 
 def offers(exports: Exports, reference: Undefined) -> bool:
@@ -174,14 +184,15 @@ def _for_sibling(
         for other, decision in before.items()
         if decision.keep and (known := libraries.get(other)) is not None
     ]
-    if library is None or not any(_wants(known, library) for _, known in kept):
+    wants = {other: _wants(known, library) for other, known in kept} if library else {}
+    if library is None or not any(wants.values()):
         return unused
     if _on_needed_list(library.elf.soname or name, before, libraries):
         return unused
-    for user, known in kept:
+    for user, wanted in wants.items():
         symbols = tuple(
             each.name
-            for each in _wants(known, library)
+            for each in wanted
             if each.name not in own.exports.definitions
             and not any(offers(other.exports, each) for _, other in kept)
         )
@@ -195,7 +206,14 @@ def _wants(user: Library, library: Library) -> list[Undefined]:
     if not user.elf.undefined:
         return []
     exports = library.exports
-    return [each for each in user.elf.undefined if not each.weak and offers(exports, each)]
+    there = among(exports.definitions, user.names)
+    if not there:
+        return []
+    return [
+        each
+        for each in user.elf.undefined
+        if each.name in there and not each.weak and offers(exports, each)
+    ]
 
 
 def _on_needed_list(

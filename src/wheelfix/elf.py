@@ -67,7 +67,10 @@ class VersionNeed(NamedTuple):
 
 
 class Undefined(NamedTuple):
-    """One undefined entry of .dynsym: a symbol that another object must define."""
+    """One undefined entry of .dynsym: a symbol that another object must define.
+
+    A tuple, since a wheel has ten thousands.
+    """
 
     name: str
     version: str | None

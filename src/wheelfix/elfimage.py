@@ -6,15 +6,18 @@ something better is there. No header is believed: every access is checked agains
 size, and no count makes a loop longer than the file can hold.
 """
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from struct import Struct
+from sys import byteorder
 from typing import NamedTuple, Self
 
 from wheelfix.elf import Machine, Segment
 from wheelfix.errors import BadElfError
-from wheelfix.mapped import copied
+from wheelfix.mapped import Text, copied
 
 MAGIC = b"\x7fELF"
 MAX_SYMBOLS = 1 << 20
@@ -22,6 +25,8 @@ MAX_SYMBOLS = 1 << 20
 MAX_VERSIONS = 1 << 15
 """Version indices have 15 bits (LSB core, "Symbol Version Table")."""
 MAX_CHAIN = 1 << 16
+_LARGE = 8 * 2**20
+"""Bytes of a string table that is not copied."""
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
 _SHN_XINDEX = 0xFFFF
@@ -99,6 +104,14 @@ class Dt(IntEnum):
     VERNEEDNUM = 0x6FFFFFFF
     AUXILIARY = 0x7FFFFFFD
     FILTER = 0x7FFFFFFF
+
+
+def words(raw: bytes, order: str) -> "array[int]":
+    """Return words of 32 bits in the byte order of this machine."""
+    found = array("I", raw)
+    if (order == "<") != (byteorder == "little"):
+        found.byteswap()
+    return found
 
 
 class Layout:
@@ -329,6 +342,13 @@ class Image:
         """Copy bytes that are loaded to a virtual address."""
         return self.read(self.offset(address, size, what), size, what)
 
+    def place(self, address: int, size: int, what: str) -> int:
+        """Return where bytes that are loaded to a virtual address stand in the file."""
+        offset = self.offset(address, size, what)
+        if offset < 0 or size < 0 or offset + size > len(self.view):
+            raise self.bad(f"{what} reaches past the end of the file")
+        return offset
+
     def notes(self, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield (type, owner, descriptor) of the notes in a segment or section.
 
@@ -367,13 +387,20 @@ class NotingImage(Image):
         self.noted.append((offset, size))
         return Image.read(self, offset, size, what)
 
+    def place(self, address: int, size: int, what: str) -> int:
+        """Return where bytes stand, and note them."""
+        offset = Image.place(self, address, size, what)
+        self.noted.append((offset, size))
+        return offset
+
     def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
         """Read one structure, and note it."""
         self.noted.append((offset, struct.size))
         return Image.unpack(self, struct, offset, what)
 
 
-class Dynamic(NamedTuple):
+@dataclass(frozen=True)
+class Dynamic:
     """The dynamic section of an image and the tables that it points to."""
 
     image: Image
@@ -381,8 +408,13 @@ class Dynamic(NamedTuple):
     """(d_tag, d_val) in order, without the DT_NULL that ends them."""
     tags: dict[int, int]
     """The last value of each tag, the one that the loader keeps."""
-    strings: bytes
-    """.dynstr"""
+    text: bytes | Text
+    """.dynstr, to be looked into; of a large one, nothing is in memory."""
+
+    @cached_property
+    def strings(self) -> bytes:
+        """All of .dynstr."""
+        return self.text if isinstance(self.text, bytes) else self.text[:]
 
     @classmethod
     def parse(cls, image: Image) -> Self | None:
@@ -399,18 +431,22 @@ class Dynamic(NamedTuple):
                 break
             entries.append((tag, value))
         tags = dict(entries)
-        strings = b""
+        text: bytes | Text = b""
         if Dt.STRTAB in tags:
             size = tags.get(Dt.STRSZ, 0)
-            strings = image.loaded(tags[Dt.STRTAB], size, "the dynamic string table")
-        return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
+            at = image.place(tags[Dt.STRTAB], size, "the dynamic string table")
+            if size <= _LARGE:
+                text = image.read(at, size, "the dynamic string table")
+            else:
+                text = Text(image.view, at, at + size)
+        return cls(image=image, entries=tuple(entries), tags=tags, text=text)
 
     def string(self, offset: int, what: str) -> str:
         """Read one string of .dynstr; undecodable bytes become surrogates."""
-        end = self.strings.find(b"\0", offset)
+        end = self.text.find(b"\0", offset)
         if end < 0:
             raise self.image.bad(f"{what} is no string of the dynamic string table")
-        return self.strings[offset:end].decode("utf-8", "surrogateescape")
+        return self.text[offset:end].decode("utf-8", "surrogateescape")
 
     def tag_string(self, tag: Dt) -> str | None:
         """Read the string that a tag names, None where the tag is missing."""
@@ -501,22 +537,39 @@ class Dynamic(NamedTuple):
         raw = self.image.loaded(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
         return Struct(f"{self.image.layout.order}{count}H").unpack(raw)
 
+    def place_of_indices(self, count: int) -> int | None:
+        """Return where DT_VERSYM stands in the file, for the first `count` symbols."""
+        if Dt.VERSYM not in self.tags:
+            return None
+        return self.image.place(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+
     # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
 
     def symbols(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
         """Yield (name, info, other, section, value, size) for entries `start` to `stop` - 1."""
         image, sym = self.image, self.image.layout.sym
-        if stop - start > MAX_SYMBOLS:
-            raise image.bad(f"it says that it has {stop} dynamic symbols")
         if stop <= start:
             return iter(())
-        at, size = self.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
-        entries = sym.iter_unpack(image.loaded(at, size, "the symbol table"))
+        at, size = self.place_of_symbols(start, stop), (stop - start) * sym.size
+        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
         if image.layout.bits == 64:
             return entries
         return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
 
+    def place_of_symbols(self, start: int, stop: int) -> int:
+        """Return where entries `start` to `stop` - 1 stand in the file, which has to have them."""
+        image, size = self.image, self.image.layout.sym.size
+        if stop - start > MAX_SYMBOLS:
+            raise image.bad(f"it says that it has {stop} dynamic symbols")
+        at = self.tags[Dt.SYMTAB] + start * size
+        return image.place(at, (stop - start) * size, "the symbol table")
+
     def symbol_count(self) -> int:
+        """Return the number of entries of .dynsym."""
+        return self._symbol_count
+
+    @cached_property
+    def _symbol_count(self) -> int:
         """Count the entries of .dynsym; no tag says how many there are.
 
         DT_HASH has a chain word for each (64-bit words on s390x and Alpha). DT_GNU_HASH ends with
@@ -537,7 +590,11 @@ class Dynamic(NamedTuple):
         return max(self._relocated_symbols(), default=-1) + 1
 
     def gnu_hash(self) -> "GnuHash | None":
-        """Find DT_GNU_HASH, None where there is none."""
+        """Return DT_GNU_HASH, None where there is none."""
+        return self._gnu_hash
+
+    @cached_property
+    def _gnu_hash(self) -> "GnuHash | None":
         if Dt.GNU_HASH not in self.tags:
             return None
         at, room = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
@@ -611,7 +668,7 @@ class Relocations(NamedTuple):
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class GnuHash:
     """The DT_GNU_HASH table: Bloom filter, buckets, chains; all places are file offsets."""
 
@@ -629,7 +686,7 @@ class GnuHash:
         """Return the highest index in the table, None where it is empty."""
         image = self.dynamic.image
         raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
-        last = max(Struct(f"{image.layout.order}{self.count}I").unpack(raw), default=0)
+        last = max(words(raw, image.layout.order), default=0)
         if last < self.symoffset:
             return None
         word = _WORDS[image.layout.order]
@@ -639,7 +696,7 @@ class GnuHash:
                 return index
         raise image.bad("a chain of DT_GNU_HASH does not end")
 
-    @property
+    @cached_property
     def is_empty(self) -> bool:
         """Whether no symbol can be looked up; `symoffset` means nothing then."""
         buckets = self.dynamic.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
@@ -658,7 +715,7 @@ class GnuHash:
             (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
             if value | 1 == wanted | 1:
                 (entry,) = self.dynamic.symbols(index, index + 1)
-                if self.dynamic.strings.startswith(name + b"\0", entry[0]):
+                if self.dynamic.text.startswith(name + b"\0", entry[0]):
                     return entry
             if value & 1:
                 return None
@@ -705,10 +762,7 @@ def _sections(view: memoryview, layout: Layout, table: tuple[int, int, int]) -> 
     if offset + count * entsize > len(view):
         return ()
     raw = layout.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    return tuple(
-        Section(name=n, type=t, flags=f, addr=a, offset=o, size=s, link=k, entsize=e)
-        for n, t, f, a, o, s, k, _, _, e in raw
-    )
+    return tuple(Section(n, t, f, a, o, s, k, e) for n, t, f, a, o, s, k, _, _, e in raw)
 
 
 def _extended_count(view: memoryview, layout: Layout, offset: int) -> int:

@@ -31,17 +31,21 @@ from wheelfix.elfimage import (
     Sht,
 )
 from wheelfix.errors import BadElfError
+from wheelfix.mapped import PIECE, Text, forget
 
 if TYPE_CHECKING:
     import mmap
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 _STB_LOCAL, _STB_WEAK, _STB_GNU_UNIQUE = 0, 2, 10
 _UNIQUE = bytes(range(0xA0, 0xB0))  # STB_GNU_UNIQUE, 10, with any type
 _INFO = {32: 12, 64: 4}  # where st_info stands in Elf32_Sym and Elf64_Sym
+_SYMBOLS = 1 << 15
+"""Entries of the symbol table that are in memory at once."""
 _FUNCTIONS = {0, 2, 10}  # STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC: what dlsym hands out as code
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
+_OVERLAP = 512
 _NT_DLOPEN = 0x407C0C0A
 _BOUND = {0, 1, 2, 5, 6, 10}  # STT_*: what the loader lets a reference bind to
 _EXPORTED = {0, 3}  # STV_DEFAULT, STV_PROTECTED
@@ -123,9 +127,10 @@ def _look_at_exports(dynamic: Dynamic) -> None:
     if Dt.SYMTAB not in dynamic.tags:
         return
     count = dynamic.symbol_count()
-    dynamic.symbols(0, count)
-    dynamic.version_indices(count)
-    _first_defined(dynamic)
+    if count > 0:
+        dynamic.place_of_symbols(0, count)
+    dynamic.place_of_indices(count)
+    first_defined(dynamic)
     if _may_copy(dynamic.image):
         for _ in dynamic.relocations():
             pass
@@ -144,7 +149,7 @@ def _strings(dynamic: Dynamic) -> range:
     if Dt.STRTAB not in dynamic.tags:
         return range(0)
     start, _ = dynamic.image.extent(dynamic.tags[Dt.STRTAB], "the dynamic string table")
-    return range(start, start + len(dynamic.strings))
+    return range(start, start + len(dynamic.text))
 
 
 def _loadable(image: Image) -> Dynamic | None:
@@ -271,19 +276,18 @@ def _undefined(
     wanted = {index: (version, file) for file, versions in needs for index, version in versions}
     count = _undefined_bound(dynamic, program=program)
     indices = dynamic.version_indices(count) if count else None
-    for number, (name, info, _, section, *_) in enumerate(dynamic.symbols(0, count)):
+    strings, nothing = dynamic.text, (None, None)
+    for number, (name, info, _, section, _, _) in enumerate(dynamic.symbols(0, count)):
         bind = info >> 4
         if section != 0 or name == 0 or bind == _STB_LOCAL:
             continue
         index = indices[number] & 0x7FFF if indices else 0
-        version, file = wanted.get(index, (None, None))
-        yield Undefined(
-            name=dynamic.string(name, "a symbol's name"),
-            version=version,
-            file=file,
-            type=info & 0xF,
-            weak=bind == _STB_WEAK,
-        )
+        version, file = wanted.get(index, nothing)
+        end = strings.find(b"\0", name)
+        if end < 0:
+            raise dynamic.image.bad("a symbol's name is no string of the dynamic string table")
+        text = strings[name:end].decode("utf-8", "surrogateescape")
+        yield Undefined(text, version, file, info & 0xF, bind == _STB_WEAK)
 
 
 def _undefined_bound(dynamic: Dynamic, *, program: bool) -> int:
@@ -302,16 +306,21 @@ def _undefined_bound(dynamic: Dynamic, *, program: bool) -> int:
 
 def _unique_symbols(dynamic: Dynamic) -> int:
     """Count the STB_GNU_UNIQUE symbols; 0 where the table cannot be read, as nothing needs them."""
-    image, sym = dynamic.image, dynamic.image.layout.sym
+    image, size = dynamic.image, dynamic.image.layout.sym.size
     try:
-        start, stop = _first_defined(dynamic), dynamic.symbol_count()
+        start, stop = first_defined(dynamic), dynamic.symbol_count()
         if not start < stop <= MAX_SYMBOLS:
             return 0
-        at, size = dynamic.tags[Dt.SYMTAB] + start * sym.size, (stop - start) * sym.size
-        info = image.loaded(at, size, "the symbol table")[_INFO[image.layout.bits] :: sym.size]
+        at, end = dynamic.place_of_symbols(start, stop), (stop - start) * size
     except BadElfError:
         return 0
-    return len(info) - len(info.translate(None, _UNIQUE))
+    found = 0
+    for first in range(0, end, _SYMBOLS * size):
+        raw = image.read(at + first, min(_SYMBOLS * size, end - first), "the symbol table")
+        forget(image.view)
+        info = raw[_INFO[image.layout.bits] :: size]
+        found += len(info) - len(info.translate(None, _UNIQUE))
+    return found
 
 
 # --- definitions ---------------------------------------------------------------------------------
@@ -325,11 +334,16 @@ def read_exports(data: bytes | bytearray | memoryview | mmap.mmap, name: str) ->
     """
     with memoryview(data) as view:
         dynamic = Dynamic.parse(Image.parse(view, name))
-        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-            return Exports()
-        definitions, plt_entries = _definitions(dynamic)
-        copies = tuple(_copies(dynamic))
-        return Exports(definitions=definitions, copies=copies, plt_entries=plt_entries)
+        return Exports() if dynamic is None else exports_in(dynamic)
+
+
+def exports_in(dynamic: Dynamic) -> Exports:
+    """Return what an object with this dynamic section defines for others."""
+    if Dt.SYMTAB not in dynamic.tags:
+        return Exports()
+    definitions, plt_entries = _definitions(dynamic)
+    copies = tuple(copies_of(dynamic))
+    return Exports(definitions=definitions, copies=copies, plt_entries=plt_entries)
 
 
 _Definitions = dict[str, tuple[Definition, ...]]
@@ -337,9 +351,9 @@ _Definitions = dict[str, tuple[Definition, ...]]
 
 def _definitions(dynamic: Dynamic) -> tuple[_Definitions, _Definitions]:
     """Return what the object defines, and what only its PLT entries stand for."""
-    start, count = _first_defined(dynamic), dynamic.symbol_count()
+    start, count = first_defined(dynamic), dynamic.symbol_count()
     indices = dynamic.version_indices(count)
-    versions = _versions(dynamic)
+    versions = versions_of(dynamic)
     strings = dynamic.strings
     made: dict[tuple[int, int | None], tuple[Definition, ...]] = {}
     defined: _Definitions = {}
@@ -347,22 +361,27 @@ def _definitions(dynamic: Dynamic) -> tuple[_Definitions, _Definitions]:
     for number, (name, info, other, section, value, _) in enumerate(
         dynamic.symbols(start, count), start
     ):
-        kind = info & 0xF
-        if info < 0x10 or kind not in _BOUND or other & 3 not in _EXPORTED:
-            continue
-        if not value and (section == 0 or (kind != _STT_TLS and section != _SHN_ABS)):
+        if not is_offered(info, other, section, value):
             continue
         version = indices[number] if indices is not None else None
         definition = made.get((info, version))
         if definition is None:
-            definition = made[info, version] = (_definition(info, version, versions),)
+            definition = made[info, version] = (definition_of(info, version, versions),)
         text = strings[name : strings.find(b"\0", name)].decode("utf-8", "surrogateescape")
         found = defined if section else entries
         found[text] = found[text] + definition if text in found else definition
     return defined, entries
 
 
-def _versions(dynamic: Dynamic) -> dict[int, str | None]:
+def is_offered(info: int, other: int, section: int, value: int) -> bool:
+    """Return whether the loader binds others to a symbol: to itself, or to its PLT entry."""
+    kind = info & 0xF
+    if info < 0x10 or kind not in _BOUND or other & 3 not in _EXPORTED:
+        return False
+    return bool(value) or (section != 0 and (kind == _STT_TLS or section == _SHN_ABS))
+
+
+def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
     """Return the version of each index; None for the object's own name, which is no version.
 
     Data that a program has copied has an index of its version needs.
@@ -374,13 +393,14 @@ def _versions(dynamic: Dynamic) -> dict[int, str | None]:
     return {**found, **defined}
 
 
-def _first_defined(dynamic: Dynamic) -> int:
+def first_defined(dynamic: Dynamic) -> int:
     """Return an index that all defined symbols lie at or above."""
     table = dynamic.gnu_hash()
     return table.symoffset if table is not None and not table.is_empty else 0
 
 
-def _definition(info: int, version: int | None, versions: dict[int, str | None]) -> Definition:
+def definition_of(info: int, version: int | None, versions: Mapping[int, str | None]) -> Definition:
+    """Return what an entry of .dynsym with this `st_info` and version index says."""
     index = None if version is None else version & 0x7FFF
     return Definition(
         version=None if index is None else versions.get(index),
@@ -392,8 +412,8 @@ def _definition(info: int, version: int | None, versions: dict[int, str | None])
     )
 
 
-def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
-    """Find the data that a program took over from its libraries (R_*_COPY)."""
+def copies_of(dynamic: Dynamic) -> Iterator[Undefined]:
+    """Yield the data that a program took over from its libraries (R_*_COPY)."""
     kind = _COPY.get(dynamic.image.machine, -1)
     wide = dynamic.image.layout.bits == 64
     shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
@@ -463,7 +483,7 @@ def _lookups(dynamic: Dynamic) -> Iterator[Lookup]:
     count = max((info >> shift for info, _ in named), default=0) + 1
     symbols = list(dynamic.symbols(0, count)) if named else []
     indices = (dynamic.version_indices(count) if named else None) or ()
-    versions = _versions(dynamic)
+    versions = versions_of(dynamic)
     files = {index: file for file, some in dynamic.version_needs() for index, _ in some}
     for info, jumps in named:
         number, kind = info >> shift, info & mask
@@ -501,7 +521,7 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
         found = {
             name
             for entry in dynamic.symbols(0, dynamic.symbol_count())
-            for name in [dynamic.strings[entry[0] : entry[0] + 256].partition(b"\0")[0]]
+            for name in [dynamic.text[entry[0] : entry[0] + 256].partition(b"\0")[0]]
             if name in names and _is_function(entry)
         }
     else:
@@ -511,17 +531,28 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
 
 def _hook_names(dynamic: Dynamic) -> set[bytes]:
     stem = dynamic.image.name.rpartition("/")[2].partition(".")[0]
-    names = {b"init" + stem.encode("utf-8", "surrogateescape")}
-    strings = dynamic.strings
-    if b"\0" + min(names) + b"\0" not in strings:
-        names.clear()
-    for prefix in _HOOKS:
-        at = strings.find(prefix)
-        while at >= 0 and len(names) < _MAX_HOOKS:
-            end = strings.find(b"\0", at)
-            names.add(strings[at : end if end >= 0 else len(strings)])
-            at = strings.find(prefix, at + 1)
+    old = b"init" + stem.encode("utf-8", "surrogateescape")
+    names: set[bytes] = set()
+    strings = dynamic.text
+    for start, text in _pieces(strings):
+        if b"\0" + old + b"\0" in text:
+            names.add(old)
+        for prefix in _HOOKS:
+            at = text.find(prefix)
+            while at >= 0 and len(names) < _MAX_HOOKS:
+                end = strings.find(b"\0", start + at)
+                names.add(strings[start + at : end if end >= 0 else len(strings)])
+                at = text.find(prefix, at + 1)
     return names
+
+
+def _pieces(text: bytes | Text) -> Iterator[tuple[int, bytes]]:
+    """Yield a string table in pieces with their places; they overlap by more than a hook's name."""
+    if isinstance(text, bytes):
+        yield 0, text
+        return
+    for start in range(0, len(text), PIECE):
+        yield start, text[start : start + PIECE + _OVERLAP]
 
 
 def _is_function(entry: tuple[int, ...] | None) -> bool:

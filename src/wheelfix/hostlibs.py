@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Self
 
 from wheelfix.archive import Archive
 from wheelfix.asneeded import Library
+from wheelfix.defined import exports_when_asked
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.elf import Elf, Exports, Libc
-from wheelfix.elfread import dynamic_strings, read_elf, read_exports
+from wheelfix.elfread import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader import expand
 from wheelfix.providers import folder_of
@@ -106,9 +107,11 @@ class HostLibraries:
         key = str(source)
         known = self._memory.exports.get(key)
         if known is None:
-            data = self.archive.tables(source) if isinstance(source, str) else _mapped(source)
-            known = self._memory.exports[key] = _read_exports(data, key)
+            known = self._memory.exports[key] = _read_exports(partial(self._tables, source), key)
         return known
+
+    def _tables(self, source: str | Path) -> memoryview:
+        return self.archive.tables(source) if isinstance(source, str) else _mapped(source)
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members whose code has it as a string of its own.
@@ -241,7 +244,7 @@ class HostLibraries:
         data = _opened(Path(path))
         return None if data is None else self._library(path, data)
 
-    def _library(self, path: str, data: bytes | memoryview) -> Library | None:
+    def _library(self, path: str, data: memoryview) -> Library | None:
         try:
             elf = read_elf(data, path)
         except BadElfError:
@@ -252,7 +255,7 @@ class HostLibraries:
         def read() -> Exports:
             known = self._memory.exports.get(path)
             if known is None:
-                known = self._memory.exports[path] = _read_exports(data, path)
+                known = self._memory.exports[path] = _read_exports(lambda: data, path)
             return known
 
         return Library(path=path, elf=elf, read=read)
@@ -293,9 +296,9 @@ def _inflated(archive: "ZipFile", member: str) -> memoryview:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
-def _read_exports(data: bytes | memoryview, name: str) -> Exports:
+def _read_exports(reopen: Callable[[], memoryview], name: str) -> Exports:
     try:
-        return read_exports(data, name)
+        return exports_when_asked(reopen, name)
     except BadElfError:
         return Exports()
 

@@ -249,6 +249,10 @@ def _musl_directories(path: str, origin: str | None) -> tuple[tuple[str, str], .
 # --- The file system ----------------------------------------------------------------------------
 
 
+_Found = tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]
+"""The file that a search finds, with what it says, and all that was tried."""
+
+
 class _Tree:
     """What `open(2)` would find, with directories resolved once; shared by many processes."""
 
@@ -257,6 +261,7 @@ class _Tree:
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.search_paths: dict[str, _Places] = {}
+        self.searches: dict[tuple[str, str, tuple[int, bool, int] | None], _Found] = {}
         self.requests: dict[tuple[str | None, str, str], Request] = {}
         self.defaults = _Places(None, [(each, each) for each in environment.default_directories])
         self.directories = {"/", *environment.directories}
@@ -480,12 +485,22 @@ class _Process(ABC):
             )
         return answer
 
-    def _search(
-        self, requester: _Map | None, name: str
-    ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
+    def _search(self, requester: _Map | None, name: str) -> _Found:
         """Return the file that the loader takes, with what it says, and all that was tried."""
         known = self.reference
         kind = (known.bits, known.little_endian, known.machine) if known else None
+        place = self._search_place(requester) if kind and "/" not in name else None
+        if place is None:
+            return self._search_afresh(requester, name, kind)
+        key = (place, name, kind)
+        found = self.tree.searches.get(key)
+        if found is None:
+            found = self.tree.searches[key] = self._search_afresh(requester, name, kind)
+        return found
+
+    def _search_afresh(
+        self, requester: _Map | None, name: str, kind: tuple[int, bool, int] | None
+    ) -> _Found:
         tried: tuple[Candidate, ...] = ()
         for how, places in self._lists(requester, name):
             walk = places.walks.get((how, name, kind))
@@ -568,6 +583,11 @@ class _Process(ABC):
     @abstractmethod
     def _search_lists(self, requester: _Map | None, name: str) -> Iterator[tuple[How, _Places]]:
         """Yield the lists to search for a bare name."""
+
+    def _search_place(self, requester: _Map | None) -> str | None:
+        """Return where a search starts, if nothing else of the process decides what it finds."""
+        del requester
+        return None
 
     @abstractmethod
     def _verdict(self, elf: Elf, reference: Elf) -> Outcome:
@@ -677,6 +697,12 @@ class _Glibc(_Process):
             yield How.CACHE, _Places(None, [(name, env.cache[name])])
         if elf is None or not elf.dt_flags_1 & _DF_1_NODEFLIB:
             yield How.DEFAULT, self.tree.defaults
+
+    def _search_place(self, requester: _Map | None) -> str | None:
+        elf = requester.elf if requester else None
+        if requester is None or elf is None or elf.runpath is None or self._library_path.pairs:
+            return None
+        return requester.opened
 
     def _rpath_chain(self, requester: _Map | None) -> Iterator[tuple[How, _Places]]:
         """Yield the DT_RPATH of the requester, of what caused it to be loaded, of the program.

@@ -33,3 +33,46 @@ def forget(view: memoryview) -> None:
     """Let go of the pages of a mapped file; they are read again where they are asked for again."""
     if isinstance(view.obj, mmap.mmap):
         view.obj.madvise(mmap.MADV_DONTNEED)
+
+
+class Text:
+    """Part of a large file, looked into like `bytes` and never in memory as a whole."""
+
+    _LOOKS = 256  # before pages are let go of: a look at one maps some of its neighbours
+
+    def __init__(self, view: memoryview, start: int, stop: int) -> None:
+        self._view = view
+        self._start = start
+        self._stop = stop
+        self._looks = 0
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, part: slice) -> bytes:
+        """Copy a part; unlike `bytes`, with no negative places but an end of -1."""
+        start, stop, _ = part.indices(len(self))
+        self._looks += 1
+        if self._looks % self._LOOKS == 0:
+            forget(self._view)
+        return copied(self._view, self._start + start, self._start + max(start, stop))
+
+    def __contains__(self, text: bytes) -> bool:
+        return self.find(text) >= 0
+
+    def startswith(self, text: bytes, at: int) -> bool:
+        """Return whether `text` stands at a place."""
+        return self[at : at + len(text)] == text
+
+    def find(self, text: bytes, start: int = 0) -> int:
+        """Return where `text` begins, at `start` or after it, -1 if nowhere."""
+        size = 256
+        while start < len(self):
+            found = self[start : start + size + len(text) - 1].find(text)
+            if found >= 0:
+                return start + found
+            if size == PIECE:
+                forget(self._view)
+            start += size
+            size = PIECE
+        return -1

@@ -12,6 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.asneeded import Library
+from wheelfix.defined import among
 from wheelfix.elf import Elf, Libc
 from wheelfix.layout import Key, Layout, split
 from wheelfix.loader import Load
@@ -400,9 +401,9 @@ class _Shims:
                 if not symbol.weak and symbol.version is None
             }
             for each in own:
-                wanted.difference_update(at_hand[each].exports.definitions)
+                wanted -= among(at_hand[each].exports.definitions, wanted)
             for other, another in at_hand.items():
-                given = wanted.intersection(another.exports.definitions) if wanted else None
+                given = among(another.exports.definitions, wanted) if wanted else None
                 if given:
                     return (
                         f"needs `{name}`, which does not load alone: it lacks `{min(given)}` of "

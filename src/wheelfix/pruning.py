@@ -9,17 +9,18 @@ time) keeps an entry, unless the settings say otherwise.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from wheelfix.asneeded import Decision, Library, Why, decide, is_python_api
+from wheelfix.defined import Wanted, among, announce
 from wheelfix.edits import Edit, without_needed
 from wheelfix.elf import Elf, Exports
 from wheelfix.layout import Layout
 from wheelfix.loader import Environment, Load, load_each
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.symbols import Definers, Reference, bindings
+from wheelfix.symbols import Definers, Reference, bindings, wanted_by
 from wheelfix.wheel import Wheel
 
 _INTERPOSED = frozenset({"malloc", "free", "calloc", "realloc"})
@@ -99,17 +100,14 @@ class Pruning:
 
 
 def judge(
-    wheel: Wheel,
-    layout: Layout,
-    environment: Environment,
-    settings: Settings,
-    definitions: Definitions,
+    wheel: Wheel, world: "Callable[[], World | None]", settings: Settings, definitions: Definitions
 ) -> Pruning:
-    """Judge the DT_NEEDED entries of all objects that `layout` installs."""
+    """Judge the DT_NEEDED entries of all objects of `wheel` that are in its `world`."""
     for elfs, known in definitions.judged:
         if elfs == wheel.elfs:
             return known
-    found = _judge(World.around(wheel, layout, environment, definitions), settings, definitions)
+    there = world()
+    found = Pruning() if there is None else _judge(there, settings, definitions)
     definitions.judged.append((wheel.elfs, found))
     return found
 
@@ -161,6 +159,8 @@ class World:
     """Member -> where it is installed; dynamic objects only."""
     libraries: Mapping[str, Library]
     """Path -> what can be looked into."""
+    wanted: Wanted
+    """The names that any of these refers to."""
 
     @classmethod
     def around(
@@ -197,12 +197,18 @@ class World:
                     libraries[library.path] = library
                     waiting += [(each, library.elf) for each in library.elf.needed]
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
+        wanted = wanted_by(libraries.values(), _INTERPOSED.union(_hooks_and_copies(libraries)))
+        libraries = {
+            path: replace(known, read=partial(_looked_up, known.read, wanted))
+            for path, known in libraries.items()
+        }
         return cls(
             environment=replace(
                 environment, files=files, cache=cache, default_directories=tuple(folders)
             ),
             paths=paths,
             libraries=libraries,
+            wanted=wanted,
         )
 
     @cached_property
@@ -238,15 +244,12 @@ class World:
     @cached_property
     def definers(self) -> Definers:
         """Who defines what in a load of this world."""
-        return Definers(self.libraries, self.environment.libc)
+        return Definers(self.libraries, self.environment.libc, self.wanted)
 
     @cached_property
     def references(self) -> Mapping[str, frozenset[str]]:
         """Path -> the names of the undefined symbols of what stands there."""
-        return {
-            path: frozenset(each.name for each in library.elf.undefined)
-            for path, library in self.libraries.items()
-        }
+        return {path: library.names for path, library in self.libraries.items()}
 
     def without(self, drops: Collection[Unused]) -> Environment:
         """Return the environment in which the entries of `drops` are gone."""
@@ -257,6 +260,27 @@ class World:
             path: without_needed(self.environment.files[path], gone) for path, gone in names.items()
         }
         return replace(self.environment, files={**self.environment.files, **changed})
+
+
+def _hooks(file: str) -> list[str]:
+    """Return the names of the functions by which Python would import `file`."""
+    stem = file.rpartition("/")[2].partition(".")[0]
+    return [prefix + stem for prefix in _HOOKS]
+
+
+def _hooks_and_copies(libraries: Mapping[str, Library]) -> Iterator[str]:
+    """Yield the names that are asked for and are no undefined symbols."""
+    for path, library in libraries.items():
+        yield from _hooks(path)
+        if library.elf.is_executable:
+            yield from (each.name for each in library.exports.copies)
+
+
+def _looked_up(read: Callable[[], Exports], wanted: Wanted) -> Exports:
+    """Read what a library exports, as far as it is `wanted`."""
+    exports = read()
+    announce(exports, wanted)
+    return exports
 
 
 def _closure(load: Load, start: str) -> set[str]:
@@ -382,43 +406,24 @@ class _Trial:
 
     def _find_moved(self, change: _Change) -> _Moved:
         world = self._world
-        remaining = [path for path in change.after.objects if path in world.libraries]
-        wanted = {name for path in remaining for name in world.references[path]}
-        names = {
-            name
-            for path in self._disturbed(change)
-            if path in world.libraries
-            for name in world.definers.of(path).keys() & wanted
+        first, now = (world.definers.first_in(load) for load in (change.before, change.after))
+        moved = {
+            serving: (old, new)
+            for serving in world.definers.served
+            if (old := first(serving)) is not None and (new := now(serving)) != old
         }
-        if not names:
-            return {}
-        before = world.definers.within(change.before)
-        after = world.definers.within(change.after)
+        names = frozenset[str]().union(*(world.definers.served[serving] for serving in moved))
         found: _Moved = {}
-        for path in remaining:
-            if world.references[path].isdisjoint(names):
+        for path in change.after.objects if moved else ():
+            if path not in world.libraries or world.references[path].isdisjoint(names):
                 continue
             for each in world.libraries[path].elf.undefined:
                 if each.name in names:
-                    provider = before(each.name, each.version)
-                    now = after(each.name, each.version)
-                    if provider is not None and now != provider:
-                        found[Reference(path, each.name, each.version, each.weak)] = provider, now
+                    serving = world.definers.serving(each.name, each.version)
+                    if serving in moved:
+                        key = Reference(path, each.name, each.version, each.weak)
+                        found[key] = moved[serving]
         return found
-
-    @staticmethod
-    def _disturbed(change: _Change) -> Iterator[str]:
-        """Yield the files that are gone, and those whose place in the order is another one."""
-        yield from change.lost
-        stayed = [path for path in change.before.objects if path not in change.lost]
-        differing = (
-            n
-            for n, (old, new) in enumerate(zip(stayed, change.after.objects, strict=False))
-            if old != new
-        )
-        first = next(differing, None)
-        if first is not None:
-            yield from stayed[first:]
 
     def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
         """Yield the drops to take back so that `provider` is loaded as before."""
@@ -442,8 +447,7 @@ class _Trial:
         elf = self._world.environment.files[self._world.paths[drop.member]]
         if library is None or elf.module_hooks:
             return None
-        stem = drop.member.rpartition("/")[2].partition(".")[0]
-        hooks = [prefix + stem for prefix in _HOOKS if prefix + stem in library.exports.definitions]
+        hooks = [name for name in _hooks(drop.member) if name in library.exports.definitions]
         return f"it defines `{hooks[0]}`, which makes the file a module" if hooks else None
 
     def _hazards(self, drops: list[Unused], changes: list[_Change]) -> dict[Unused, list[str]]:
@@ -481,7 +485,7 @@ class _Trial:
         else:
             if library.elf.has_constructors:
                 yield "it has constructors: code that runs when it is loaded"
-            if _INTERPOSED & library.exports.definitions.keys():
+            if among(library.exports.definitions, _INTERPOSED):
                 yield "it defines `malloc` or its fellows, in place of the C library's"
         for path in sorted(leaving - {drop.library}):
             registry = self._registry(change, path)
@@ -514,8 +518,8 @@ class _Trial:
         key = (user, provider)
         if key not in self._called:
             library = self._world.libraries.get(provider)
-            self._called[key] = library is not None and not (
-                self._world.references[user].isdisjoint(library.exports.definitions)
+            self._called[key] = library is not None and bool(
+                among(library.exports.definitions, self._world.references[user])
             )
         return self._called[key]
 
@@ -568,17 +572,15 @@ def _unbound(world: World, member: str) -> frozenset[str]:
     """
     load, path = world.loads[member], world.paths[member]
     elf = world.environment.files[path]
-    wanted = {
-        each.name
-        for each in elf.undefined
-        if not each.weak and each.file not in elf.needed and not is_python_api(each.name)
-    }
-    whole = all(each in world.libraries for each in load.objects)
-    if not wanted or not whole or elf.is_executable or any(r.result is None for r in load.requests):
+    whole = path in load.objects and all(each in world.libraries for each in load.objects)
+    if not whole or elf.is_executable or any(r.result is None for r in load.requests):
         return frozenset()
-    bound = bindings(load, world.definers, among=wanted, users=(path,))
+    needed, named, provider = elf.needed, world.definers.named, world.definers.within(load)
     return frozenset(
-        reference.symbol
-        for reference, provider in bound.items()
-        if provider is None and not reference.weak
+        name
+        for name, version, file, _, weak in elf.undefined
+        if not weak
+        and file not in needed
+        and (name not in named or provider(name, version) is None)
+        and not is_python_api(name)
     )

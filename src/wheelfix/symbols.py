@@ -9,6 +9,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from wheelfix.asneeded import Library
+from wheelfix.defined import Wanted, among, announce
 from wheelfix.elf import Definition, Libc
 from wheelfix.loader import Load
 
@@ -56,50 +57,85 @@ class Definers:
     Groups of one wheel have most in common, so a symbol is looked up in all libraries at once.
     """
 
-    def __init__(self, libraries: Mapping[str, Library], libc: Libc = Libc.GLIBC) -> None:
-        """Take the libraries by path; what they export is read when it is first asked for."""
+    def __init__(
+        self,
+        libraries: Mapping[str, Library],
+        libc: Libc = Libc.GLIBC,
+        wanted: Wanted | None = None,
+    ) -> None:
+        """Take the libraries by path; what they export is read when it is first asked for.
+
+        `wanted` has the names that any of them refers to, where that is known.
+        """
         self.libraries = libraries
         self._libc = libc
-        self._exports: dict[str, Mapping[str, tuple[Definition, ...]]] = {}
-        self._known: dict[tuple[str, str | None], tuple[str, ...]] = {}
+        self._wanted = wanted
+        self._known: dict[str | None, dict[str, tuple[str, ...]]] = {}
 
     def within(self, load: Load) -> Callable[[str, str | None], str | None]:
         """Return what tells which object of `load` a name and version bind to."""
-        places = {path: number for number, path in enumerate(load.objects)}
+        first = self.first_in(load)
 
-        @cache
         def provider(name: str, version: str | None) -> str | None:
-            found = [path for path in self._serving(name, version) if path in places]
-            return min(found, key=places.__getitem__) if found else None
+            found = self.serving(name, version)
+            return first(found) if found else None
 
         return provider
 
+    @staticmethod
+    def first_in(load: Load) -> Callable[[tuple[str, ...]], str | None]:
+        """Return what tells which of some libraries comes first in `load`, None if none does."""
+        places = {path: number for number, path in enumerate(load.objects)}
+
+        @cache  # few different ones serve all symbols
+        def first(paths: tuple[str, ...]) -> str | None:
+            return min(filter(places.__contains__, paths), key=places.__getitem__, default=None)
+
+        return first
+
     def of(self, path: str) -> Mapping[str, tuple[Definition, ...]]:
         """Return what the library at `path` defines."""
-        if path not in self._exports:
-            self._exports[path] = self.libraries[path].exports.definitions
-        return self._exports[path]
+        return self.libraries[path].exports.definitions
 
-    def _serving(self, name: str, version: str | None) -> tuple[str, ...]:
+    def serving(self, name: str, version: str | None) -> tuple[str, ...]:
         """Return all libraries to which a reference may bind."""
-        key = (name, version)
-        if key not in self._known:
-            self._known[key] = tuple(
-                path
-                for path in self._named.get(name, ())
-                if binds(self.of(path)[name], version, self._libc)
-            )
-        return self._known[key]
+        paths = self.named.get(name, ())
+        if not paths:
+            return ()
+        known = self._known.setdefault(version, {})
+        if name not in known:
+            libc = self._libc
+            found = [path for path in paths if binds(self.of(path)[name], version, libc)]
+            known[name] = paths if len(found) == len(paths) else tuple(found)
+        return known[name]
 
     @cached_property
-    def _named(self) -> Mapping[str, list[str]]:
-        """Name -> the libraries that define it; only names that some library refers to."""
-        wanted = {each.name for known in self.libraries.values() for each in known.elf.undefined}
-        found: dict[str, list[str]] = {}
-        for path in self.libraries:
-            for name in self.of(path).keys() & wanted:
-                found.setdefault(name, []).append(path)
+    def served(self) -> Mapping[tuple[str, ...], set[str]]:
+        """What may serve a reference of some library -> the names of all that it may serve."""
+        found: dict[tuple[str, ...], set[str]] = {}
+        for library in self.libraries.values():
+            for each in library.elf.undefined:
+                if paths := self.serving(each.name, each.version):
+                    found.setdefault(paths, set()).add(each.name)
         return found
+
+    @cached_property
+    def named(self) -> Mapping[str, tuple[str, ...]]:
+        """Name -> the libraries that define it; only names that some library refers to."""
+        wanted = self._wanted or wanted_by(self.libraries.values())
+        found: dict[str, tuple[str, ...]] = {}
+        longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+        for path, library in self.libraries.items():
+            announce(library.exports, wanted)
+            for name in among(library.exports.definitions, wanted.names):
+                others = found.get(name, ())
+                found[name] = longer.setdefault((others, path), (*others, path))
+        return found
+
+
+def wanted_by(libraries: Iterable[Library], others: frozenset[str] = frozenset()) -> Wanted:
+    """Return all names that some library refers to, and `others`."""
+    return Wanted(others.union(*(library.names for library in libraries)))
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:

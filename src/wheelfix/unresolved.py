@@ -4,18 +4,19 @@ Every object is searched in the groups that the loader makes: what an extension 
 or a library that nothing else loads brings along when it is the first.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix import cpython
 from wheelfix.asneeded import Library
-from wheelfix.elf import Elf, Libc, Undefined
+from wheelfix.defined import announce
+from wheelfix.elf import Elf, Libc
 from wheelfix.loader import Load
 from wheelfix.platforms import defined_by, may_come_from_platform
 from wheelfix.pruning import Definitions, World
-from wheelfix.symbols import bindings, binds
+from wheelfix.symbols import binds
 from wheelfix.wheel import Wheel
 
 _PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
@@ -71,37 +72,62 @@ class _Search:
         return tuple(found)
 
     def _alone(self, member: str) -> tuple[Reference, ...]:
-        """Return what the member's own group does not give it."""
-        elf = self._wheel.elfs[member]
-        names = {symbol.name for symbol in elf.undefined if not _is_given(symbol)}
-        names -= cpython.names()
-        if not names or self.world.paths[member] not in self.world.libraries:
-            return ()
-        return self._unbound(self.world.loads[member], member, names)
+        """Return what the member's own group does not give it.
 
-    def _in_group(self, root: str, member: str, references: Iterable[Reference]) -> Unresolved:
-        load = self.world.loads[root]
-        asked = frozenset(references)
-        names = {name for name, _ in asked}
-        left = [r for r in self._unbound(load, member, names) if r in asked]
+        Nothing needs to be found for what is weak, nor for what is asked of a platform library by
+        version: whether the platform has that is auditwheel's to judge (WF801).
+        """
         elf = self._wheel.elfs[member]
-        left = [r for r in left if not self._by_interpreter(elf, r)]
+        path = self.world.paths[member]
+        if path not in self.world.libraries:
+            return ()
+        promised = {name for name in elf.needed if may_come_from_platform(name)}
+        promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
+        api = cpython.names()
+        names = {
+            name
+            for name, version, file, _, weak in elf.undefined
+            if not weak and (version is None or file not in promised) and name not in api
+        }
+        return self._unbound(
+            self.world.loads[member],
+            member,
+            dict.fromkeys(
+                [
+                    (name, version)
+                    for name, version, _, _, weak in elf.undefined
+                    if name in names and not weak
+                ]
+            ),
+        )
+
+    def _in_group(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
+        load = self.world.loads[root]
+        elf = self._wheel.elfs[member]
+        left = references if root == member else self._unbound(load, member, references)
+        if program := self._program(elf):
+            left = tuple(each for each in left if not _defines(program, each))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
-        if not self._program(elf):
+        if not program:
             absent.setdefault(_LIBC[self.world.environment.libc])
         listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
             member=member,
             root=root,
-            references=tuple(r for r in left if not any(r[0] in each for each in listed.values())),
+            references=_not_in(left, listed.values()),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
 
-    def _unbound(self, load: Load, member: str, names: set[str]) -> tuple[Reference, ...]:
-        users = {self.world.paths[member]}
-        found = bindings(load, self.world.definers, among=names, users=users)
-        return tuple((r.symbol, r.version) for r, at in found.items() if at is None and not r.weak)
+    def _unbound(
+        self, load: Load, member: str, references: Iterable[Reference]
+    ) -> tuple[Reference, ...]:
+        """Return those of `references` of `member` that nothing in `load` serves."""
+        if self.world.paths[member] not in load.objects:
+            return ()
+        named = self.world.definers.named
+        provider = self.world.definers.within(load)
+        return tuple([r for r in references if r[0] not in named or provider(*r) is None])
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield what brings the object in first: modules, programs, and what nothing else loads."""
@@ -141,12 +167,10 @@ class _Search:
         if libc is None:
             return ()
         names = (*_PROGRAM[1:], *libc.elf.needed)
-        return (libc, *filter(None, (definitions.host(name, elf) for name in names)))
-
-    def _by_interpreter(self, elf: Elf, reference: Reference) -> bool:
-        name, version = reference
-        there = (library.exports.definitions.get(name) for library in self._program(elf))
-        return any(binds(each, version) for each in there if each)
+        found = (libc, *filter(None, (definitions.host(name, elf) for name in names)))
+        for library in found:
+            announce(library.exports, self.world.wanted)
+        return found
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
         own = set(self.world.paths.values())
@@ -154,10 +178,15 @@ class _Search:
         return tuple(n for n in names if not any(fnmatchcase(n, each) for each in _TOOLCHAIN))
 
 
-def _is_given(symbol: Undefined) -> bool:
-    """Whether nothing needs to be found: weak, or of a platform library, and asked by version.
+def _defines(libraries: Iterable[Library], reference: Reference) -> bool:
+    name, version = reference
+    there = (library.exports.definitions.get(name) for library in libraries)
+    return any(binds(each, version) for each in there if each)
 
-    Whether the platform has the version is auditwheel's to judge (WF801).
-    """
-    versioned = symbol.version is not None and may_come_from_platform(symbol.file or "")
-    return symbol.weak or versioned
+
+def _not_in(
+    references: tuple[Reference, ...], known: Iterable[Container[str]]
+) -> tuple[Reference, ...]:
+    for names in known:
+        references = tuple([each for each in references if each[0] not in names])
+    return references

@@ -146,16 +146,9 @@ class Context:
     @cached_property
     def pruning(self) -> Pruning:
         """What could go from DT_NEEDED, and what is missing there, as most installers lay it."""
-        if self.definitions is None or not self.layouts:
+        if self.definitions is None:
             return Pruning()
-        layout = self.layouts[0]
-        return judge(
-            self.wheel,
-            layout,
-            environment(self.wheel, layout),
-            self.settings,
-            self.definitions,
-        )
+        return judge(self.wheel, lambda: self.world, self.settings, self.definitions)
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:

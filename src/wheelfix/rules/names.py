@@ -243,13 +243,15 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
     Python allow them anyway; a source of the same name serves all.
     """
     name = _import_name(module)
+    lacking = tuple(
+        python
+        for python in interpreters(context.wheel.name)
+        if not (python.startswith("pypy") or python.endswith("t") or python in served)
+    )
     sources = {f"{name}.py", f"{name}/__init__.py"}
-    if any(member.name in sources for member in context.wheel.members):
+    if not lacking or any(member.name in sources for member in context.wheel.members):
         return ()
-    common = [
-        p for p in interpreters(context.wheel.name) if not (p.startswith("pypy") or p.endswith("t"))
-    ]
-    return tuple(python for python in common if python not in served) if common else ()
+    return lacking
 
 
 def _shown(pythons: Iterable[str]) -> str:

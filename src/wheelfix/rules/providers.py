@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from wheelfix.asneeded import Library
+from wheelfix.defined import among
 from wheelfix.edits import AddRequirement
 from wheelfix.elf import Elf, Undefined
 from wheelfix.findings import Fix, Hit, Severity
@@ -669,7 +670,10 @@ def _lacking_symbols(context: Context, taken: Mapping[str, list[_Taken]]) -> Ite
                 for symbol in each.use.elf.undefined
                 if symbol.file == each.use.library and not symbol.weak
             ]
-            lacking = [s for s in asked if not binds(there.get(s.name, ()), s.version)]
+            known = among(there, {symbol.name for symbol in asked})
+            lacking = [
+                s for s in asked if s.name not in known or not binds(there[s.name], s.version)
+            ]
             if lacking:
                 yield _lacking(each, lacking)
         left = unresolved[member].references if member in unresolved and own else ()

@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix import cpython
+from wheelfix.defined import among
 from wheelfix.elf import Elf
 from wheelfix.findings import Hit, Severity
 from wheelfix.layout import interpreters
@@ -85,7 +86,7 @@ def _definers(context: Context) -> Mapping[str, str]:
     for member, path in world.paths.items() if world and wanted else ():
         if world and path in world.libraries:
             there = world.libraries[path].exports.definitions
-            definers |= dict.fromkeys(wanted & there.keys(), member)
+            definers |= dict.fromkeys(among(there, wanted), member)
     return definers
 
 
@@ -217,20 +218,25 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     """
     modules = {module.member: module for module in extension_modules(context.wheel)}
     everywhere = interpreters(context.wheel.name)
-    names = cpython.names()
+    api = cpython.names()
+    sound: dict[tuple[tuple[str, ...], bool], set[str]] = {}
     for member, elf in context.wheel.elfs.items():
-        module = modules.get(member)
-        wanted = [u.name for u in elf.undefined if u.name in names and not u.weak]
-        if elf.is_executable or not wanted:
+        if elf.is_executable:
             continue
+        module = modules.get(member)
         pythons = everywhere
         if module is not None and module.pythons is not None:
             pythons = tuple(python for python in everywhere if python in module.pythons)
         imported = module is not None and bool(module.elf.module_hooks)
-        for name in wanted:
-            for hit in _judged(context, member, name, pythons, strict=imported):
-                if not _defines(context, member, name):
-                    yield hit
+        known = sound.setdefault((pythons, imported), set())
+        for name, _, _, _, weak in elf.undefined:
+            if name in known or weak or name not in api:
+                continue
+            hits = list(_judged(context, member, name, pythons, strict=imported))
+            if not hits:
+                known.add(name)
+            elif not _defines(context, member, name):
+                yield from hits
 
 
 def _defines(context: Context, member: str, name: str) -> bool:

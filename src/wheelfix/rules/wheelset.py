@@ -300,7 +300,10 @@ def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
             family = sorted({"-".join(match.groups()) for match in matches if match})
             if family:
                 groups.setdefault(tuple(family), []).append(wheel)
-        yield from (tuple(group) for group in groups.values() if len(group) > 1)
+        for group in groups.values():
+            alone = {str(wheel.name): wheel for wheel in group}  # a wheel may be given twice
+            if len(alone) > 1:
+                yield tuple(alone.values())
 
 
 Value = TypeVar("Value")
