@@ -116,7 +116,9 @@ def _before(
 def main() -> None:
     """Run the command line, and exit."""
     from wheelfix.cli.ending import heed_signals
+    from wheelfix.cli.streams import guard_streams
 
+    guard_streams()
     at_the_end = heed_signals()
     code = run(sys.argv[1:])
     at_the_end()
