@@ -115,13 +115,16 @@ def _before(
 
 def main() -> None:
     """Run the command line, and exit."""
-    from wheelfix.cli.ending import heed_signals
+    from wheelfix.cli.ending import end_now, heed_signals
     from wheelfix.cli.streams import guard_streams
+    from wheelfix.patience import is_somebody_late
 
     guard_streams()
     at_the_end = heed_signals()
     code = run(sys.argv[1:])
     at_the_end()
+    if is_somebody_late():
+        end_now(code)
     sys.exit(code)
 
 
