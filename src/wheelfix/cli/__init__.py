@@ -148,11 +148,10 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
-
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
-        import traceback
+        from wheelfix.cli.terminal import Terminal
 
-        traceback.print_exception(error)
+        Terminal(verbosity=0).trace(error)
     _fail(internal_error(error))
 
 
