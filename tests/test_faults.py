@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -274,6 +276,76 @@ def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
     assert outcome.output is not None
     assert plain.output is not None
     assert outcome.output.read_bytes() == plain.output.read_bytes()
+
+
+def forged(old: bytes, new: bytes) -> bytes:
+    """Return `new` with other last four bytes, so that it has the CRC of `old`.
+
+    The CRC is linear: what each of the 32 bits does to it is solved for by elimination.
+    """
+    head, size = new[:-4], len(new)
+    base = zlib.crc32(head + bytes(4))
+    rows: list[tuple[int, int]] = []
+    for bit in range(32):
+        effect = zlib.crc32(head + (1 << bit).to_bytes(4, "little")) ^ base
+        mask = 1 << bit
+        for pivot, their_mask in rows:
+            if effect ^ pivot < effect:
+                effect, mask = effect ^ pivot, mask ^ their_mask
+        rows.append((effect, mask))
+        rows.sort(reverse=True)
+    wanted, tail = zlib.crc32(old) ^ base, 0
+    for pivot, mask in rows:
+        if wanted ^ pivot < wanted:
+            wanted, tail = wanted ^ pivot, tail ^ mask
+    found = head + tail.to_bytes(4, "little")
+    assert (zlib.crc32(found), len(found)) == (zlib.crc32(old), size)
+    return found
+
+
+@pytest.mark.parametrize("member", ["demo/noise", "demo/core.so"])
+def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path, member: str
+) -> None:
+    """By somebody who knows what is looked at: CRC, size and time stay as they were."""
+    victim = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(victim, "w") as stored:
+        for name in source.namelist():
+            stored.writestr(name, source.read(name))
+        old = source.read(member)
+    at = victim.read_bytes().index(old)
+    new = bytearray(old)
+    new[len(old) // 2] ^= 1
+    time.sleep(0.2)  # past the tick of the file system's clock
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            times = victim.stat()
+            with victim.open("r+b") as file:
+                os.pwrite(file.fileno(), forged(old, bytes(new)), at)
+            os.utime(victim, ns=(times.st_atime_ns, times.st_mtime_ns))
+            assert victim.stat().st_size == times.st_size
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    refused(outcome, "written to while it was read", "run it again")
+    assert left(tmp_path / "out", temporary) == []
+
+
+def test_a_wheel_that_gets_another_name_and_mode_while_it_is_read_is_repaired(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Its inode changes, its content does not."""
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+    time.sleep(0.2)
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            victim.chmod(0o600)
+            victim.rename(tmp_path / "elsewhere")
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    assert outcome.status is Status.REPAIRED, outcome.error
 
 
 # --- Tools that misbehave -------------------------------------------------------------------------

@@ -393,8 +393,14 @@ class _Run:
         }
 
     def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
-        """Open what was written as any wheel, and hold it against the prediction."""
-        with open_wheel(pending.path, name=predicted.name, origin=self.archive) as archive:
+        """Open what was written as any wheel, and hold it against the prediction.
+
+        If somebody may have written to the input meanwhile, no copy is known by its CRC.
+        """
+        origin = self.archive if self.archive.is_untouched() else None
+        if origin is None:
+            self.archive.check_again()
+        with open_wheel(pending.path, name=predicted.name, origin=origin) as archive:
             found = archive.wheel
         said, foretold = _all_said(found), _all_said(predicted)
         members = dict.fromkeys((*foretold, *said))
