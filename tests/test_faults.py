@@ -15,6 +15,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,14 @@ from build import executable, make_wheel, shared_object
 from scripting import SCRIPTS
 from wheelfix import scratch as scratch_module
 from wheelfix.archive import open_wheel
+from wheelfix.elf import Elf
 from wheelfix.errors import WheelfixError
 from wheelfix.outcome import Outcome, Status
 from wheelfix.repairing import repair
 from wheelfix.scratch import PREFIX, hold, scratch, sweep
 from wheelfix.settings import Settings
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
+from wheelfix.tools.run import finish
 
 SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
 PLATFORM = f"linux_{os.uname().machine}"
@@ -408,6 +411,81 @@ def test_a_patchelf_of_another_kind(
     assert caught.value.hint == "pip install --upgrade patchelf"
 
 
+def spoil_code(content: bytearray) -> None:
+    """Change an instruction."""
+    at = content.index(b"\xc3", content.index(b"\x55\x48\x89\xe5"))
+    content[at] ^= 1
+
+
+def spoil_data(content: bytearray) -> None:
+    """Change a string that no table of the dynamic section names."""
+    at = content.index(b"told to the user")
+    content[at] ^= 1
+
+
+def spoil_path(content: bytearray) -> None:
+    """Let the search path lead elsewhere."""
+    at = content.index(b"$ORIGIN")
+    content[at : at + 7] = b"$origin"
+
+
+def spoil_segment(content: bytearray) -> None:
+    """Ask for a page that the file does not have (p_filesz of the first PT_LOAD)."""
+    start = int.from_bytes(content[32:40], "little")
+    size = int.from_bytes(content[54:56], "little")
+    for at in range(start, start + size * 20, size):
+        if content.startswith(b"\1\0\0\0", at):
+            content[at + 32 : at + 40] = (1 << 40).to_bytes(8, "little")
+            return
+
+
+def another_object(content: bytearray) -> None:
+    """Write an object that is sound, and not this one."""
+    content[:] = Path(sys.executable).resolve().read_bytes()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the instructions are x86-64's")
+@pytest.mark.parametrize(
+    "spoil", [spoil_code, spoil_data, spoil_path, spoil_segment, another_object]
+)
+def test_a_patchelf_that_writes_a_wrong_file(
+    spoil: Callable[[bytearray], None],
+    environ: Mapping[str, str],
+    outside: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary: Path,
+) -> None:
+    """It does what it was asked for, and something else: nothing of that may be published."""
+    user = shared_object(
+        tmp_path / "core.so",
+        'int outer(void); const char *text = "told to the user";\n'
+        "int core(void) { volatile int n = outer(); return n; }",
+        flags=["-O0"],
+        needed=[outside / "libouter.so.1"],
+    )
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/core.so": user}
+    wheel = make_wheel(tmp_path, tag=f"py3-none-{PLATFORM}", files=files)
+    honest = find_patchelf()
+
+    class Spoiling(Patchelf):
+        def patch(self, path: Path, before: Elf, after: Elf) -> None:
+            honest.patch(path, before, after)
+            content = bytearray(path.read_bytes())
+            if b"told to the user" in content:
+                spoil(content)
+                path.write_bytes(content)
+
+    fake = Spoiling(program=honest.program, version=honest.version)
+    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
+    refused(repaired(wheel, tmp_path / "out", environ), "core.so")
+    assert left(tmp_path / "out", temporary) == []
+    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: honest)
+    good = repaired(wheel, tmp_path / "out", environ)
+    assert good.status is Status.REPAIRED
+    assert good.ways["demo/core.so"] == "patchelf"
+
+
 OUT = "out = sys.argv[sys.argv.index('-w') + 1]; os.makedirs(out)"
 WHEEL = "demo-1.0-py3-none-linux_x86_64.whl"
 AUDITWHEELS = {
@@ -436,6 +514,21 @@ AUDITWHEELS = {
         f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
         ("auditwheel",),
     ),
+    "grafts garbage": (
+        (
+            f"{OUT}; t = os.environ['TMPDIR'] + '/x'; os.mkdir(t)\n"
+            "open(t + '/libx.so', 'w').write('x' * 99)\n"
+            "subprocess.run(['patchelf', '--set-soname', 'libx-1.so', t + '/libx.so'])\n"
+            f"open(out + '/{WHEEL}', 'w')"
+        ),
+        ("auditwheel",),
+    ),
+    "leaves a child that hangs": (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])",
+        ("did not end within 3 seconds",),
+    ),
+    "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
+    "ends before it reads": ("os.close(0); os._exit(0)", ("0 wheels",)),
     "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
 }
 
@@ -455,9 +548,11 @@ def test_an_auditwheel_that_misbehaves(
     environ: Mapping[str, str],
     tmp_path: Path,
     temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
     code: str,
     words: tuple[str, ...],
 ) -> None:
+    monkeypatch.setattr("wheelfix.tools.standby.finish", partial(finish, timeout=3))
     place = pretender(tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
     assert left(tmp_path / "out", temporary) == []
