@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -66,7 +67,7 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_explain_opens_first_what_a_shim_opens_before_the_module(
+def test_explain_and_tree_open_first_what_a_shim_opens_before_the_module(
     tmp_path: Path, pro: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     library = pro.parent / "sdk" / "libpro.so.3"
@@ -81,7 +82,12 @@ def test_explain_opens_first_what_a_shim_opens_before_the_module(
     repaired = repair(built, settings, os.environ).output
     assert repaired is not None
     code, out = run(capsys, "explain", repaired, "demo._core", "--provider", pro)
-    assert (code, "libpro.so.3 => " in out, "already loaded before" in out) == (0, True, True)
+    shown = re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)
+    assert (code, shown) == (0, ["opened before by the wheel's shim"])
+    code, out = run(capsys, "tree", repaired, "--provider", pro)
+    assert (code, re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)) == (0, shown)
+    code, out = run(capsys, "tree", repaired)
+    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
     code, out = run(capsys, "explain", repaired, "demo._core")
     assert (code, "libpro.so.3  [not found]" in out) == (1, True)
 

@@ -1,9 +1,11 @@
 """What may stand in a wheel, and what its metadata must say: rules beside what pip makes of it."""
 
 import email
+import os
 import subprocess
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from hypothesis import given
@@ -17,6 +19,8 @@ from wheelfix.elf import Machine
 from wheelfix.engine import run_rules
 from wheelfix.findings import Finding, Safety, Severity
 from wheelfix.metadata import read_core_metadata
+from wheelfix.outcome import Status
+from wheelfix.repairing import repair
 from wheelfix.rules import RULES, SET_RULES, contents, metadata
 from wheelfix.rules.base import AnyRule, Context
 from wheelfix.settings import Settings
@@ -261,6 +265,31 @@ def test_second_metadata_shows_up_as_a_distribution(tmp_path: Path) -> None:
     assert "x" not in listed
 
 
+def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
+    member = "demo-1.0.data/scripts/run"
+    files = {"demo/__init__.py": "", member: "#!/bin/sh\n"}
+    path = make_wheel(tmp_path, tag=PURE, files=files, modes={member: 0o644})
+    outcome = repair(path, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.output is not None
+    assert outcome.status is Status.REPAIRED
+    with ZipFile(outcome.output) as mended, ZipFile(path) as built:
+        assert mended.getinfo(member).external_attr >> 16 == 0o100755
+        assert mended.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
+    assert repair(outcome.output, Settings(wheel_dir=tmp_path / "2"), os.environ).status is (
+        Status.UNCHANGED
+    )
+
+
+def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
+    mended = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
+    assert mended is not None
+    place.unlink()
+    assert install(mended, tmp_path / "after").returncode == 0
+    there = tmp_path / "after" / place.relative_to(tmp_path / "target420")
+    assert subprocess.run([there], check=False).returncode == 0
+    assert "WF513" not in found(mended)
+
+
 @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR])
 def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: Severity) -> None:
     program = executable(tmp_path / "program")
@@ -279,6 +308,7 @@ def test_a_program_without_run_bit_cannot_be_started(tmp_path: Path, severity: S
             )
             with pytest.raises(PermissionError):
                 subprocess.run([place], check=False)
+            runs_after_repair(path, place, tmp_path)
         else:
             assert "WF513" not in found(path)
             assert subprocess.run([place], check=False).returncode == 0

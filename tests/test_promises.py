@@ -25,8 +25,8 @@ PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PROGRAMS = {"__main__.py", "probe.py"}
 """What runs as a process of its own: the command line, and what `verify` runs elsewhere."""
-SHELLS = {"api.py", *PROGRAMS}
-"""What speaks to the process, for a terminal or for a Python program."""
+SHELLS = {"api.py", "tmpdir.py", *PROGRAMS}
+"""What speaks to the process, for a terminal or for a Python program, and what asks for TMPDIR."""
 BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in SHELLS]
 HEADINGS = ["What it does", "Why is this bad?", "Example", "Common causes", "Fix safety"]
 

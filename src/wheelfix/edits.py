@@ -336,6 +336,21 @@ class MoveMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SetMode:
+    """Give a file other permissions once installed."""
+
+    member: str
+    old: int
+    new: int
+    """`st_mode`, as in `Member.mode`."""
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What two edits must agree on."""
+        return ("mode", self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveMember:
     """Take a file out of the wheel."""
 
@@ -404,7 +419,7 @@ class AddRequirement:
 
 PathEdit = DropEntry | DropRepeats | MendEntry | AddEntry | PrependEntry | SetPathTag
 ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | AddNeeded | Strip
-MemberEdit = AddMember | MoveMember | RemoveMember | WriteSource
+MemberEdit = AddMember | MoveMember | SetMode | RemoveMember | WriteSource
 WheelEdit = Retag | SetRootIsPurelib | AddRequirement
 Edit = ElfEdit | MemberEdit | WheelEdit
 

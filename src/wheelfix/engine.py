@@ -14,6 +14,7 @@ from wheelfix.edits import (
     MoveMember,
     RemoveMember,
     Retag,
+    SetMode,
     SetRootIsPurelib,
     WriteSource,
 )
@@ -242,6 +243,8 @@ def _change(  # noqa: PLR0911 - one return for each kind
             return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
         case MoveMember():
             return edit.member, "in place", f"moved to `{edit.new}`"
+        case SetMode():
+            return edit.member, f"mode {edit.old & 0o7777:04o}", f"{edit.new & 0o7777:04o}"
         case RemoveMember():
             return edit.member, "present", "removed"
         case Retag():
@@ -299,6 +302,8 @@ class _Draft:
                 self.add(edit)
             case MoveMember():
                 self.move(edit.member, edit.new)
+            case SetMode():
+                self._members[edit.member] = replace(self._members[edit.member], mode=edit.new)
             case RemoveMember():
                 self.remove(edit.member)
             case Retag():

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.elf import Elf, Libc
@@ -26,6 +27,7 @@ from wheelfix.loader import (
     load_all,
     search_directories,
 )
+from wheelfix.preloading import opened_first
 from wheelfix.providers import bringing
 from wheelfix.pysearch import Search, Stop
 from wheelfix.rules.base import environment as installed_environment
@@ -77,6 +79,10 @@ class World:
     """The install scheme in words."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
+    shimmed: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Extension module -> the files that shims open before it."""
+    by_shims: frozenset[str] = frozenset()
+    """All files that shims open."""
     searches: tuple[Search, ...] = ()
     """What Python sources of the same packages search for libraries."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -255,10 +261,14 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
     environment = furnish(bare, target, scheme, machine_of(wheel), question.library_path)
     main = environment.main
     beside = set(environment.files) - set(bare.files)
+    strange = {path: name for path, (name, _) in others.items() if path not in layout.members}
+    shimmed = _shimmed(wheel, layout, strange)
     return World(
         environment=environment,
         members=layout.members,
-        others={path: name for path, (name, _) in others.items() if path not in layout.members},
+        others=strange,
+        shimmed=shimmed,
+        by_shims=frozenset(chain.from_iterable(shimmed.values())),
         given=frozenset(planted.files) - set(layout.members),
         pythons=frozenset(
             path
@@ -270,6 +280,19 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
         versions=target.versions,
         packages=target.packages,
     )
+
+
+def _shimmed(wheel: Wheel, layout: Layout, others: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return extension modules by their paths, and the files that shims open before each."""
+    opened = opened_first(wheel)
+    files: dict[str, list[str]] = {}
+    for path in others if opened else ():
+        files.setdefault(posixpath.basename(path), []).append(path)
+    return {
+        path: tuple(file for name in opened[member] for file in files.get(name, ()))
+        for path, member in layout.members.items()
+        if member in opened
+    }
 
 
 def find_subject(world: World, text: str) -> tuple[str, ...]:
@@ -319,7 +342,7 @@ def load_roots(world: World) -> tuple[str, ...]:
 
 def explain(world: World, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded."""
-    loads = _loads(world.environment, root, after)
+    loads = loads_of(world, root, after)
     steps = tuple(_steps(world, loads))
     return Explanation(
         root=root,
@@ -364,13 +387,15 @@ def explain_everywhere(worlds: Worlds, root: str, after: Sequence[str] = ()) -> 
     return replace(found, alternatives=(*found.alternatives, *elsewhere))
 
 
-def _loads(environment: Environment, root: str, after: Sequence[str]) -> tuple[Load, ...]:
-    """Return what the program, each of `after`, and at last `root` load."""
+def loads_of(world: World, root: str, after: Sequence[str] = ()) -> tuple[Load, ...]:
+    """Return what the program, each of `after`, shims, and at last `root` load."""
+    environment = world.environment
     elf = environment.files.get(root)
     if elf is not None and elf.is_executable:
         return (load(root, environment),)
     start = (load(environment.main, environment),) if environment.main else ()
-    return (*start, *load_all([*after, root], environment))
+    first = dict.fromkeys((*after, *world.shimmed.get(root, ())))
+    return (*start, *load_all([*first, root], environment))
 
 
 def _steps(world: World, loads: Sequence[Load]) -> Iterator[Step]:
@@ -454,16 +479,18 @@ def _other_circumstances(
     """Yield what changes without LD_LIBRARY_PATH, and without what was loaded before."""
     environment = world.environment
     if environment.library_path:
-        bare = _loads(replace(environment, library_path=()), root, after)[-1]
+        elsewhere = replace(world, environment=replace(environment, library_path=()))
+        bare = loads_of(elsewhere, root, after)[-1]
         when = "without this LD_LIBRARY_PATH"
         yield from _differences(world, known, world, bare, Kind.ENVIRONMENT, when)
     if after:
-        alone = _loads(environment, root, ())[-1]
+        alone = loads_of(world, root)[-1]
         names = ", ".join(f"`{world.label(each)}`" for each in after)
         when = f"without {names} before it"
         yield from _differences(world, known, world, alone, Kind.ORDER, when)
     if environment.subdirectories:
-        plain = _loads(replace(environment, subdirectories=()), root, after)[-1]
+        elsewhere = replace(world, environment=replace(environment, subdirectories=()))
+        plain = loads_of(elsewhere, root, after)[-1]
         when = "on a processor of the lowest level"
         yield from _differences(world, known, world, plain, Kind.CPU, when)
 
@@ -474,7 +501,7 @@ def _other_schemes(worlds: Worlds, root: str) -> Iterator[Alternative]:
     member = here.members.get(root)
     if member is None or not worlds.elsewhere:
         return
-    known = _loads(here.environment, root, ())[-1]
+    known = loads_of(here, root)[-1]
     for there in worlds.elsewhere:
         when = f"installed by {there.where}"
         path = next((path for path, name in there.members.items() if name == member), None)
@@ -483,7 +510,7 @@ def _other_schemes(worlds: Worlds, root: str) -> Iterator[Alternative]:
                 kind=Kind.SCHEME, names=(member,), when=when, then="it is not installed"
             )
             continue
-        other = _loads(there.environment, path, ())[-1]
+        other = loads_of(there, path)[-1]
         yield from _differences(here, known, there, other, Kind.SCHEME, when)
 
 
@@ -680,7 +707,7 @@ def asked_for(world: World, name: str, after: Sequence[str] = ()) -> tuple[Asked
     """Return the answers to `name` over everything that may be loaded first."""
     groups: dict[tuple[object, ...], tuple[Step, dict[str, None], dict[str, None]]] = {}
     for root in load_roots(world):
-        loads = _loads(world.environment, root, after)
+        loads = loads_of(world, root, after)
         if not any(request.name == name for request in loads[-1].requests):
             continue
         for step in _steps(world, loads):
@@ -712,7 +739,7 @@ class WhyNot:
 
 def why_not(world: World, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
     """Say why the load of `root` does not take the file `path`, an absolute path."""
-    loads = _loads(world.environment, root, after)
+    loads = loads_of(world, root, after)
     steps = tuple(_steps(world, loads))
     label = world.label(path)
     chosen = next((each for each in _choices(world, root) if each.stop), None)
@@ -839,13 +866,19 @@ def how_found(world: World, step: Step) -> str:
     if step.place is None:
         return "not found"
     if request.how is How.LOADED:
-        if step.loaded_by is None:
-            return "already loaded before"
-        return f"already loaded by {world.label(step.loaded_by)}"
+        return _loaded_before(world, step)
     if step.place.giver is Giver.PLATFORM and (via is None or via.how is How.DEFAULT):
         return f"platform {world.name}".rstrip()
     text = _by_candidate(world, via) if via else "path"
     return f"same file, by {text}" if request.how is How.SAME_FILE else text
+
+
+def _loaded_before(world: World, step: Step) -> str:
+    if step.loaded_by is not None:
+        return f"already loaded by {world.label(step.loaded_by)}"
+    if step.request.result in world.by_shims:
+        return "opened before by the wheel's shim"
+    return "already loaded before"
 
 
 def _by_candidate(world: World, via: Candidate) -> str:

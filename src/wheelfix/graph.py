@@ -1,6 +1,6 @@
 """The libraries of a whole wheel as a graph: who needs whom, found how, given by whom."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wheelfix.elf import Elf
@@ -12,9 +12,10 @@ from wheelfix.explain import (
     answers,
     how_found,
     load_roots,
+    loads_of,
     worlds_of,
 )
-from wheelfix.loader import How, load, load_each
+from wheelfix.loader import How, Load, load, load_each
 from wheelfix.providers import bringing
 from wheelfix.wheel import Wheel
 
@@ -148,7 +149,6 @@ def _key(edge: Edge) -> tuple[str, str]:
 def _edges(world: World) -> tuple[Edge, ...]:
     """Return each different answer to each DT_NEEDED entry, over all that may be opened first."""
     environment = world.environment
-    start = (load(environment.main, environment),) if environment.main else ()
     roots = list(load_roots(world))
     found: dict[tuple[str, str, str], Edge] = {}
     searched: set[tuple[str, str, str]] = set()
@@ -157,9 +157,9 @@ def _edges(world: World) -> tuple[Edge, ...]:
     while left:
         # What none of the roots leads to are circles of objects: all of them are opened.
         roots = [path for path in roots if path in left] or sorted(left)
-        for each in load_each(roots, environment):
+        for each, before in _each(world, roots):
             left.difference_update(each.objects)
-            for step in answers(world, each, start):
+            for step in answers(world, each, before):
                 edge = _edge(world, step)
                 if edge is None:
                     continue
@@ -171,6 +171,18 @@ def _edges(world: World) -> tuple[Edge, ...]:
                     searched.add(key)
         left.difference_update(roots)
     return tuple(found.values())
+
+
+def _each(world: World, roots: Sequence[str]) -> Iterator[tuple[Load, Sequence[Load]]]:
+    """Load each of `roots` in a process of its own; yield also what was loaded before it."""
+    environment = world.environment
+    start = (load(environment.main, environment),) if environment.main else ()
+    for each in load_each([path for path in roots if path not in world.shimmed], environment):
+        yield each, start
+    for path in roots:
+        if path in world.shimmed:
+            *before, last = loads_of(world, path)
+            yield last, before
 
 
 def _edge(world: World, step: Step) -> Edge | None:

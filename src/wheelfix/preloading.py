@@ -310,18 +310,23 @@ def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
                 yield member, shim
 
 
-def opened_before(wheel: Wheel, member: str) -> tuple[str, ...]:
-    """Return the libraries that the shims of `wheel` open before Python imports `member`.
-
-    Nothing where `member` is no module.
-    """
-    parts = module_name(member, wheel)
-    found: dict[str, None] = {}
-    for init, shim in _there(wheel) if parts else ():
-        package = (split(init, wheel) or ("", ""))[1].split("/")[:-1]
-        if parts and list(parts[: len(package)]) == package:
-            found |= dict.fromkeys(shim.modules.get(_relative(parts[len(package) :]), ()))
-    return tuple(found)
+def opened_first(wheel: Wheel) -> dict[str, tuple[str, ...]]:
+    """Return extension modules, and the libraries that shims of `wheel` open before each."""
+    shims = {
+        tuple((split(init, wheel) or ("", ""))[1].split("/")[:-1]): shim
+        for init, shim in _there(wheel)
+    }
+    found: dict[str, tuple[str, ...]] = {}
+    for member in wheel.elfs if shims else ():
+        parts = module_name(member, wheel) or ()
+        opened: dict[str, None] = {}
+        for depth in range(1, len(parts) + 1):
+            shim = shims.get(parts[:depth])
+            if shim is not None:
+                opened |= dict.fromkeys(shim.modules.get(_relative(parts[depth:]), ()))
+        if opened:
+            found[member] = tuple(opened)
+    return found
 
 
 # --- What it opens --------------------------------------------------------------------------------

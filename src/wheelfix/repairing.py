@@ -222,10 +222,11 @@ class _Run:
     def _decide(self) -> _Decision:
         wheel = self.archive.wheel
         self._refuse_false_record()
-        if wheel.is_pure:
-            return _Decision(after=wheel, edits=())
-        before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
         fixing = tuple(rule for rule in self.rules if rule not in REPORTING_RULES)
+        if wheel.is_pure:
+            wheel, edits = settle(wheel, fixing, self.settings, Stage.AFTER, self.definitions)
+            return _Decision(after=wheel, edits=edits)
+        before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
         stages = {"read": wheel}
         wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
         stages["prune"] = wheel

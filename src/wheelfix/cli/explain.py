@@ -1,7 +1,7 @@
 """`wheelfix explain`."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from wheelfix.explain import Explanation, World
     from wheelfix.pysearch import Search
     from wheelfix.settings import Settings
-    from wheelfix.wheel import Wheel
 
 
 def explain(
@@ -184,18 +183,9 @@ def _explain_opened(
     first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
 
     def one(path: str) -> "Explanation":
-        shimmed = _opened_by_shim(wheel, world, path)
-        return explain_everywhere(worlds, path, tuple(dict.fromkeys((*first, *shimmed))))
+        return explain_everywhere(worlds, path, first)
 
     return _answer(world, asked, first, one)
-
-
-def _opened_by_shim(wheel: "Wheel", world: "World", path: str) -> "Iterator[str]":
-    """Yield the providers' files that a shim of the wheel opens before the module at `path`."""
-    from wheelfix.preloading import opened_before
-
-    for library in opened_before(wheel, world.members.get(path, "")):
-        yield from (each for each in world.others if each.rpartition("/")[2] == library)
 
 
 def _searches(archive: "Archive", subject: str | None, world: "World") -> "tuple[Search, ...]":

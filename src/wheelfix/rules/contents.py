@@ -5,13 +5,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wheelfix.edits import RemoveMember
+from wheelfix.edits import RemoveMember, SetMode
 from wheelfix.elf import Elf, ElfType, Libc, Machine
 from wheelfix.findings import Fix, Hit, Safety, Severity
 from wheelfix.layout import Key, split
 from wheelfix.rules.base import Context, Stage, rule
 from wheelfix.rules.names import extension_modules
-from wheelfix.wheel import Wheel, normalized
+from wheelfix.wheel import Member, Wheel, normalized
 
 _MACHINES: Mapping[str, tuple[int, bool, int]] = {
     "x86_64": (64, True, Machine.X86_64),
@@ -28,6 +28,8 @@ _MACHINES: Mapping[str, tuple[int, bool, int]] = {
 """The machine of a platform tag: bits, whether little endian, `e_machine`."""
 _PLATFORM = re.compile(r"(manylinux|musllinux|linux)\w*?_(" + "|".join(_MACHINES) + ")")
 _KNOWN = frozenset(Machine)
+_RUNNABLE = 0o100755
+"""`st_mode` of a program: installers that set the bits themselves set these."""
 
 
 @rule("WF508", "elf-in-purelib", Severity.WARNING)
@@ -287,7 +289,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     - The file came from an archive that keeps no modes. **Solution**: `chmod +x` in the build.
 
     ## Fix safety
-    Not fixed: `chmod +x` it, and pack the wheel again.
+    Safe: the file gets mode 0755 in the zip. Its bytes stay.
     """
     wheel = context.wheel
     scripts = f"{wheel.data_dir}/scripts/"
@@ -299,7 +301,13 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
                 member=member.name,
                 hint="`chmod +x` it in the build",
                 severity=Severity.ERROR if is_script else None,
+                fix=_let_run(member),
             )
+
+
+def _let_run(member: Member) -> Fix:
+    edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
+    return Fix(title="let it run", edits=(edit,))
 
 
 def _is_program(wheel: Wheel, member: str) -> bool:
