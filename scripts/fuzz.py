@@ -8,6 +8,7 @@ swapped. A case is told by its target and its number, so that it can be run agai
     python scripts/fuzz.py zip elf -n 1000000    # much of two
     python scripts/fuzz.py edit --first 4711 -n 1
     python scripts/fuzz.py zip --collect         # keep the smallest case of each way to be refused
+    python scripts/fuzz.py elf --atheris 300     # so many seconds, guided by the lines reached
 
 Exits with 1 at the first case that crashes, takes more than 2 seconds of the processor, asks for
 more than 256 MiB, or makes the editor write what readelf then rejects; the case is kept in a file,
@@ -34,6 +35,7 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree as ET
@@ -749,6 +751,22 @@ def collect(target: str, first: int, cases: int) -> None:
             print(f"{target}: {ending}, {len(small)} bytes", flush=True)
 
 
+def kept(target: str, data: bytes) -> Path:
+    """Keep a case that went wrong, as small as it can be made."""
+    file = Path(tempfile.gettempdir()) / f"wheelfix-fuzz-{target}"
+    file.write_bytes(minimised(target, data))
+    return file
+
+
+def _guided(target: str, seconds: int) -> None:
+    """Let atheris choose the cases, in a process whose imports it sees."""
+    if find_spec("atheris") is None:
+        raise SystemExit("--atheris needs the package `atheris`: pip install atheris")
+    script = Path(__file__).with_name("guided.py")
+    print(f"{target}: {seconds} s with atheris", flush=True)
+    subprocess.run([sys.executable, str(script), target, str(seconds)], check=True)
+
+
 def main(argv: Sequence[str]) -> int:
     """Run the targets that were asked for, and say what they took."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -756,18 +774,22 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("-n", type=int, default=CASES, help="cases of each target")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     parser.add_argument("--collect", action="store_true", help="keep each new way to be refused")
+    parser.add_argument("--atheris", type=int, metavar="SECONDS", help="guided by coverage")
     asked = parser.parse_args(argv)
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+    if not asked.atheris:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     for target in asked.targets or TARGETS:
         start = time.monotonic()
+        if asked.atheris:
+            _guided(target, asked.atheris)
+            continue
         if asked.collect:
             collect(target, asked.first, asked.n)
             continue
         try:
             run(target, asked.first, asked.n)
         except CaseError as error:
-            file = Path(tempfile.gettempdir()) / f"wheelfix-fuzz-{target}"
-            file.write_bytes(minimised(target, error.data))
+            file = kept(target, error.data)
             print(f"{target}: {' '.join(error.__notes__)}: {error}; the input is in {file}")
             raise
         seconds = time.monotonic() - start

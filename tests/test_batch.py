@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import (
@@ -18,7 +19,7 @@ from concurrent.futures import (
 )
 from contextlib import suppress
 from importlib.resources import files
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -34,6 +35,7 @@ from wheelfix.checking import check
 from wheelfix.cli.workers import processes
 from wheelfix.crew import crew_of
 from wheelfix.errors import BadWheelError, ToolError
+from wheelfix.patience import LateError, within
 from wheelfix.report import Report
 from wheelfix.reports.drawing import Drawing
 from wheelfix.settings import Settings
@@ -214,7 +216,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr("wheelfix.cli.workers.ProcessPoolExecutor", InPlace)
+    monkeypatch.setattr("wheelfix.cli.workers._Pool", InPlace)
     return seen
 
 
@@ -387,13 +389,149 @@ def test_a_worker_that_is_killed_costs_no_other_report_either(
     assert [each["name"][:6] for each in wheels if each["error"]] == ["demo3x", "demo2-"]
 
 
+def loop() -> None:
+    while True:
+        pass
+
+
+def keep_the_interpreter() -> None:
+    """Spend hours in one call that never lets other threads run, nor heeds a signal."""
+    sum(iter(int, 1))
+
+
+def wait_for_the_system() -> None:
+    """Wait as for a file server that is gone; in a thread that Python would join at its end."""
+    ThreadPoolExecutor().submit(time.sleep, 20).result()
+
+
+def swallow_errors() -> None:
+    while True:
+        with suppress(Exception):
+            loop()
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of wheels choose how a check of them never ends."""
+    ways = {
+        "demo1": loop,
+        "demo2": wait_for_the_system,
+        "demo4": keep_the_interpreter,
+        "demo5": swallow_errors,
+    }
+
+    def perhaps(path: Path, *more: Any) -> Report:
+        ways.get(path.name.partition("-")[0], lambda: None)()
+        return check(path, *more)
+
+    monkeypatch.setattr("wheelfix.cli.workers._GRACE", 1)
+    monkeypatch.setattr(batch, "check", perhaps)
+    monkeypatch.setattr("wheelfix.checking.check", perhaps)
+
+
+@pytest.mark.usefixtures("folder", "endless")
+@pytest.mark.parametrize("form", ["jsonl", "json"])
+def test_a_wheel_that_takes_for_ever_costs_one_record(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    assert cli.run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
+    assert time.monotonic() - began < 20
+    assert not active_children()
+    text = capsys.readouterr().out
+    found = [json.loads(line) for line in text.splitlines()] if form == "jsonl" else []
+    found = found or json.loads(text)["wheels"]
+    assert len(found) == 8
+    errors = {each["name"][:5]: each["error"] for each in found if each["error"]}
+    for late in ("demo1", "demo2", "demo5"):
+        assert errors[late] == {
+            "message": f"`{late}-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s",
+            "hint": "--timeout gives each wheel more",
+        }
+    assert "ended abruptly" in errors["demo4"]["message"]
+    assert "longer than --timeout" in errors["demo4"]["hint"]
+    assert sorted(errors) == ["demo1", "demo2", "demo3", "demo4", "demo5"]
+
+
+@pytest.mark.usefixtures("endless")
+def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resumed("-j2", "--timeout", "1") == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert resumed("--severity", "WF601=error", "--timeout", "60") == 2
+    records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
+    assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
+
+
+@pytest.mark.usefixtures("endless")
+def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> None:
+    """In threads of Dask's workers, too; not where one call keeps the interpreter to itself."""
+    wheels = [path for path in sorted(folder.rglob("*.whl")) if "demo4" not in path.name]
+    before = threading.active_count()
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(wheelfix.check_each(wheels, Settings(timeout=1), executor=pool))
+    late = [each.source.name[:5] for each in reports if isinstance(each.error, LateError)]
+    assert sorted(late) == ["demo1", "demo2", "demo5"]
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before + 2 and time.monotonic() < deadline:
+        time.sleep(0.01)  # those that loop in Python end; who waits for the system is left
+    assert threading.active_count() <= before + 2
+
+
+def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
+    code = (
+        "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "from wheelfix import checking\nfrom wheelfix.__main__ import main\n"
+        "checking.check = lambda *_: Pool().submit(time.sleep, 60).result()\n"
+        "sys.argv = ['wheelfix', 'check', '--timeout', '1', sys.argv[1]]; main()"
+    )
+    wheel = next(folder.rglob("demo0-*.whl"))
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(wheel)], capture_output=True, text=True, check=False
+    )
+    assert time.monotonic() - began < 10
+    assert done.returncode == 2
+    assert "longer than 1 s" in done.stderr
+
+
+def test_what_is_done_in_time_is_as_it_was() -> None:
+    def fail() -> None:
+        raise TimeoutError("the system's own")
+
+    assert within(0, lambda: 1) == within(9, lambda: 1) == 1
+    with pytest.raises(TimeoutError, match="own"):
+        within(9, fail)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_wheel_that_takes_all_memory_costs_one_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its worker may ask for so much, and the machine goes on."""
+
+    def perhaps(path: Path, *more: Any) -> Report:
+        if path.name.startswith("demo2"):
+            hoard = [bytes(1 << 28) for _ in range(9)]
+            hoard.clear()
+        return check(path, *more)
+
+    monkeypatch.setattr(batch, "check", perhaps)
+    code, text = streamed(capsys, "dist", "-j2")
+    assert code == 2
+    found = map(json.loads, text.splitlines())
+    errors = {each["name"][:6]: each["error"]["message"] for each in found if each["error"]}
+    assert list(errors) == ["demo3x", "demo2-"]
+    assert "not enough memory" in errors["demo2-"]
+
+
 def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     code = (
         "import os, time\nfrom wheelfix.cli.workers import processes\n"
         "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
-        "with processes(2) as crew:\n"
+        "with processes(2, 0) as crew:\n"
         "    executor = crew.start()\n"
         "    [executor.submit(hang, n) for n in range(2)]\n"
         "    time.sleep(600)\n"
@@ -458,7 +596,7 @@ def test_every_executor_gives_the_same_records(folder: Path) -> None:
         assert texts(folder, threads) == alone
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as others:
         assert texts(folder, others) == alone
-    with processes(2) as crew:
+    with processes(2, 0) as crew:
         assert texts(folder, crew.start()) == alone
 
 

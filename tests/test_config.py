@@ -63,6 +63,7 @@ EVERYTHING: dict[str, Any] = {
     "verify": True,
     "verdict": False,
     "jobs": 4,
+    "timeout": 60,
 }
 
 

@@ -12,7 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,12 +24,14 @@ from build import executable, make_wheel, shared_object
 from scripting import SCRIPTS
 from wheelfix import scratch as scratch_module
 from wheelfix.archive import open_wheel
+from wheelfix.elf import Elf
 from wheelfix.errors import WheelfixError
 from wheelfix.outcome import Outcome, Status
 from wheelfix.repairing import repair
 from wheelfix.scratch import PREFIX, hold, scratch, sweep
 from wheelfix.settings import Settings
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
+from wheelfix.tools.run import finish
 
 SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
 PLATFORM = f"linux_{os.uname().machine}"
@@ -276,6 +281,76 @@ def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
     assert outcome.output.read_bytes() == plain.output.read_bytes()
 
 
+def forged(old: bytes, new: bytes) -> bytes:
+    """Return `new` with other last four bytes, so that it has the CRC of `old`.
+
+    The CRC is linear: what each of the 32 bits does to it is solved for by elimination.
+    """
+    head, size = new[:-4], len(new)
+    base = zlib.crc32(head + bytes(4))
+    rows: list[tuple[int, int]] = []
+    for bit in range(32):
+        effect = zlib.crc32(head + (1 << bit).to_bytes(4, "little")) ^ base
+        mask = 1 << bit
+        for pivot, their_mask in rows:
+            if effect ^ pivot < effect:
+                effect, mask = effect ^ pivot, mask ^ their_mask
+        rows.append((effect, mask))
+        rows.sort(reverse=True)
+    wanted, tail = zlib.crc32(old) ^ base, 0
+    for pivot, mask in rows:
+        if wanted ^ pivot < wanted:
+            wanted, tail = wanted ^ pivot, tail ^ mask
+    found = head + tail.to_bytes(4, "little")
+    assert (zlib.crc32(found), len(found)) == (zlib.crc32(old), size)
+    return found
+
+
+@pytest.mark.parametrize("member", ["demo/noise", "demo/core.so"])
+def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path, member: str
+) -> None:
+    """By somebody who knows what is looked at: CRC, size and time stay as they were."""
+    victim = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(victim, "w") as stored:
+        for name in source.namelist():
+            stored.writestr(name, source.read(name))
+        old = source.read(member)
+    at = victim.read_bytes().index(old)
+    new = bytearray(old)
+    new[len(old) // 2] ^= 1
+    time.sleep(0.2)  # past the tick of the file system's clock
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            times = victim.stat()
+            with victim.open("r+b") as file:
+                os.pwrite(file.fileno(), forged(old, bytes(new)), at)
+            os.utime(victim, ns=(times.st_atime_ns, times.st_mtime_ns))
+            assert victim.stat().st_size == times.st_size
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    refused(outcome, "written to while it was read", "run it again")
+    assert left(tmp_path / "out", temporary) == []
+
+
+def test_a_wheel_that_gets_another_name_and_mode_while_it_is_read_is_repaired(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Its inode changes, its content does not."""
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+    time.sleep(0.2)
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            victim.chmod(0o600)
+            victim.rename(tmp_path / "elsewhere")
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    assert outcome.status is Status.REPAIRED, outcome.error
+
+
 # --- Tools that misbehave -------------------------------------------------------------------------
 
 PATCHELFS = {
@@ -336,6 +411,81 @@ def test_a_patchelf_of_another_kind(
     assert caught.value.hint == "pip install --upgrade patchelf"
 
 
+def spoil_code(content: bytearray) -> None:
+    """Change an instruction."""
+    at = content.index(b"\xc3", content.index(b"\x55\x48\x89\xe5"))
+    content[at] ^= 1
+
+
+def spoil_data(content: bytearray) -> None:
+    """Change a string that no table of the dynamic section names."""
+    at = content.index(b"told to the user")
+    content[at] ^= 1
+
+
+def spoil_path(content: bytearray) -> None:
+    """Let the search path lead elsewhere."""
+    at = content.index(b"$ORIGIN")
+    content[at : at + 7] = b"$origin"
+
+
+def spoil_segment(content: bytearray) -> None:
+    """Ask for a page that the file does not have (p_filesz of the first PT_LOAD)."""
+    start = int.from_bytes(content[32:40], "little")
+    size = int.from_bytes(content[54:56], "little")
+    for at in range(start, start + size * 20, size):
+        if content.startswith(b"\1\0\0\0", at):
+            content[at + 32 : at + 40] = (1 << 40).to_bytes(8, "little")
+            return
+
+
+def another_object(content: bytearray) -> None:
+    """Write an object that is sound, and not this one."""
+    content[:] = Path(sys.executable).resolve().read_bytes()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the instructions are x86-64's")
+@pytest.mark.parametrize(
+    "spoil", [spoil_code, spoil_data, spoil_path, spoil_segment, another_object]
+)
+def test_a_patchelf_that_writes_a_wrong_file(
+    spoil: Callable[[bytearray], None],
+    environ: Mapping[str, str],
+    outside: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary: Path,
+) -> None:
+    """It does what it was asked for, and something else: nothing of that may be published."""
+    user = shared_object(
+        tmp_path / "core.so",
+        'int outer(void); const char *text = "told to the user";\n'
+        "int core(void) { volatile int n = outer(); return n; }",
+        flags=["-O0"],
+        needed=[outside / "libouter.so.1"],
+    )
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/core.so": user}
+    wheel = make_wheel(tmp_path, tag=f"py3-none-{PLATFORM}", files=files)
+    honest = find_patchelf()
+
+    class Spoiling(Patchelf):
+        def patch(self, path: Path, before: Elf, after: Elf) -> None:
+            honest.patch(path, before, after)
+            content = bytearray(path.read_bytes())
+            if b"told to the user" in content:
+                spoil(content)
+                path.write_bytes(content)
+
+    fake = Spoiling(program=honest.program, version=honest.version)
+    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
+    refused(repaired(wheel, tmp_path / "out", environ), "core.so")
+    assert left(tmp_path / "out", temporary) == []
+    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: honest)
+    good = repaired(wheel, tmp_path / "out", environ)
+    assert good.status is Status.REPAIRED
+    assert good.ways["demo/core.so"] == "patchelf"
+
+
 OUT = "out = sys.argv[sys.argv.index('-w') + 1]; os.makedirs(out)"
 WHEEL = "demo-1.0-py3-none-linux_x86_64.whl"
 AUDITWHEELS = {
@@ -364,6 +514,21 @@ AUDITWHEELS = {
         f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
         ("auditwheel",),
     ),
+    "grafts garbage": (
+        (
+            f"{OUT}; t = os.environ['TMPDIR'] + '/x'; os.mkdir(t)\n"
+            "open(t + '/libx.so', 'w').write('x' * 99)\n"
+            "subprocess.run(['patchelf', '--set-soname', 'libx-1.so', t + '/libx.so'])\n"
+            f"open(out + '/{WHEEL}', 'w')"
+        ),
+        ("auditwheel",),
+    ),
+    "leaves a child that hangs": (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])",
+        ("did not end within 3 seconds",),
+    ),
+    "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
+    "ends before it reads": ("os.close(0); os._exit(0)", ("0 wheels",)),
     "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
 }
 
@@ -383,9 +548,11 @@ def test_an_auditwheel_that_misbehaves(
     environ: Mapping[str, str],
     tmp_path: Path,
     temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
     code: str,
     words: tuple[str, ...],
 ) -> None:
+    monkeypatch.setattr("wheelfix.tools.standby.finish", partial(finish, timeout=3))
     place = pretender(tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
     assert left(tmp_path / "out", temporary) == []

@@ -3,12 +3,16 @@
 One wheel says hostile things wherever a wheel can say anything, and goes through every command.
 """
 
+import csv
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
+from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,6 +20,7 @@ import pytest
 
 from build import make_wheel, shared_object
 from test_hostile import forged
+from wheelfix.cli.terminal import Terminal
 
 HOSTILE = (
     "\x1b[2J\x1b]0;title\x07\x9b31m",
@@ -112,13 +117,14 @@ def assert_harmless(text: str, *, annotates: bool = False) -> None:
             assert line.startswith(OURS), line
 
 
-@pytest.mark.parametrize(
-    "form", ["full", "concise", "json", "sarif", "github", "gitlab", "junit", "markdown", "html"]
-)
+FORMS = ("full concise json jsonl sarif github gitlab junit markdown html").split()
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_check(wheel: Path, tmp_path: Path, form: str) -> None:
     text, _ = said("check", "-v", "--output-format", form, wheel, cwd=tmp_path)
     assert text
-    if form in {"json", "sarif", "gitlab"}:
+    if form in {"json", "jsonl", "sarif", "gitlab"}:
         json.loads(text)
     if form == "junit":
         ET.fromstring(text)  # noqa: S314 -- it is ours
@@ -130,6 +136,202 @@ def test_check(wheel: Path, tmp_path: Path, form: str) -> None:
         assert "<h1>title" not in text
     if form in {"html", "markdown"}:
         assert "<script>alert" not in text
+
+
+# --- What a real linker lets through --------------------------------------------------------------
+
+SYMBOLS = (
+    "\x1b[2J",
+    "::error::x",
+    "##[group]x",
+    "<script>alert(1)</script>",
+    "]]><x/>",
+    "\udcff\udcfe",
+    "`|x|`",
+    "%0A::error::x",
+    "\u202egnp",
+    "' onload='alert(1)",
+    "_ZN3foo9\x1b[2J::[]E3barEv",
+    "_ZN12::error::xyz3barEv",
+)
+MEMBERS = (
+    "u##",
+    "a##.so",
+    "[a.so",
+    "' onload=alert(1) x='.so",
+    "javascript:x.so",
+    "file:##[x].so",
+    "\u2028.so",
+)
+"""Names that end where ours might go on: what is written beside them must make no command."""
+
+
+def quoted(symbol: str) -> str:
+    """Write a symbol as the GNU assembler reads it."""
+    return f'"{symbol}"'
+
+
+def linked_wheel(folder: Path, symbols: Sequence[str], members: Sequence[str]) -> Path:
+    """Build objects with and without the symbols, under these names, that use each other."""
+
+    def linked(name: str, assembly: str, soname: str, *more: str) -> Path:
+        (folder / "x.s").write_text(f".text\n{assembly}", "utf-8", "surrogateescape")
+        link = ["gcc", "-shared", "-nostdlib", "-o", name, "x.s", f"-Wl,-soname,{soname}"]
+        link += ["-Wl,--no-as-needed,--allow-shlib-undefined", *more]
+        subprocess.run(link, cwd=folder, check=True)
+        return folder / name
+
+    folder.mkdir(parents=True)
+    hostile = "none" not in symbols
+    library = linked("lib.so", ".globl fine\nfine: ret\n", "libx.so.1")
+    calls = "".join(f"call {quoted(each)}@PLT\n" for each in ("fine", *symbols))
+    rpath = "-Wl,-rpath,::error::x" if hostile else "-Wl,-rpath,::none::x"
+    user = linked("user.so", f".globl user\nuser: {calls}", members[0], "lib.so", rpath)
+    labels = "".join(f".globl {quoted(s)}\n{quoted(s)}: ret\n" for s in dict.fromkeys(symbols))
+    other = linked("other.so", labels, members[2], "user.so")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/libx.so.1": library}
+    files |= {f"demo/{name}": other if n % 2 else user for n, name in enumerate(members)}
+    metadata = "Summary: \x1b[2J\nX: ##[group]\n::error:: x\nRequires-Python: ##[x]\n"
+    return make_wheel(
+        folder,
+        tag=f"py3-none-linux_{os.uname().machine}",
+        files=files,
+        metadata=metadata if hostile else "X: x\n",
+    )
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the assembly is x86-64's")
+    return linked_wheel(tmp_path_factory.mktemp("linked") / "x", SYMBOLS, MEMBERS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check_of_what_was_linked(linked: Path, tmp_path: Path, form: str) -> None:
+    text, _ = said(
+        "check", "-v", "--target", "debian:12", "--output-format", form, linked, cwd=tmp_path
+    )
+    assert "javascript" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("repair", "--diff", "-w", "out"),
+        ("repair", "-v", "-w", "out"),
+        ("repair", "--dry-run", "-v", "-w", "out"),
+        ("repair", "-w", "out", "--provider", "{wheel}"),
+        ("tree",),
+        ("tree", "--after", "{wheel}"),
+        ("tree", "--with", "{wheel}"),
+        ("tree", "--format", "mermaid"),
+        ("tree", "--format", "dot"),
+        ("explain", "-v"),
+        ("explain", "--json"),
+        ("explain", "--with", "{wheel}"),
+        ("verify", "-v"),
+        ("verify", "--json"),
+        ("check", "--against", "{wheel}"),
+        ("check", "--provider", "{wheel}"),
+        ("check", "--library-path", "{wheel}"),
+    ],
+    ids=" ".join,
+)
+def test_other_commands_on_what_was_linked(
+    words: tuple[str, ...], linked: Path, tmp_path: Path
+) -> None:
+    options = [word.format(wheel=linked) for word in words]
+    text, notes = said(*options, linked, cwd=tmp_path, code=(0, 1, 2))
+    assert text + notes
+
+
+class Shape(HTMLParser):
+    """Which elements a page has, with which attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, tuple[str, ...]]] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, tuple(sorted(name for name, _ in attrs))))
+
+
+@pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--format")])
+def test_names_make_no_elements_and_no_attributes(
+    words: tuple[str, ...], linked: Path, tmp_path: Path
+) -> None:
+    """A page on hostile names has the elements of one on harmless names."""
+    harmless = linked_wheel(
+        tmp_path / "x", ["none"] * len(SYMBOLS), [f"m{n}.so" for n, _ in enumerate(MEMBERS)]
+    )
+    pages = [said(*words, "html", each, cwd=tmp_path)[0] for each in (harmless, linked)]
+    usual, found = (Shape(page).found for page in pages)
+    assert usual
+    assert found <= usual | {("br", ())}
+
+
+def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    file = tmp_path / "base.json"
+    for each in (linked, wheel):
+        said("check", "--write-baseline", "--baseline", file, each, cwd=tmp_path, code=(0,))
+        assert file.read_bytes().isascii()
+        said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
+
+
+def test_the_summary_of_a_step(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary"
+    for each in (linked, wheel):
+        subprocess.run(
+            [sys.executable, "-m", "wheelfix", "check", "--exit-zero", "-q", str(each)],
+            env={**os.environ, "GITHUB_STEP_SUMMARY": str(summary)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    assert_harmless(summary.read_text("utf-8"))
+
+
+def test_two_wheels_of_one_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    """As before and after a repair; what they have differs in every way."""
+    text, _ = said("check", wheel, linked, cwd=tmp_path, code=(1,))
+    assert str(wheel.parent.name).removeprefix("::") in text
+
+
+def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
+    """Files may be called what no zip may say."""
+    site = tmp_path / "venv/lib/python3.11/site-packages"
+    with zipfile.ZipFile(linked) as archive:
+        content = archive.read("demo/[a.so")
+        archive.extractall(site)
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    names = ["a\n::error::x.so", "\x1b[2J.so", "##[group].so", "b\u202e.so", "\udcff.so"]
+    rows = io.StringIO()
+    for name in names:
+        (site / "demo" / name).write_bytes(content)
+        csv.writer(rows).writerow([f"demo/{name}", "", ""])
+    record = site / "demo-1.0.dist-info/RECORD"
+    record.write_text(record.read_text() + rows.getvalue(), "utf-8", "surrogateescape")
+    odd = site / "::error::x\n-1.0.dist-info"
+    odd.mkdir()
+    (odd / "METADATA").write_text("Name: \x1b[2J\nVersion: ::error::\n")
+    venv = tmp_path / "venv"
+    for form in ("text", "mermaid", "dot", "json", "html"):
+        assert said("tree", "--format", form, "--site", venv, cwd=tmp_path)[0]
+    for name in names:
+        for more in ((), ("--json",), ("-v",)):
+            said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
+
+
+def test_where_an_error_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
+    """With -v, Python's traceback is shown, and what it says may quote the wheel."""
+    Terminal(verbosity=1).trace(ValueError("\n::error::\x1b[2J##[group]\u202e"))
+    said = capsys.readouterr().err
+    assert "ValueError" in said
+    assert_harmless(said)
+
+
+# --- Every command on all at once -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--diff",), ("-v",), ("-q",)])

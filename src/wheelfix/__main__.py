@@ -1,6 +1,27 @@
-"""`python -m wheelfix` and the `wheelfix` script."""
+"""`python -m wheelfix` and the `wheelfix` script.
 
-from wheelfix.cli import main
+Nothing is imported here but what Python has loaded anyway: an interrupt meets no traceback.
+"""
+
+import os
+import signal
+from types import FrameType
+
+
+def main() -> None:
+    """Run the command line, and exit; end at a signal from now on, except where it is ignored."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave)
+    from wheelfix.cli import main as run  # noqa: PLC0415 - takes the most of the start
+
+    run()
+
+
+def _leave(number: int, _frame: FrameType | None) -> None:
+    """End at once: nothing has been begun."""
+    os._exit(128 + number)
+
 
 if __name__ == "__main__":
     main()

@@ -8,6 +8,7 @@ mixed with its successor.
 
 import os
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -47,6 +48,8 @@ _PIECE = 2**20  # more than the longest local header
 _HELD = 16 * 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
+_TICK = 10**8
+"""Nanoseconds; several times what the clocks of file systems may stand still."""
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 
 _WRITABLE = frozenset({"__init__.py", f"{PRELOAD}.py"})
@@ -59,7 +62,9 @@ class Archive:
     def __init__(self, path: Path, descriptor: int) -> None:
         """Take over an open `descriptor`; `open_wheel` fills in the rest."""
         self.path = path
-        self.size = os.fstat(descriptor).st_size
+        self._state = _state_of(descriptor)
+        self._is_new = time.time_ns() - self._state[-1] < _TICK
+        self.size = self._state[0]
         """Bytes of the zip file."""
         self.comment = b""
         """The comment of the zip."""
@@ -89,6 +94,28 @@ class Archive:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def is_untouched(self) -> bool:
+        """Return whether surely nobody has written to the file since it was opened.
+
+        Whatever is done to a file sets its ctime, and nothing sets that back (inode(7)); but two
+        changes within one tick of the clock may leave the same.
+        """
+        return not self._is_new and _state_of(self._descriptor) == self._state
+
+    def check_again(self) -> None:
+        """Read all of the file once more. Raises `BadWheelError` if it is not what it was."""
+        now = Archive(self.path, os.dup(self._descriptor))
+        with now:
+            _fill(now, self.wheel.name, None, {})
+            same = now.entries == self.entries and all(
+                (each.hash, each.stored_crc) == (then.hash, then.stored_crc)
+                for each, then in zip(now.contents.values(), self.contents.values(), strict=True)
+            )
+        if not same:
+            raise BadWheelError(
+                f"`{self.path.name}`: it was written to while it was read", hint="run it again"
+            )
 
     def read(self, member: str) -> bytes:
         """Inflate a member; `BadWheelError` where size or CRC are not as stated.
@@ -217,6 +244,12 @@ class Archive:
                 raise BadWheelError("the file shrank while it was read", hint=_DAMAGED)
             data += more
         return data
+
+
+def _state_of(descriptor: int) -> tuple[int, int, int]:
+    """Return the size, and when content and inode were changed last, in nanoseconds."""
+    status = os.fstat(descriptor)
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 # --- Opening -----------------------------------------------------------------------------------

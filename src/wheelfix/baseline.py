@@ -88,7 +88,7 @@ def text(findings: Iterable[tuple[str, Finding]]) -> str:
 
     rows = sorted(Counter(known(distribution, each) for distribution, each in findings))
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=1) + "\n"  # ASCII: names may be no Unicode, or turn it round
 
 
 def write(path: Path, content: str) -> None:

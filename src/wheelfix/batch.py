@@ -12,7 +12,7 @@ from typing import cast
 
 from wheelfix import __version__
 from wheelfix.baseline import Baseline
-from wheelfix.checking import NOTHING, check, unfinished
+from wheelfix.checking import NOTHING, check, in_time, unfinished
 from wheelfix.crew import Crew
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.findings import Severity
@@ -95,11 +95,11 @@ def judged(task: Task) -> Record:
             f"a worker has wheelfix {__version__}, and this is wheelfix {task.drawing.version}",
             hint=f"on every worker: `pip install wheelfix=={task.drawing.version}`",
         )
-    return _recorded(check(task.wheel, task.settings, task.baseline), task)
+    return _recorded(in_time(check, task.wheel, task.settings, task.baseline), task)
 
 
 def _lost(task: Task, error: Exception) -> Record:
-    return _recorded(Report(source=task.wheel, error=unfinished(error)), task)
+    return _recorded(Report(source=task.wheel, error=unfinished(task.wheel, error)), task)
 
 
 def _recorded(report: Report, task: Task) -> Record:
@@ -132,7 +132,13 @@ def _portable(settings: Settings, folder: Path) -> Settings:
 def _decisive(settings: Settings) -> str:
     """Return all of `settings` that a record depends on, and the state of the files they name."""
     rest = replace(
-        settings, jobs=1, wheel_dir=Path(), fail_on=Settings().fail_on, baseline=None, verify=False
+        settings,
+        jobs=1,
+        timeout=0,
+        wheel_dir=Path(),
+        fail_on=Settings().fail_on,
+        baseline=None,
+        verify=False,
     )
     providers = (each.source for each in settings.provider)
     named = (*settings.library_path, *settings.against, *providers)

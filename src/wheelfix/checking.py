@@ -18,6 +18,7 @@ from wheelfix.engine import find, find_in_set, ignored
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
 from wheelfix.findings import Because, Finding, Suppressed
 from wheelfix.hostlibs import HandedLibraries
+from wheelfix.patience import LateError, within
 from wheelfix.plugins import known_rules
 from wheelfix.product import places
 from wheelfix.provided import in_wheel_beside, parts_in, with_providers
@@ -130,25 +131,42 @@ def check_each(
 
 
 def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
-    return check(*task, baseline)
+    return in_time(check, *task, baseline)
+
+
+def in_time(
+    look: Callable[[Path, Settings, Baseline], Report],
+    path: Path,
+    settings: Settings,
+    baseline: Baseline,
+) -> Report:
+    """Return what `look`, which is `check`, says of a wheel, or that it took too long."""
+    try:
+        return within(settings.timeout, partial(look, path, settings, baseline))
+    except LateError as error:
+        return Report(source=path, error=LateError(f"`{path.name}`: {error}", hint=error.hint))
 
 
 def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
-    return Report(source=task[0], error=unfinished(error))
+    return Report(source=task[0], error=unfinished(task[0], error))
 
 
-def unfinished(error: Exception) -> WheelfixError:
+def unfinished(path: Path, error: Exception) -> WheelfixError:
     """Return what to say of a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
+        return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
         return WheelfixError("there is not enough memory to check it", hint=_MEMORY)
     from concurrent.futures import BrokenExecutor  # noqa: PLC0415 (start-up)
 
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
-        return WheelfixError("the process that checked it ended abruptly", hint=_MEMORY)
+        return WheelfixError(
+            f"`{path.name}`: the process that checked it ended abruptly", hint=_ABRUPTLY
+        )
     return internal_error(error)
 
 
 _MEMORY = "check it by itself, on a machine with more memory"
+_ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it by itself"
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:

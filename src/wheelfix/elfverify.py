@@ -487,7 +487,11 @@ def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tupl
 def _first_difference(
     old: memoryview, new: memoryview, place: int, other: int, size: int
 ) -> int | None:
-    """Return the offset of the first byte that differs, chunk by chunk, None if all agree."""
+    """Return the offset of the first byte that differs, chunk by chunk, None if all agree.
+
+    A header may state any size: beyond the ends of both files there is nothing to compare.
+    """
+    size = min(size, max(len(old) - place, len(new) - other, 0))
     for done in range(0, size, _CHUNK):
         length = min(_CHUNK, size - done)
         # Copies compare by memcmp; memoryviews compare item by item.
@@ -496,7 +500,6 @@ def _first_difference(
         forget(old)
         forget(new)
         if first != second:
-            return done + next(
-                i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b
-            )
+            differing = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
+            return done + next(differing, min(len(first), len(second)))
     return None

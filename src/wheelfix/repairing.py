@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -415,9 +416,16 @@ class _Run:
         }
 
     def _read_back(self, pending: "PendingWheel", predicted: Wheel) -> Wheel:
-        """Open what was written as any wheel, and hold it against the prediction."""
-        name, written = predicted.name, pending.written
-        with open_wheel(pending.path, name=name, origin=self.archive, written=written) as archive:
+        """Open what was written as any wheel, and hold it against the prediction.
+
+        If somebody may have written to the input meanwhile, nothing is known by its CRC.
+        """
+        opened = partial(open_wheel, pending.path, name=predicted.name)
+        if self.archive.is_untouched():
+            opened = partial(opened, origin=self.archive, written=pending.written)
+        else:
+            self.archive.check_again()
+        with opened() as archive:
             found = archive.wheel
         said, foretold = _all_said(found), _all_said(predicted)
         members = dict.fromkeys((*foretold, *said))

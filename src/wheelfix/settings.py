@@ -215,3 +215,5 @@ class Settings:
     """Revalidate the result with auditwheel."""
     jobs: int = 1
     """Wheels to work on side by side."""
+    timeout: int = 1800
+    """The most seconds that a check may take for one wheel; 0 for no limit."""

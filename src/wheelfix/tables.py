@@ -24,9 +24,9 @@ ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "
 FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
 """Key of the table -> field of `Settings`."""
 _SEVERITIES = tuple(severity.label for severity in Severity)
-RUN_WIDE = frozenset({"jobs", "fail-on", "baseline"})
+RUN_WIDE = frozenset({"jobs", "timeout", "fail-on", "baseline"})
 """The keys that concern all wheels of a run together, so that no override may have them."""
-LEAST = {"zip-level": -1, "jobs": 1, "max-growth": 0}
+LEAST = {"zip-level": -1, "jobs": 1, "timeout": 0, "max-growth": 0}
 MOST = {"zip-level": 9}
 
 

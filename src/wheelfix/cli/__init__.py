@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
+from wheelfix.cli.streams import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 if TYPE_CHECKING:
@@ -23,18 +24,27 @@ in a short run."""
 def main() -> None:
     """Run the command line, and exit."""
     gc.set_threshold(_YOUNG)
+    guard_streams()
     arguments = sys.argv[1:]
     code = _answered(arguments)
     if code is None:
-        from wheelfix.cli.ahead import ahead
-        from wheelfix.cli.ending import heed_signals
-
-        with ahead(arguments, os.environ) as standby:
-            at_the_end = heed_signals()
-            code = run(arguments, standby)
-        at_the_end()
+        code = _worked(arguments)
     gc.freeze()  # at its end, Python would look at every object once more
     sys.exit(code)
+
+
+def _worked(arguments: Sequence[str]) -> int:
+    from wheelfix.cli.ahead import ahead
+    from wheelfix.cli.ending import end_now, heed_signals
+    from wheelfix.patience import is_somebody_late
+
+    with ahead(arguments, os.environ) as standby:
+        at_the_end = heed_signals()
+        code = run(arguments, standby)
+    at_the_end()
+    if is_somebody_late():
+        end_now(code)
+    return code
 
 
 def run(arguments: Sequence[str], standby: "Standby | None" = None) -> int:
@@ -73,18 +83,17 @@ def _answered(arguments: Sequence[str]) -> int | None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except BrokenPipeError:  # nobody reads on; what is left must not be written at the end, too
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except WheelfixError as error:
+        _fail(error)
+        return error.exit_code
     return ExitCode.OK
 
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
-
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
-        import traceback
+        from wheelfix.cli.terminal import Terminal
 
-        traceback.print_exception(error)
+        Terminal(verbosity=0).trace(error)
     _fail(internal_error(error))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wheelfix.config import Configuration
     from wheelfix.crew import Crew
     from wheelfix.report import Report, SetReport
-    from wheelfix.settings import FailOn
+    from wheelfix.settings import FailOn, Settings
 
 
 def check(
@@ -70,6 +70,7 @@ def check(
     against: options.Against = None,
     target: options.Targets = None,
     jobs: options.Jobs = None,
+    timeout: options.Timeout = None,
     output_format: options.OutputFormat = Format.FULL,
     output_file: options.OutputFile = None,
     more_reports: options.MoreReports = None,
@@ -112,7 +113,7 @@ def check(
     found = _expanded([*(wheels or []), *_listed(from_file)])
     streams = output_format is Format.JSONL
     _refuse(streams, output_file, more_reports, resume=resume, write_baseline=write_baseline)
-    with _crew(found, configuration.settings.jobs, dask, streams=streams) as crew:
+    with _crew(found, configuration.settings, dask, streams=streams) as crew:
         if streams:
             from wheelfix.cli.stream import streamed
 
@@ -222,7 +223,7 @@ def _checked(
 
 @contextmanager
 def _crew(
-    wheels: Sequence[Path], jobs: int, dask: str | None, *, streams: bool
+    wheels: Sequence[Path], settings: "Settings", dask: str | None, *, streams: bool
 ) -> "Generator[Crew | None]":
     """Yield who does the work: nobody but this process, where that is enough.
 
@@ -233,10 +234,10 @@ def _crew(
 
         with dask_workers(dask, wheels[0].absolute()) as crew:
             yield crew
-    elif len(wheels) > 1 and (streams or jobs > 1):
+    elif len(wheels) > 1 and (streams or settings.jobs > 1):
         from wheelfix.cli.workers import processes
 
-        with processes(min(jobs, len(wheels))) as crew:
+        with processes(min(settings.jobs, len(wheels)), settings.timeout) as crew:
             yield crew
     else:
         yield None

@@ -46,10 +46,10 @@ def heed_signals() -> Callable[[], None]:
 def _wait(reader: int) -> None:
     while came := os.read(reader, 1):
         if came[0] in _SIGNALS:
-            _end_now(128 + came[0])
+            end_now(128 + came[0])
 
 
-def _end_now(code: int) -> NoReturn:
+def end_now(code: int) -> NoReturn:
     """End this process with all that it has started, and leave no temporary folder behind.
 
     Threads are not asked: one may wait for a program, or for a lock whose owner would have to

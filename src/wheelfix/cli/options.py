@@ -150,6 +150,7 @@ Targets = Annotated[list[str] | None, _option("target", "--target", metavar="MAC
 Verify = Annotated[bool | None, _option("verify", "--verify/--no-verify")]
 Verdict = Annotated[bool | None, _option("verdict", "--verdict/--no-verdict")]
 Jobs = Annotated[int | None, _option("jobs", "-j", "--jobs", least=1)]
+Timeout = Annotated[int | None, _option("timeout", "--timeout", metavar="SECONDS", least=0)]
 
 # --- Options that are no settings of the run ------------------------------------------------------
 

@@ -50,9 +50,7 @@ class Terminal(NamedTuple):
         self._erase()
         cause = outcome.error.__cause__ if outcome.error else None
         if self.verbosity > 0 and cause is not None:
-            import traceback
-
-            traceback.print_exception(cause)
+            self.trace(cause)
         colour = wants_colour(sys.stderr)
         if self.verbosity < 0:
             text = failure(outcome, colour=colour)
@@ -60,6 +58,12 @@ class Terminal(NamedTuple):
             text = summary(outcome, verbose=self.verbosity > 0, colour=colour)
         if text:
             _write(sys.stderr, text)
+
+    def trace(self, error: BaseException) -> None:
+        """Write where an error comes from; its message may quote the wheel."""
+        from traceback import format_exception
+
+        self.say("\n".join(map(printable, "".join(format_exception(error)).splitlines())))
 
     def progress(self, wheel: Path) -> Callable[[str], None]:
         """Return what shows how far the work on `wheel` is."""

@@ -189,12 +189,16 @@ class SetContext:
 
     @cached_property
     def releases(self) -> tuple[tuple[Wheel, ...], ...]:
-        """The wheels by distribution and version; a wheel that stands alone is left out."""
-        found: dict[tuple[str, str], list[Wheel]] = {}
+        """The wheels by distribution and version; a wheel that stands alone is left out.
+
+        Of files of one name, which are one wheel in several states, it is the first.
+        """
+        found: dict[tuple[str, str], dict[str, Wheel]] = {}
         for wheel in self.wheels:
             name = wheel.name
-            found.setdefault((normalized(name.distribution), name.version), []).append(wheel)
-        return tuple(tuple(wheels) for wheels in found.values() if len(wheels) > 1)
+            release = found.setdefault((normalized(name.distribution), name.version), {})
+            release.setdefault(str(name), wheel)
+        return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)
 
 
 Subject = TypeVar("Subject")

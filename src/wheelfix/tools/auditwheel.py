@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wheelfix.elfread import read_elf
-from wheelfix.errors import BadWheelError, SettingsError, ToolError
+from wheelfix.errors import BadElfError, BadWheelError, SettingsError, ToolError
 from wheelfix.metadata import read_metadata
 from wheelfix.policy import (
     Policy,
@@ -468,7 +468,12 @@ def _library(call: _Call, folder: Path, asked: Iterable[_Call], said: str) -> Gr
     names = {**call.renames, **(askers[0] if askers else {})}
     needed: Iterable[str] = call.renames
     if not call.sets_path:
-        needed = read_elf(path.read_bytes(), soname).needed
+        try:
+            needed = read_elf(path.read_bytes(), soname).needed
+        except BadElfError as error:
+            raise ToolError(
+                f"auditwheel grafts what is no shared object: {error}", hint=INSTALL_HINT
+            ) from error
     originals = (old for asker in askers for old, new in asker.items() if new == soname)
     original = next(originals, soname)
     source = re.search(rf"(?m):Grafting: (.+) -> {re.escape(call.place)}$", said)
