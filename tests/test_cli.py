@@ -576,7 +576,7 @@ def test_an_answer_that_nobody_reads_is_no_error() -> None:
     command = f"{sys.executable} -m wheelfix --help | true; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.stderr == ""
-    assert done.returncode in {0, 1}
+    assert done.returncode in {0, 141}
 
 
 NOT_FOR_EVERY_WHEEL = (
