@@ -52,7 +52,7 @@ from wheelfix.inflating import LIBRARY, inflated_pieces, inflated_whole
 from wheelfix.metadata import edit_metadata, read_core_metadata, read_metadata
 from wheelfix.plugins import all_rules
 from wheelfix.pysearch import searches
-from wheelfix.pysources import openings
+from wheelfix.pysources import followed
 from wheelfix.record import format_record, hash_field, parse_record, verify_record
 from wheelfix.reports.drawing import Drawing
 from wheelfix.reports.formats import FORMATS
@@ -576,7 +576,7 @@ def _readelf(data: bytes) -> str:
 
 def try_source(data: bytes) -> None:
     """Scan a Python source for what it opens, and where it searches."""
-    openings(data, "demo/__init__.py", {"demo": "demo/__init__.py"})
+    followed(data, "demo/__init__.py", {"demo": "demo/__init__.py"})
     searches(data, "demo/__init__.py")
 
 

@@ -440,6 +440,59 @@ def test_the_note_is_read_from_the_object(tmp_path: Path) -> None:
     assert read(path).elfs["pkg/x.so"].dlopen_notes == ('[{"soname": ["libq.so.1"]}]',)
 
 
+# --- WF320: what was too much to read -------------------------------------------------------------
+
+OPENS = "import ctypes\nctypes.CDLL('libc.so.6')\n"
+INVOLVED = "import ctypes\n" + "".join(
+    f"def f{n}(x): return {' + '.join(f'f{i}(x)' for i in range(9))}\n" for n in range(9)
+)
+TOO_MUCH: dict[str, dict[str, str]] = {
+    "too long": {"pkg/a.py": "x = 0\n" * 200_000 + OPENS},
+    "too many tokens": {"pkg/a.py": f"x = [{'0,' * 60_000}]\n{OPENS}"},
+    "too involved": {"pkg/a.py": f"{INVOLVED}ctypes.CDLL(f1(1))\n"},
+    "too many large ones": {f"pkg/a{n:02}.py": f"{OPENS}#{'x' * 300_000}" for n in range(66)},
+    "a word that is cut in two": {"pkg/a.py": f"#{'x' * (2**20 - 4)}\n{OPENS[15:]}"},
+}
+
+
+@pytest.mark.parametrize("sources", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_sources_that_are_given_up_are_told(sources: dict[str, str], tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libx.so")
+    files: dict[str, Any] = {"pkg/libx.so": library, "pkg/__init__.py": OPENS, **sources}
+    subject = read(make_wheel(tmp_path, files=files))
+    [found] = findings(names.openings_not_judged, subject)
+    assert found.severity is Severity.INFO
+    assert found.member in sources
+    assert set(subject.unfollowed) <= set(sources)
+    assert "not followed to the end" in found.message
+    assert "may have been missed" in found.message
+    assert f"`{found.member}`" in found.notes[0]
+
+
+def test_sources_that_are_followed_or_open_nothing_are_not_told(tmp_path: Path) -> None:
+    files: dict[str, Any] = {
+        "pkg/libx.so": shared_object(tmp_path / "libx.so"),
+        "pkg/__init__.py": OPENS,
+        "pkg/data.py": "x = 0\n" * 200_000,
+        "pkg/tokens.py": f"x = [{'0,' * 60_000}]\n",
+        "pkg/old.py": "print 'ctypes.CDLL'\n",
+    }
+    subject = read(make_wheel(tmp_path, files=files))
+    assert subject.openings.keys() == {"pkg/__init__.py"}
+    assert severities(names.openings_not_judged, subject) == []
+
+
+def test_a_repair_does_not_forget_what_was_given_up(two_ways: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(two_ways) as old:
+        kept = {n: old.read(n) for n in old.namelist() if ".dist-info/" not in n}
+    given_up = "\n".join((f"x = [{'0,' * 60_000}]", OPENS))
+    path = make_wheel(tmp_path, tag=TAG, files={**kept, "demo/tokens.py": given_up})
+    outcome = repaired(path, tmp_path / "out")
+    assert outcome.after is not None, outcome
+    assert outcome.after.unfollowed == ("demo/tokens.py",)
+    assert "WF320" in {finding.code for finding in outcome.remaining}
+
+
 # --- Checkpoints ----------------------------------------------------------------------------------
 
 

@@ -7,14 +7,14 @@ from textwrap import dedent
 
 import pytest
 
-from wheelfix.pysources import Effort, openings
+from wheelfix.pysources import Effort, followed
 from wheelfix.wheel import Opening, Where
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
 
 def opened(source: str, path: str = "pkg/mod.py") -> tuple[Opening, ...]:
-    return openings(dedent(source).encode(), path, MODULES)
+    return followed(dedent(source).encode(), path, MODULES).openings
 
 
 def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, Where]]:
@@ -238,8 +238,9 @@ def test_a_source_is_never_run() -> None:
 def test_a_source_says_nothing_on_stderr() -> None:
     """Python 3.12 warns of `"\\d"` with a SyntaxWarning, 3.11 with a hidden DeprecationWarning."""
     code = (
-        "from wheelfix.pysources import openings\n"
-        "print(openings(b'import ctypes\\nctypes.CDLL(\"\\\\d.so\")', 'a.py', {})[0].name)\n"
+        "from wheelfix.pysources import followed\n"
+        "found = followed(b'import ctypes\\nctypes.CDLL(\"\\\\d.so\")', 'a.py', {})\n"
+        "print(found.openings[0].name)\n"
     )
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True
@@ -259,13 +260,31 @@ def test_a_format_does_not_look_into_objects() -> None:
 def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
     effort = Effort(left=60)
     source = b"import ctypes\nctypes.CDLL('libx.so')\n"
-    found = [openings(source, f"{n}.py", {}, effort) for n in range(30)]
-    assert found[0]
-    assert not found[-1]
+    found = [followed(source, f"{n}.py", {}, effort) for n in range(30)]
+    assert found[0].openings
+    assert found[0].to_its_end
+    assert not found[-1].openings
+    ends = [each.to_its_end for each in found]
+    assert ends == sorted(ends, reverse=True), "once it is spent, all the rest is given up"
+    assert not ends[-1]
+
+
+def test_what_was_found_before_effort_ended_is_kept() -> None:
+    source = "import ctypes\nctypes.CDLL('libx.so')\n" + "ctypes.CDLL(a + b)\n" * 30
+    cut = followed(source.encode(), "a.py", {}, Effort(left=80))
+    assert [each.name for each in cut.openings] == ["libx.so"]
+    assert not cut.to_its_end
+    assert followed(source.encode(), "a.py", {}).to_its_end
+
+
+def test_a_source_that_is_no_python_has_nothing_more_to_tell() -> None:
+    assert followed(b"print 'CDLL'", "a.py", {}) == ((), True)
 
 
 def test_a_source_of_more_tokens_than_anybody_writes_is_not_parsed() -> None:
     opens = b"import ctypes\nctypes.CDLL('libx.so')\n"
-    assert openings(opens + b"[" + b"0," * 20_000 + b"]", "a.py", {})
-    assert not openings(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {})
-    assert openings(opens + b"#" + b"x" * 1_000_000, "a.py", {}), "it is one word"
+    assert followed(opens + b"[" + b"0," * 20_000 + b"]", "a.py", {}).openings
+    assert followed(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {}) == ((), False)
+    one_word = followed(opens + b"#" + b"x" * 1_000_000, "a.py", {})
+    assert one_word.openings
+    assert one_word.to_its_end

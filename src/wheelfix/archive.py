@@ -515,9 +515,11 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
         problems += verify_record(rows, members, hashes, record_name)
     special = {m: what for m in archive.entries if (what := contents[m].what) is not NOTHING}
     sources = {member: each.source for member, each in special.items() if each.source}
-    openings = _openings_before(archive, origin, sources)
-    if openings is None:
-        openings = _openings(sources, archive.entries, dist_info) if sources else {}
+    found_before = _followed_before(archive, origin, sources)
+    if found_before is None:
+        found_before = _followed(sources, archive.entries, dist_info) if sources else ({}, set())
+    openings, unfollowed = found_before
+    unfollowed |= {member for member, each in special.items() if each.is_too_much}
     return Wheel(
         name=name,
         members=members,
@@ -530,6 +532,7 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
         broken_elfs={member: each.broken for member, each in special.items() if each.broken},
         impostors={member: each.likeness for member, each in special.items() if each.likeness},
         openings=openings,
+        unfollowed=tuple(member for member in special if member in unfollowed),
         sources=dict(_sources(archive)),
         metadata=_read_metadata(archive, f"{dist_info}/METADATA"),
         size=archive.size,
@@ -568,16 +571,22 @@ def _known_contents(
     return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
 
 
-def _openings_before(
+_Followed = tuple[Mapping[str, tuple[Opening, ...]], set[str]]
+"""What sources open, and which of them were not followed to their ends."""
+
+
+def _followed_before(
     archive: Archive, origin: Archive | None, sources: Mapping[str, bytes]
-) -> Mapping[str, tuple[Opening, ...]] | None:
+) -> _Followed | None:
     """Return what the sources of `origin` open, where they and all modules' names are the same."""
     if origin is None or _modules(archive) != _modules(origin):
         return None
     before = {
         member: each.what.source for member, each in origin.contents.items() if each.what.source
     }
-    return origin.wheel.openings if sources == before else None
+    if sources != before:
+        return None
+    return origin.wheel.openings, sources.keys() & origin.wheel.unfollowed
 
 
 def _modules(archive: Archive) -> list[str]:
@@ -636,11 +645,9 @@ def _shebangs(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
                 yield member, line.decode("utf-8", "replace").rstrip("\r")
 
 
-def _openings(
-    sources: Mapping[str, bytes], members: Iterable[str], dist_info: str
-) -> dict[str, tuple[Opening, ...]]:
+def _followed(sources: Mapping[str, bytes], members: Iterable[str], dist_info: str) -> _Followed:
     """Return what Python sources of site-packages open by name."""
-    from wheelfix.pysources import Effort, openings  # noqa: PLC0415 (few wheels have such sources)
+    from wheelfix.pysources import Effort, followed  # noqa: PLC0415 (few wheels have such sources)
 
     effort = Effort()
     data = dist_info.removesuffix(".dist-info") + ".data"
@@ -649,11 +656,12 @@ def _openings(
     code = sorted((place for place in places.values() if place), key=lambda p: p.endswith(".so"))
     modules = {_module(place): place for place in code if place.endswith((".py", ".so"))}
     found = {
-        member: openings(source, place, modules, effort)
+        member: followed(source, place, modules, effort)
         for member, source in sources.items()
         if (place := places[member])
     }
-    return {member: each for member, each in found.items() if each}
+    openings = {member: each.openings for member, each in found.items() if each.openings}
+    return openings, {member for member, each in found.items() if not each.to_its_end}
 
 
 def _below_site(member: str, data: str) -> str | None:

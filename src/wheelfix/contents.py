@@ -34,6 +34,8 @@ _KEPT = 24 * 2**20 // PAGESIZE
 _SOURCES = 16 * 2**20
 """Bytes of small sources that are kept: a hundred times what wheels have."""
 _LARGE_SOURCES = 64
+_LONGEST_WORD = 16
+"""Bytes; no word of those by which a source opens a library is longer."""
 _ELF_MAGIC = b"\x7fELF"
 _NAME = b".so"  # in the name of every library that a linker makes
 
@@ -62,6 +64,8 @@ class What(NamedTuple):
     """What it is, although it is named like a shared object."""
     source: bytes = b""
     """Python source that may open libraries."""
+    is_too_much: bool = False
+    """Whether it is such a source, and not kept: it is too long, or comes after too many."""
     library_names: frozenset[bytes] | None = frozenset()
     """Of an object or a Python source: the strings with `.so` in them; None if there are too many.
 
@@ -196,16 +200,18 @@ class _Reader:
     def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> What:
         names = Strings(_NAME)
         names.feed(first)
-        more = False
+        opens, more = may_open(first), b""
         for piece in rest:
             names.feed(piece)
-            more = True
+            opens = opens or may_open((more or first)[-_LONGEST_WORD:] + piece)
+            more = piece
         names.finish()
         found = frozenset(text for _, text in names.found) if names.complete else None
         # Longer ones are not what a person writes.
-        is_kept = not more and may_open(first) and self._has_room(member, first)
-        if found or found is None or is_kept:
-            return What(source=first if is_kept else b"", library_names=found)
+        is_kept = not more and opens and self._has_room(member, first)
+        if found or found is None or opens:
+            source = first if is_kept else b""
+            return What(source=source, is_too_much=opens and not is_kept, library_names=found)
         return NOTHING
 
     def _has_room(self, member: str, source: bytes) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from wheelfix.likeness import may_open
 from wheelfix.wheel import Opening, Where
@@ -43,7 +43,7 @@ def parsed(source: bytes) -> ast.Module | None:
     What is larger than any source that a person writes counts as none: a tree takes some hundred
     times as much memory as its source.
     """
-    if len(source) > _MAX_TOKENS and _tokens(source) > _MAX_TOKENS:
+    if _is_too_large(source):
         return None
     # Python 3.12 warns of `"\d"`; the file name makes the filter one for such sources alone.
     warnings.filterwarnings("ignore", module=re.escape(_MEMBER))
@@ -55,6 +55,10 @@ def parsed(source: bytes) -> ast.Module | None:
 
 
 _MEMBER = "<a member of the wheel>"
+
+
+def _is_too_large(source: bytes) -> bool:
+    return len(source) > _MAX_TOKENS and _tokens(source) > _MAX_TOKENS
 
 
 def _tokens(source: bytes) -> int:
@@ -69,26 +73,39 @@ class Effort:
     """Steps of the walk, each some 5 microseconds; 16 bytes of source count as one."""
 
 
-def openings(
+class Followed(NamedTuple):
+    """What one source opens, as far as it was followed."""
+
+    openings: tuple[Opening, ...] = ()
+    """In source order."""
+    to_its_end: bool = True
+    """Whether there is surely no more that could be told."""
+
+
+def followed(
     source: bytes, path: str, modules: Mapping[str, str], effort: Effort | None = None
-) -> tuple[Opening, ...]:
-    """Return what the source at `path`, below site-packages, opens; in source order.
+) -> Followed:
+    """Follow the source at `path`, below site-packages, to what it opens, until `effort` is spent.
 
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
-    A file that is no Python of this version opens nothing that could be told; nor does what comes
-    after `effort` is spent.
+    A file that is no Python of this version opens nothing that could be told.
     """
     effort = effort or Effort()
     effort.left -= len(source) >> 4
-    tree = parsed(source) if effort.left > 0 else None
+    if effort.left <= 0:
+        return Followed(to_its_end=False)
+    tree = parsed(source)
     if tree is None:
-        return ()
+        return Followed(to_its_end=not _is_too_large(source))
     most = min(_MAX_STEPS, effort.left)
     scan = _Scan(path, modules, _Relevance(source.splitlines()), most)
+    to_its_end = False
     with suppress(_ExhaustedError, RecursionError):  # what was found until then is true
         scan.module(tree)
+        to_its_end = True
     effort.left -= scan.steps
-    return tuple(sorted(scan.found.values(), key=lambda each: (each.line, each.name)))
+    found = sorted(scan.found.values(), key=lambda each: (each.line, each.name))
+    return Followed(tuple(found), to_its_end)
 
 
 _WORD = re.compile(rb"[^\W\d]\w*")

@@ -161,6 +161,8 @@ class Wheel:
         default_factory=dict[str, tuple[Opening, ...]]
     )
     """What the Python sources open by name, by member; sources that open nothing are left out."""
+    unfollowed: tuple[str, ...] = ()
+    """Python sources that may open more than `openings` has: they were too much to follow."""
     sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
     objects in or below them, and the preload shims."""

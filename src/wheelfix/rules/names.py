@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
@@ -495,10 +495,14 @@ def second_runtime(context: Context) -> Iterator[Hit]:
 
 
 def _openings(wheel: Wheel) -> Iterator[tuple[str, Opening]]:
-    present = {member.name for member in wheel.members}
-    for source, openings in wheel.openings.items():
-        if source in present:
-            yield from ((source, opening) for opening in openings)
+    for source in _present(wheel, wheel.openings):
+        yield from ((source, opening) for opening in wheel.openings[source])
+
+
+def _present(wheel: Wheel, sources: Collection[str]) -> Iterable[str]:
+    """Return those that no edit has taken out."""
+    members = {member.name for member in wheel.members} if sources else ()
+    return (source for source in sources if source in members)
 
 
 def _place(wheel: Wheel, source: str, opening: Opening) -> tuple[Key, str] | None:
@@ -829,6 +833,47 @@ def _opens(context: Context, member: str, name: str) -> bool:
     return True
 
 
+# --- What was too much to read --------------------------------------------------------------------
+
+
+@rule("WF320", "openings-not-judged", Severity.INFO)
+def openings_not_judged(context: Context) -> Iterator[Hit]:
+    """Python sources may open libraries by names that nobody has looked at.
+
+    ## What it does
+    Says which Python sources were not followed to their ends, because they are too long, too
+    involved, or too many. What was found until then counts as found elsewhere.
+
+    ## Why is this bad?
+    It need not be. But whether what they open by a name, also a computed one, is in its place
+    (WF317), or is renamed by the graft (WF318), nobody has checked; and a copy that only they open
+    counts as one that may go (WF515).
+
+    ## Example
+    A module of some megabytes that a generator wrote, with `ctypes.CDLL(name)` in it.
+
+    ## Common causes
+    - Generated code, or data that is written as code. **Solution**: open the libraries in a short
+      module of their own, and import that.
+
+    ## Fix safety
+    Not fixed: nothing is known to be wrong.
+    """
+    given_up = list(_present(context.wheel, context.wheel.unfollowed))
+    if given_up:
+        yield Hit(
+            message=f"{_counted(given_up)} not followed to the end: libraries that they open "
+            "by name may have been missed",
+            member=given_up[0],
+            notes=(f"in {_listed(given_up)}",),
+            hint="open libraries in a short module of their own, or look at these calls yourself",
+        )
+
+
+def _counted(sources: Sequence[str]) -> str:
+    return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"
+
+
 RULES = (
     module_hook,
     module_never_imported,
@@ -839,4 +884,5 @@ RULES = (
     opened_library_missing,
     renamed_under_its_user,
     noted_library_missing,
+    openings_not_judged,
 )
