@@ -515,10 +515,9 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
         problems += verify_record(rows, members, hashes, record_name)
     special = {m: what for m in archive.entries if (what := contents[m].what) is not NOTHING}
     sources = {member: each.source for member, each in special.items() if each.source}
-    found_before = _followed_before(archive, origin, sources)
-    if found_before is None:
-        found_before = _followed(sources, archive.entries, dist_info) if sources else ({}, set())
-    openings, unfollowed = found_before
+    openings, unfollowed = _followed_before(archive, origin, sources) or _followed(
+        sources, archive.entries, dist_info
+    )
     unfollowed |= {member for member, each in special.items() if each.is_too_much}
     return Wheel(
         name=name,
@@ -647,6 +646,8 @@ def _shebangs(archive: Archive, dist_info: str) -> Iterator[tuple[str, str]]:
 
 def _followed(sources: Mapping[str, bytes], members: Iterable[str], dist_info: str) -> _Followed:
     """Return what Python sources of site-packages open by name."""
+    if not sources:
+        return {}, set()
     from wheelfix.pysources import Effort, followed  # noqa: PLC0415 (few wheels have such sources)
 
     effort = Effort()
