@@ -1,12 +1,15 @@
 """What can go wrong around a repair: no half wheel, nothing left behind, the cause and the remedy.
 
-The disks are small file systems in memory, where the tests may mount them; the tools are programs
-that misbehave.
+The disks are small file systems in memory, where the tests may mount them; everywhere else limits
+and permissions stand in for them. The tools are programs that misbehave.
 """
 
 # ruff: noqa: PLR0913, PLR0917 -- fixtures are many
 
+import ctypes
 import os
+import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -104,11 +107,17 @@ def left(*folders: Path) -> list[str]:
 
 
 def started(
-    wheel: Path, out: Path, environ: Mapping[str, str], *options: str, command: str = "repair"
+    wheel: Path,
+    out: Path,
+    environ: Mapping[str, str],
+    *options: str,
+    command: str = "repair",
+    confine: Callable[[], None] | None = None,
 ) -> subprocess.Popen[str]:
     where = ["-w", str(out)] if command == "repair" else []
     return subprocess.Popen(
         [sys.executable, "-m", "wheelfix", command, *options, *where, str(wheel)],
+        preexec_fn=confine,  # noqa: PLW1509 - no other thread holds a lock here
         env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -223,6 +232,154 @@ def test_no_temporary_folder_at_all(
     monkeypatch.setattr("wheelfix.tmpdir._OTHERS", ())
     refused(repaired(wheel, tmp_path / "out", environ), "no folder for temporary files", "TMPDIR")
     assert not (tmp_path / "out").exists()
+
+
+# --- Limits and permissions, which need no right to mount -----------------------------------------
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 24, 1, 2
+
+
+def as_a_user() -> None:
+    """Let the permissions of files count for root, too, in what is run next (capabilities(7))."""
+    if os.geteuid() == 0:
+        for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
+            if LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "prctl")
+
+
+def no_larger_than(size: int) -> Callable[[], None]:
+    """Let no file grow beyond `size` bytes, wherever it is (setrlimit(2))."""
+    return partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
+
+
+def refused_by_the_command(process: subprocess.Popen[str], *words: str) -> None:
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2, said
+    assert not any(line.startswith("Traceback") for line in said.splitlines()), (
+        "tools' are indented"
+    )
+    flat = " ".join(said.split())
+    for word in words:
+        assert word in flat
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which only those may write whom permissions do not concern."""
+    place = tmp_path / "locked"
+    place.mkdir(mode=0o555)
+    probe = [sys.executable, "-c", f"open({str(place / 'probe')!r}, 'w')"]
+    try:
+        done = subprocess.run(probe, preexec_fn=as_a_user, capture_output=True, check=False)
+    except subprocess.SubprocessError:
+        pytest.skip("this root may not give up its power over files")
+    assert b"Permission denied" in done.stderr
+    yield place
+    place.chmod(0o755)
+
+
+def test_an_output_that_outgrows_a_limit(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = started(wheel, out, environ, confine=no_larger_than(400_000))
+    refused_by_the_command(process, "File too large", str(out), "raise the limit (`ulimit -f`)")
+    assert left(out, tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize("size", [0, 4_000, 12_000])
+def test_temporary_files_that_outgrow_a_limit(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, size: int
+) -> None:
+    process = started(wheel, tmp_path / "out", environ, confine=no_larger_than(size))
+    refused_by_the_command(process, "File too large", "ulimit -f", "TMPDIR")
+    assert left(tmp_path / "out", tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_an_output_without_permission(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path, below: str
+) -> None:
+    process = started(wheel, locked / below, environ, confine=as_a_user)
+    words = ("Permission denied", str(locked / below), "choose a directory that you may write to")
+    refused_by_the_command(process, *words)
+    assert left(locked, tmp_path / "tmp") == []
+
+
+def test_a_temporary_folder_without_permission_is_passed_over(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
+) -> None:
+    """As by Python's `tempfile`: TMPDIR, then TEMP."""
+    places = {"TMPDIR": str(locked), "TEMP": str(tmp_path / "tmp")}
+    process = started(wheel, tmp_path / "out", {**environ, **places}, confine=as_a_user)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, said
+    assert len(left(tmp_path / "out")) == 1
+    assert left(locked, tmp_path / "tmp") == []
+
+
+def test_no_temporary_folder_with_permission(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
+) -> None:
+    code = "import sys, wheelfix.tmpdir as t, wheelfix.cli as c; t._OTHERS = (); sys.exit(c.main())"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "repair", "-w", str(tmp_path / "out"), str(wheel)],
+        preexec_fn=as_a_user,  # noqa: PLW1509 - as above
+        env={**environ, "TMPDIR": str(locked), "TEMP": "", "TMP": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    refused_by_the_command(process, "no folder for temporary files", "TMPDIR")
+    assert left(locked) == []
+    assert not (tmp_path / "out").exists()
+
+
+MOUNTED = """
+mount -t tmpfs -o "$1" tmpfs "$2" || exit 77
+place=$2; shift 2
+"$@"; code=$?
+test -z "$(ls -A "$place")" || exit 78
+exit $code
+"""
+"""Mounts, runs, and tells by 78 if something was left: for a namespace of its own."""
+
+
+@pytest.mark.parametrize(
+    ("options", "role", "words"),
+    [
+        ("size=400k", "out", ("No space left on device", "make room")),
+        ("ro", "out", ("Read-only file system", "read-only")),
+        ("size=32k", "tmp", ("No space left on device", "TMPDIR")),
+        ("size=20m,noexec", "tmp", ("noexec", "TMPDIR")),
+    ],
+)
+def test_disks_of_a_user_who_is_root_in_a_namespace(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    options: str,
+    role: str,
+    words: tuple[str, ...],
+) -> None:
+    """As above, where user namespaces are allowed, and mounting is not."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-Urm", "true"], check=False).returncode:
+        pytest.skip("no user namespaces here")
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [sys.executable, "-m", "wheelfix", "repair", "-w", str(out), str(wheel)]
+    place = str(tmp_path / role)
+    process = subprocess.Popen(
+        [unshare, "-Urm", "sh", "-c", MOUNTED, "sh", options, place, *command],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    refused_by_the_command(process, *words)
+    assert left(out, tmp_path / "tmp") == []
 
 
 # --- The wheel changes while it is read -----------------------------------------------------------

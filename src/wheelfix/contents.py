@@ -3,6 +3,7 @@
 Two at a time, as zlib and hashlib let go of the interpreter lock.
 """
 
+import errno
 import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -21,7 +22,7 @@ from wheelfix.likeness import is_library_name, likeness, may_open
 from wheelfix.mapped import pieces
 from wheelfix.record import hash_field
 from wheelfix.strings import Strings
-from wheelfix.tmpdir import tmpdir
+from wheelfix.tmpdir import ADVICE, tmpdir
 from wheelfix.zipformat import Entry
 
 LARGE = 8 * 2**20
@@ -331,5 +332,5 @@ def _file_errors() -> Generator[None]:
     except OSError as error:
         raise OutputError(
             f"cannot write a temporary file: {error.strerror}",
-            hint="make room, or point TMPDIR to a directory on a larger disk",
+            hint=ADVICE.get(error.errno or 0, ADVICE[errno.ENOSPC]),
         ) from error

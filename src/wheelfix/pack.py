@@ -427,7 +427,7 @@ _HINTS = {
     errno.ENOTDIR: "choose a directory: a part of that path is a file",
     errno.EEXIST: "remove what bears the name already",
     errno.EISDIR: "remove the directory that bears the name of the wheel",
-    errno.EFBIG: "choose a file system without that limit",
+    errno.EFBIG: "raise the limit (`ulimit -f`), or choose a file system that has none",
 }
 
 

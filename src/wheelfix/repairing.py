@@ -48,6 +48,7 @@ from wheelfix.rules.platform import keeps_promise
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
 from wheelfix.scratch import scratch
 from wheelfix.settings import Settings
+from wheelfix.tmpdir import ADVICE
 from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
 from wheelfix.tools.standby import Standby
@@ -121,9 +122,11 @@ def repair_with(
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except OSError as error:
+        advice = ADVICE.get(error.errno or 0)
         cause = OutputError(
-            f"`{path}`: {error.strerror or error}",
-            hint="check that the file can be read, and that TMPDIR has room",
+            f"{'cannot write a temporary file' if advice else f'`{path}`'}: "
+            f"{error.strerror or error}",
+            hint=advice or "check that the file can be read, and that TMPDIR has room",
         )
         return Outcome(source=path, status=Status.FAILED, error=cause)
 

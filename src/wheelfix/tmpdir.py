@@ -5,6 +5,12 @@ import os
 from pathlib import Path
 
 _NAMED_BY = ("TMPDIR", "TEMP", "TMP")
+ADVICE = {
+    errno.ENOSPC: "make room, or point TMPDIR to a directory on a larger disk",
+    errno.EDQUOT: "make room within your quota, or point TMPDIR to another directory",
+    errno.EFBIG: "raise the limit (`ulimit -f`), or point TMPDIR to a file system that has none",
+}
+"""What to do where a temporary file cannot be written, by the error."""
 _OTHERS = ("/tmp", "/var/tmp", "/usr/tmp", ".")  # noqa: S108 (names are made by `tempfile`)
 
 

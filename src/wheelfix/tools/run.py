@@ -1,7 +1,6 @@
 """Start a program: captured, timed, checked, and named in the error when it fails."""
 
 import contextlib
-import errno
 import os
 import shlex
 import signal
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import ToolError
+from wheelfix.tmpdir import ADVICE
 
-_FULL = "make room, or point TMPDIR to a directory on a larger disk"
 _DYING = 1.0
 """Seconds for which is waited until what was killed is gone."""
 _PIPE = 65_536
@@ -104,11 +103,13 @@ def finish(  # noqa: PLR0913 - the parts of one call
     if process.returncode not in accepted:
         raise ToolError(
             f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
-            hint=_FULL
-            if os.strerror(errno.ENOSPC) in stderr
-            else f"the call was: {_command_line(argv)}",
+            hint=_advice(stderr) or f"the call was: {_command_line(argv)}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
+
+
+def _advice(stderr: str) -> str | None:
+    return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
 
 
 def stop(process: subprocess.Popen[str]) -> None:
