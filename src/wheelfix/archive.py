@@ -321,7 +321,8 @@ def _known(origin: Archive | None) -> dict[Any, Any]:
     """Return what will mostly come again, as keys and values, so that it is in memory once."""
     if origin is None:
         return {}
-    return {each: each for each in chain(origin.entries, origin.wheel.members)}
+    wheel = origin.wheel
+    return {each: each for each in chain(origin.entries, wheel.members, wheel.record)}
 
 
 def _read_directory(archive: Archive, known: dict[Any, Any]) -> list[Entry]:
@@ -499,9 +500,9 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     metadata = _read_wheel_file(archive, dist_info)
     record_name = f"{dist_info}/RECORD"
-    rows, problems = _read_record(archive, record_name, known, origin)
+    rows, problems = _read_record(archive, record_name, known)
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
-    contents = _unchanged(archive, _known_contents(origin, written), stated)
+    contents = _unchanged(archive, origin, written, stated)
     rest = {member: entry for member, entry in archive.entries.items() if member not in contents}
     contents.update(read_contents(archive, rest, stated))
     archive.contents = contents
@@ -541,14 +542,20 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
 
 
 def _unchanged(
-    archive: Archive, known: Mapping[str, tuple[Entry, Content]], stated: Mapping[str, str]
+    archive: Archive,
+    origin: Archive | None,
+    written: Mapping[str, tuple[Entry, Content]],
+    stated: Mapping[str, str],
 ) -> dict[str, Content]:
     """Return what is known of the members that are copies, byte by byte as they are stored."""
     found: dict[str, Content] = {}
     for member, entry in archive.entries.items():
-        if member not in known:
+        if member in written:
+            old, content = written[member]
+        elif origin is not None and member in origin.contents:
+            old, content = origin.entries[member], origin.contents[member]
+        else:
             continue
-        old, content = known[member]
         if _data_of(old) != _data_of(entry):
             continue
         if content.hash.partition("=")[0] != stated.get(member, "").partition("=")[0]:
@@ -559,15 +566,6 @@ def _unchanged(
         if crc == content.stored_crc:
             found[member] = content
     return found
-
-
-def _known_contents(
-    origin: Archive | None, written: Mapping[str, tuple[Entry, Content]]
-) -> Mapping[str, tuple[Entry, Content]]:
-    if origin is None:
-        return written
-    contents = origin.contents.items()
-    return {member: (origin.entries[member], each) for member, each in contents} | dict(written)
 
 
 _Followed = tuple[Mapping[str, tuple[Opening, ...]], set[str]]
@@ -682,9 +680,8 @@ def _module(place: str) -> str:
 
 
 def _read_record(
-    archive: Archive, record_name: str, known: Mapping[Any, Any], origin: Archive | None
+    archive: Archive, record_name: str, known: Mapping[Any, Any]
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     if record_name not in archive.entries:
         return (), (RecordProblem(member=record_name, message="the wheel has no RECORD"),)
-    before = {row.name: row for row in origin.wheel.record} if origin else {}
-    return parse_record(archive.read(record_name), record_name, known, before)
+    return parse_record(archive.read(record_name), record_name, known)

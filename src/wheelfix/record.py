@@ -7,6 +7,7 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
+from typing import Any
 
 from wheelfix.wheel import Member, RecordProblem, RecordRow
 
@@ -39,12 +40,11 @@ def algorithm_of(row: RecordRow) -> str | None:
 def parse_record(
     data: bytes,
     record_name: str,
-    names: Mapping[str, str] = MappingProxyType({}),
-    before: Mapping[str, RecordRow] = MappingProxyType({}),
+    known: Mapping[Any, Any] = MappingProxyType({}),
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
     """Split RECORD into rows; rows that cannot be read are problems, not errors.
 
-    Of the `names`, and of rows that were the same `before`, no further copy is made.
+    Of names and rows that are `known`, as keys and values, no further copy is made.
     """
     import csv  # noqa: PLC0415 (start-up of light commands)
     from io import BytesIO, TextIOWrapper  # noqa: PLC0415 (as above)
@@ -62,10 +62,8 @@ def parse_record(
         for number, fields in enumerate(csv.reader(lines), 1):
             if len(fields) == 3 and fields[0] and _is_size(fields[2]):
                 name, digest, size = fields[0], fields[1], int(fields[2])
-                row = before.get(name)
-                if row is None or row.hash != digest or row.size != size:
-                    row = RecordRow(names.get(name, name), digest, size)
-                rows.append(row)
+                row = RecordRow(known.get(name, name), digest, size)
+                rows.append(known.get(row, row))
             elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:

@@ -16,7 +16,7 @@ from wheelfix.errors import ExitCode, WheelfixError, internal_error
 if TYPE_CHECKING:
     from wheelfix.tools.standby import Standby
 
-_YOUNG = 5_000
+_YOUNG = 2_000
 """Objects after which garbage is looked for: what is imported is none. With ten times as many, half
 as much memory again is held by what nobody needs any more."""
 
