@@ -666,6 +666,22 @@ content_strategy = st.dictionaries(
 )
 
 
+def test_a_second_look_at_a_wheel_finds_what_was_there_whichever_thread_was_first(
+    tmp_path: Path,
+) -> None:
+    files = {f"demo/{n}.bin": os.urandom(1000 if n % 2 else 400_000) for n in range(8)}
+    path = make_wheel(tmp_path, files=files)
+    with open_wheel(path) as archive:
+        for contents in (archive.contents, dict([*archive.contents.items()][::-1])):
+            archive.contents = contents
+            archive.check_again()
+        with path.open("r+b") as file:
+            file.seek(archive.entries["demo/3.bin"].end - 500)
+            file.write(bytes(100))
+        with pytest.raises(BadWheelError):
+            archive.check_again()
+
+
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

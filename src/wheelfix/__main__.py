@@ -1,6 +1,6 @@
 """`python -m wheelfix` and the `wheelfix` script.
 
-Nothing is imported here but what Python has loaded anyway: an interrupt meets no traceback.
+Hardly anything is imported here, so that an interrupt meets no traceback while the rest is.
 """
 
 import os

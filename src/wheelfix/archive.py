@@ -109,8 +109,9 @@ class Archive:
         with now:
             _fill(now, self.wheel.name, None, {})
             same = now.entries == self.entries and all(
-                (each.hash, each.stored_crc) == (then.hash, then.stored_crc)
-                for each, then in zip(now.contents.values(), self.contents.values(), strict=True)
+                (now.contents[member].hash, now.contents[member].stored_crc)
+                == (then.hash, then.stored_crc)
+                for member, then in self.contents.items()  # two threads filled it, in any order
             )
         if not same:
             raise BadWheelError(

@@ -155,7 +155,6 @@ def unfinished(path: Path, error: Exception) -> WheelfixError:
     """Return what to say of a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
         return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
-        return WheelfixError("there is not enough memory to check it", hint=_MEMORY)
     from concurrent.futures import BrokenExecutor  # noqa: PLC0415 (start-up)
 
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's

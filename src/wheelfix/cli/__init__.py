@@ -40,23 +40,24 @@ def _worked(arguments: Sequence[str]) -> int:
 
     with ahead(arguments, os.environ) as standby:
         at_the_end = heed_signals()
-        code = run(arguments, standby)
+        code = _commanded(arguments, standby)
     at_the_end()
     if is_somebody_late():
         end_now(code)
     return code
 
 
-def run(arguments: Sequence[str], standby: "Standby | None" = None) -> int:
-    """Run the command line `arguments`, and return the exit code.
-
-    `standby` may have what `repair` needs ready.
-    """
+def run(arguments: Sequence[str]) -> int:
+    """Run the command line `arguments` in a process that goes on, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name may hold what the locale cannot spell
             stream.reconfigure(errors="backslashreplace")
-    if (code := _answered(arguments)) is not None:
-        return code
+    code = _answered(arguments)
+    return _commanded(arguments, None) if code is None else code
+
+
+def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
+    """Let a command do what is asked; `standby` may have what `repair` needs ready."""
     try:
         from wheelfix.cli.commands import app
 
