@@ -207,7 +207,7 @@ def sbom_edits(
     auditwheel's own list becomes a part of it. `environ` says where package managers are found.
     Raises `ToolError` if one does not end.
     """
-    # Imported while auditwheel works.
+    # Imported while auditwheel works: `_LATER` of `repairing`.
     from importlib import metadata  # noqa: PLC0415 - see above
 
     from wheelfix.sbom import (  # noqa: PLC0415 - see above
