@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +15,6 @@ from wheelfix.tmpdir import ADVICE
 
 _DYING = 1.0
 """Seconds for which is waited until what was killed is gone."""
-_PIPE = 65_536
-"""Bytes that go into a pipe though nobody reads yet (pipe(7)): more might wait for a program that
-hangs, and without a limit of time."""
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
@@ -49,28 +46,12 @@ def run(  # noqa: PLR0913 - the parts of one call
     Raises `ToolError` if it is missing, fails, or does not end in time.
     """
     program = name or Path(argv[0]).name
-    process = start(argv, cwd=cwd, env=env, install_hint=install_hint, name=name)
-    return finish(process, argv, name=program, timeout=timeout, accepted=accepted)
-
-
-def start(
-    argv: Sequence[str],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    install_hint: str | None = None,
-    name: str | None = None,
-) -> subprocess.Popen[str]:
-    """Start `argv` as `run` does, and return while it runs; `finish` or `stop` ends it.
-
-    Raises `ToolError` if it is missing.
-    """
     try:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             list(argv),
             cwd=cwd,
             env=env,
-            stdin=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
@@ -78,44 +59,41 @@ def start(
             start_new_session=True,
         )
     except OSError as error:
-        program = name or Path(argv[0]).name
         reason = "is not installed" if isinstance(error, FileNotFoundError) else "cannot be run"
         raise ToolError(f"`{program}` {reason}: {error}", hint=install_hint) from error
+    with process:
+        stdout, stderr = _communicate(process, program, timeout)
+    return completed(argv, process.returncode, stdout, stderr, name=program, accepted=accepted)
 
 
-def finish(  # noqa: PLR0913 - the parts of one call
-    process: subprocess.Popen[str],
+def completed(  # noqa: PLR0913 - what there is to say of a program's end
     argv: Sequence[str],
+    code: int,
+    stdout: str,
+    stderr: str,
     *,
     name: str,
-    task: str = "",
-    meanwhile: Callable[[], object] | None = None,
-    timeout: float = 600,
     accepted: Container[int] = (0,),
 ) -> Completed:
-    """Hand `task` to a program that was started, and wait for its end, as `run` does.
-
-    `meanwhile` is called while the program works. Raises `ToolError` if it fails, or does not end
-    in time.
-    """
-    with process:
-        stdout, stderr = _communicate(process, name, task, timeout, meanwhile)
-    if process.returncode not in accepted:
+    """Return what a program has said that ended with `code`. Raises `ToolError` if it failed."""
+    if code not in accepted:
         raise ToolError(
-            f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
+            f"`{name}` failed: {_ending(code)}{_quote(stdout, stderr)}",
             hint=_advice(stderr) or f"the call was: {_command_line(argv)}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
 
 
+def late(name: str, timeout: float, stdout: str, stderr: str) -> ToolError:
+    """Return the error for a program that was given up, with what it had said until then."""
+    return ToolError(
+        f"`{name}` did not end within {timeout:g} seconds{_quote(stdout, stderr)}",
+        hint="was the machine overloaded? run it again",
+    )
+
+
 def _advice(stderr: str) -> str | None:
     return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
-
-
-def stop(process: subprocess.Popen[str]) -> None:
-    """End a program that was started, with all that it has started."""
-    _kill_group(process)
-    process.communicate()
 
 
 def stop_children() -> None:
@@ -161,41 +139,15 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _communicate(
-    process: subprocess.Popen[str],
-    program: str,
-    task: str,
-    timeout: float,
-    meanwhile: Callable[[], object] | None,
-) -> tuple[str, str]:
+def _communicate(process: subprocess.Popen[str], program: str, timeout: float) -> tuple[str, str]:
     try:
-        if meanwhile is None:
-            return process.communicate(task, timeout=timeout)
-        fits = len(os.fsencode(task)) <= _PIPE
-        if fits:
-            _hand_over(process, task)
-        meanwhile()
-        return process.communicate(None if fits else task, timeout=timeout)
+        return process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         _kill_group(process)
-        stdout, stderr = process.communicate()
-        raise ToolError(
-            f"`{program}` did not end within {timeout:g} seconds{_quote(stdout, stderr)}",
-            hint="was the machine overloaded? run it again",
-        ) from None
+        raise late(program, timeout, *process.communicate()) from None
     except BaseException:
         _kill_group(process)
         raise
-
-
-def _hand_over(process: subprocess.Popen[str], task: str) -> None:
-    """Write a program's input, and end it: `communicate` does so only when it begins to wait."""
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):  # it ended before; its exit code says why
-            process.stdin.write(task)
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdin = None
 
 
 def _kill_group(process: subprocess.Popen[str]) -> None:

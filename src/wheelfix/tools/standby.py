@@ -1,24 +1,47 @@
-"""auditwheel, started before there is work for it: most of a short run is its imports."""
+"""auditwheel, started before there is work for it: most of a short run is its imports.
 
+It imports once, and does each task in a fork of itself. Little is imported here: the sooner it is
+started, the more of that goes on beside our own start.
+"""
+
+import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from wheelfix.tools.run import Completed, finish, start, stop
+from wheelfix.errors import ToolError
 
 if TYPE_CHECKING:
-    from subprocess import Popen
+    from pathlib import Path
+
+    from wheelfix.tools.run import Completed
 
 _MAIN = """\
 import gc
 gc.set_threshold(50_000)
-import contextlib, importlib, json, logging, os, runpy, sys
+import contextlib, importlib, json, logging, os, runpy, sys, types
+class Unused(types.ModuleType):
+    __getattr__ = lambda self, name: None
+unused = ["elftools.dwarf.dwarfinfo", "elftools.ehabi.ehabiinfo"]
+sys.modules |= {name: Unused(name) for name in unused}
 for module in "main", "main_repair", "main_show", "wheel_abi", "repair":
-    with contextlib.suppress(ImportError):
+    with contextlib.suppress(Exception):
         importlib.import_module("auditwheel." + module)
-task = json.load(sys.stdin)
+for name in unused:
+    del sys.modules[name]
+gc.freeze()
+while line := sys.stdin.readline():
+    child = os.fork()
+    if not child:
+        break
+    os.write(3, b"%d\\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+else:
+    sys.exit()
+os.close(3)
+task = json.loads(line)
 os.chdir(task["cwd"])
 os.environ.clear()
 os.environ.update(task["env"])
@@ -31,13 +54,19 @@ finally:
 """
 """auditwheel, and the one module's debug messages that tell where a library was found: all modules'
 (`-v`) are a megabyte and hide the cause of a failure. What is imported is no garbage: nobody has to
-look for it there, least of all at the end."""
+look for it there, least of all at the end. Of pyelftools, what reads debugging information is left
+out: it is a tenth of the imports."""
 # -P: it changes into the wheel, from which nothing shall be imported.
 _COMMAND = (sys.executable, "-P", "-c", _MAIN)
 _FIXED = {
     "PYTHONHASHSEED": "0",  # it iterates over sets
     "PYTHONUTF8": "1",
 }
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+_ANSWERS = 3
+"""The descriptor to which it writes the exit code of each task."""
+TIMEOUT = 600
+"""Seconds for a task."""
 
 
 class Standby:
@@ -46,7 +75,7 @@ class Standby:
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Start none yet; `environ` is the user's environment, in which they are started."""
         self.environ = environ
-        self._waiting: list[Popen[str]] = []
+        self._waiting: list[_Program] = []
 
     def __enter__(self) -> Self:
         return self
@@ -58,7 +87,7 @@ class Standby:
         traceback: TracebackType | None,
     ) -> None:
         while self._waiting:
-            stop(self._waiting.pop())
+            self._waiting.pop().stop()
 
     def prepare(self) -> None:
         """Start one, unless one waits."""
@@ -69,24 +98,150 @@ class Standby:
         self,
         arguments: Sequence[str],
         *,
-        cwd: Path,
+        cwd: "Path",
         env: Mapping[str, str],
         meanwhile: Callable[[], object] | None = None,
-    ) -> Completed:
+    ) -> "Completed":
         """Run auditwheel in `cwd` with all of `env` as its environment.
 
         `meanwhile` is called while it works. Raises `ToolError` as `wheelfix.tools.run.run` does.
         """
         import json  # noqa: PLC0415 (it is started before anything else is imported)
 
+        from wheelfix.tools.run import completed, late  # noqa: PLC0415 (see above)
+
         try:
-            process = self._waiting.pop()
+            program = self._waiting.pop()
         except IndexError:
-            process = _started(self.environ)
+            program = _started(self.environ)
         task = {"arguments": list(arguments), "cwd": str(cwd), "env": {**env, **_FIXED}}
-        argv = ("auditwheel", *arguments)
-        return finish(process, argv, name="auditwheel", task=json.dumps(task), meanwhile=meanwhile)
+        exchange = _Exchange(program, f"{json.dumps(task)}\n".encode())
+        try:
+            if meanwhile is not None:
+                meanwhile()
+            is_over = exchange.finish(TIMEOUT)
+        except BaseException:
+            program.stop()
+            raise
+        code, stdout, stderr = exchange.code, exchange.stdout, exchange.stderr
+        if code is None:
+            code = program.stop()
+        else:
+            self._waiting.append(program)
+        if not is_over:
+            raise late("auditwheel", TIMEOUT, stdout, stderr)
+        return completed(("auditwheel", *arguments), code, stdout, stderr, name="auditwheel")
 
 
-def _started(environ: Mapping[str, str]) -> "Popen[str]":
-    return start(_COMMAND, env={**environ, **_FIXED}, name="auditwheel")
+class _Program(NamedTuple):
+    """A process, and our ends of its pipes."""
+
+    pid: int
+    tasks: int
+    answers: int
+    stdout: int
+    stderr: int
+
+    def stop(self) -> int:
+        """End it, with all that it has started, and return its exit code."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        for descriptor in self[1:]:
+            os.close(descriptor)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def _started(environ: Mapping[str, str]) -> _Program:
+    """Start one, in a process group of its own. Raises `ToolError` if that is not possible."""
+    pipes = [os.pipe() for _ in range(4)]
+    (answers, answering), (asked, tasks), (stdout, said), (stderr, complained) = pipes
+    duplicated = ((asked, 0), (said, 1), (complained, 2), (answering, _ANSWERS))
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            _COMMAND,
+            {**environ, **_FIXED},
+            file_actions=[(os.POSIX_SPAWN_DUP2, ours, its) for ours, its in duplicated],
+            setpgroup=0,
+            setsigdef=_IGNORED_BY_PYTHON,
+        )
+    except OSError as error:
+        for descriptor in (tasks, answers, stdout, stderr):
+            os.close(descriptor)
+        raise ToolError(f"`auditwheel` cannot be run: {error}") from error
+    finally:
+        for descriptor, _ in duplicated:
+            os.close(descriptor)
+    for descriptor in (tasks, stdout, stderr):
+        os.set_blocking(descriptor, False)
+    return _Program(pid=pid, tasks=tasks, answers=answers, stdout=stdout, stderr=stderr)
+
+
+class _Exchange:
+    """A task, and what comes of it."""
+
+    def __init__(self, program: _Program, task: bytes) -> None:
+        """Hand it over, as much of it as the pipe takes."""
+        self._program = program
+        self._task = task
+        self._said = dict.fromkeys((program.answers, program.stdout, program.stderr), b"")
+        self._write()
+
+    def finish(self, timeout: float) -> bool:
+        """Wait for the end of the task, or of the program; False if time is up before."""
+        import select  # noqa: PLC0415 (it is started before anything else is imported)
+        import time  # noqa: PLC0415 (see above)
+
+        end = time.monotonic() + timeout
+        waiting = select.poll()
+        for descriptor in self._said:
+            waiting.register(descriptor, select.POLLIN)
+        waiting.register(self._program.tasks, select.POLLOUT)
+        while (left := end - time.monotonic()) > 0:
+            for descriptor, _ in waiting.poll(1000 * left):
+                if descriptor == self._program.tasks:
+                    if not self._write():
+                        waiting.unregister(descriptor)
+                elif descriptor == self._program.answers:
+                    self._read(self._program.stdout)
+                    self._read(self._program.stderr)
+                    self._said[descriptor] = os.read(descriptor, 100)
+                    return True
+                elif not self._read(descriptor):
+                    waiting.unregister(descriptor)
+        return False
+
+    @property
+    def code(self) -> int | None:
+        """The exit code of the task; None if the program did not come to tell."""
+        said = self._said[self._program.answers]
+        return int(said) if said else None
+
+    @property
+    def stdout(self) -> str:
+        """What the task printed."""
+        return self._said[self._program.stdout].decode(errors="surrogateescape")
+
+    @property
+    def stderr(self) -> str:
+        """What it complained of."""
+        return self._said[self._program.stderr].decode(errors="surrogateescape")
+
+    def _write(self) -> bool:
+        """Write what there is room for, and return whether there is more."""
+        try:
+            self._task = self._task[os.write(self._program.tasks, self._task) :]
+        except BlockingIOError:
+            pass
+        except BrokenPipeError:  # it ended before; its exit code says why
+            self._task = b""
+        return bool(self._task)
+
+    def _read(self, descriptor: int) -> bool:
+        """Read what there is, and return whether there may be more."""
+        try:
+            while data := os.read(descriptor, 2**16):
+                self._said[descriptor] += data
+        except BlockingIOError:
+            return True
+        return False
