@@ -19,10 +19,9 @@ def test_what_was_prepared_does_the_work_where_and_as_it_is_told(tmp_path: Path)
         env = {"PATH": os.environ["PATH"], "AUDITWHEEL_PLAT": "nonsense"}
         with pytest.raises(ToolError, match="nonsense"):
             standby.run(["repair", "none.whl"], cwd=tmp_path, env=env)
-        before = started()
+        assert not started()
         said = standby.run(["--version"], cwd=tmp_path, env={})
         assert said.stdout.startswith("auditwheel 6")
-        assert started() == before
 
 
 def test_no_task_leaves_anything_to_the_next(tmp_path: Path) -> None:
@@ -42,7 +41,8 @@ def test_no_task_leaves_anything_to_the_next(tmp_path: Path) -> None:
         with Standby({**os.environ, "PYTHONPATH": str(fake.parent)}) as standby:
             for place in places:
                 place.mkdir()
-                said = standby.run([place.name], cwd=place, env={"PATH": os.defpath})
+                env = {"PATH": os.defpath}
+                said = standby.run([place.name], cwd=place, env=env, last=False)
                 known = "['PATH', 'PYTHONHASHSEED', 'PYTHONUTF8']"
                 assert said.stdout == f"{place} {known} ['{place.name}'] False\n"
             (program,) = started()
@@ -53,6 +53,16 @@ def test_no_task_leaves_anything_to_the_next(tmp_path: Path) -> None:
 def test_a_task_may_be_longer_than_a_pipe_and_so_may_what_it_says(tmp_path: Path) -> None:
     with Standby(os.environ) as standby, pytest.raises(ToolError, match=r"x{1000}"):
         standby.run(["x" * 100_000], cwd=tmp_path, env={"PATH": "y" * 100_000})
+
+
+def test_where_more_wheels_are_to_come_it_stays(tmp_path: Path) -> None:
+    with Standby(os.environ) as standby, _children() as started:
+        standby.stays = True
+        standby.run(["--version"], cwd=tmp_path, env={})
+        before = started()
+        standby.run(["--version"], cwd=tmp_path, env={})
+        assert len(before) == 1
+        assert started() == before
 
 
 def test_it_is_started_once_however_often_it_is_prepared() -> None:

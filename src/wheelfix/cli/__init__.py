@@ -35,10 +35,11 @@ def main() -> None:
 
 def _worked(arguments: Sequence[str]) -> int:
     from wheelfix.cli.ahead import ahead
-    from wheelfix.cli.ending import end_now, heed_signals
-    from wheelfix.patience import is_somebody_late
 
     with ahead(arguments, os.environ) as standby:
+        from wheelfix.cli.ending import end_now, heed_signals
+        from wheelfix.patience import is_somebody_late
+
         at_the_end = heed_signals()
         code = _commanded(arguments, standby)
     at_the_end()

@@ -125,6 +125,7 @@ def _repaired(
     def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
         return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
 
+    standby.stays = len(wheels) > 1
     jobs = configuration.settings.jobs
     return repair_each(wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs)
 

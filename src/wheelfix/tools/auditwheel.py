@@ -39,7 +39,7 @@ from wheelfix.tools.policies import INSTALL_HINT, known_policies
 from wheelfix.tools.run import Completed
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
-from wheelfix.view import Judged, View, build_view
+from wheelfix.view import C_LIBRARIES, Judged, View, build_view
 from wheelfix.wheel import Wheel, WheelName
 
 MINIMUM = (6, 8)
@@ -168,10 +168,13 @@ def graft(
             meanwhile()
 
     policies = known_policies()
-    view = build_view(wheel, settings, judged=_judged(policies))
+    judged = _judged(policies)
+    view = build_view(wheel, settings, judged=judged)
     folder = _prepare(workdir, view)
     env = _environment(folder, standby.environ)
+    searched = _searched(settings, env)
     env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
+    env |= _write_platform(folder, view, env)
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
     arguments += [word for pattern in settings.exclude for word in ("--exclude", pattern)]
@@ -179,10 +182,12 @@ def graft(
     arguments += [] if settings.update_tags else ["--no-update-tags"]
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
+    words = _words("repair", arguments, folder, view, settings)
+    last = not (settings.verdict and _may_graft(wheel, view, judged))
     try:
-        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby, beside)
+        completed = standby.run(words, cwd=folder, env=env, last=last, meanwhile=beside)
     except ToolError as error:
-        raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
+        raise explain(error, wheel, settings, policies, searched) from error
     calls = list(_read_calls(folder))
     graft = _graft(wheel, view, folder, calls, completed)
     best = strictest(graft.platforms)
@@ -232,7 +237,8 @@ def _show(  # noqa: PLR0913 - the parts of one call
     elif settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("show", arguments, folder, view, env, settings, standby)
+        words = _words("show", arguments, folder, view, settings)
+        completed = standby.run(words, cwd=folder, env=env)
     except ToolError as error:
         raise explain(error, wheel, settings, policies) from error
     return _parse_json(completed.stdout)
@@ -318,6 +324,16 @@ def _write_recorder(folder: Path, path: str) -> str:
     return str(recorder.parent)
 
 
+def _write_platform(folder: Path, view: View, env: Mapping[str, str]) -> dict[str, str]:
+    """Write what the view has for the platform's libraries, and return how it is found first."""
+    place = folder / "platform"
+    place.mkdir()
+    for name, content in view.platform.items():
+        (place / name).write_bytes(content)
+    variable = "AUDITWHEEL_LD_LIBRARY_PATH"
+    return {variable: ":".join(filter(None, (str(place), env.get(variable))))}
+
+
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` without auditwheel's own defaults, with absolute library paths."""
     env = {key: value for key, value in environ.items() if not key.startswith("AUDITWHEEL_")}
@@ -349,19 +365,21 @@ def _searched(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
 
 
-def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
-    command: str,
-    arguments: Iterable[str],
-    folder: Path,
-    view: View,
-    env: Mapping[str, str],
-    settings: Settings,
-    standby: Standby,
-    meanwhile: Callable[[], object] | None = None,
-) -> Completed:
+def _words(
+    command: str, arguments: Iterable[str], folder: Path, view: View, settings: Settings
+) -> tuple[str, ...]:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    words = (command, *arguments, *options, str(folder / view.filename))
-    return standby.run(words, cwd=folder, env=env, meanwhile=meanwhile)
+    return (command, *arguments, *options, str(folder / view.filename))
+
+
+def _may_graft(wheel: Wheel, view: View, judged: Judged | None) -> bool:
+    """Whether a library may have to be grafted: then auditwheel is asked again, for its verdict."""
+    given = {member.rpartition("/")[2] for member in wheel.elfs} | view.excluded
+    given |= {elf.soname for elf in wheel.elfs.values() if elf.soname}
+    needed = {name for elf in wheel.elfs.values() for name in elf.needed} - given
+    return judged is None or any(
+        name not in judged.platform and not name.startswith(C_LIBRARIES) for name in needed
+    )
 
 
 # --- Reading what it decided --------------------------------------------------------------------
