@@ -4,7 +4,6 @@ Decisions are made on values (`rules`, `engine`); this module asks for them in o
 auditwheel graft in between, and acts once, at the end.
 """
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -495,10 +494,9 @@ class _Run:
         for known, verdict in self.verdicts:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
-        folder = Path(tempfile.mkdtemp(dir=self.workdir))
         others = (*excluded, *given_by_others(wheel, self.settings))
         settings = replace(self.settings, exclude=(*self.settings.exclude, *others))
-        verdict = auditwheel.verdict(wheel, settings, folder, self.standby)
+        verdict = auditwheel.verdict(wheel, settings, self.workdir, self.standby)
         self.verdicts.append((wheel, verdict))
         return verdict
 

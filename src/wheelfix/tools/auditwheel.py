@@ -57,7 +57,7 @@ case $1 in
     printf '%s\\0' "$#" "$@" >>"$here/calls" || exit 1
     if [ "$1" = --set-soname ]; then
         for file; do :; done
-        mv "$file" "$here/../grafted/$2" && : >"$file"
+        mv "$file" "$here/grafted-$2" && : >"$file"
     fi
     ;;
 esac
@@ -291,10 +291,13 @@ def _require_version() -> None:
 
 
 def _prepare(workdir: Path, view: View) -> Path:
-    """Create a folder in `workdir` with the view in it, and return its real path."""
+    """Create a folder in `workdir` with the view in it, and return its real path.
+
+    All else comes into the same: to remove a folder may take as long as auditwheel needs for one
+    object.
+    """
     workdir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
-    (folder / "tmp").mkdir()
     with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
         for name, content in view.members.items():
             entry = zipfile.ZipInfo(name)
@@ -308,30 +311,26 @@ def _write_recorder(folder: Path, path: str) -> str:
 
     It is the only program there. Itself it finds `mv` where most systems have it, or in `path`.
     """
-    (folder / "grafted").mkdir()
-    recorder = folder / "bin" / "patchelf"
-    recorder.parent.mkdir()
+    recorder = folder / "patchelf"
     # A relative folder would be one of the wheel's.
     folders = [*os.defpath.split(os.pathsep), *path.split(os.pathsep)]
     own = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
     recorder.write_text(_RECORDER.replace("@PATH@", shlex.quote(own)))
     recorder.chmod(0o755)
-    if shutil.which("patchelf", path=str(recorder.parent)) is None:
+    if shutil.which("patchelf", path=str(folder)) is None:
         raise ToolError(
             f"no program can be run in `{folder.parent}`: is it mounted with noexec?",
             hint="set TMPDIR to a directory where programs can be run",
         )
-    return str(recorder.parent)
+    return str(folder)
 
 
 def _write_platform(folder: Path, view: View, env: Mapping[str, str]) -> dict[str, str]:
     """Write what the view has for the platform's libraries, and return how it is found first."""
-    place = folder / "platform"
-    place.mkdir()
     for name, content in view.platform.items():
-        (place / name).write_bytes(content)
+        (folder / name).write_bytes(content)
     variable = "AUDITWHEEL_LD_LIBRARY_PATH"
-    return {variable: ":".join(filter(None, (str(place), env.get(variable))))}
+    return {variable: ":".join(filter(None, (str(folder), env.get(variable))))}
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -341,7 +340,7 @@ def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
         if environ.get(key):
             env[key] = _absolute(key, environ[key], environ.get("PWD", ""))
     return env | {
-        "TMPDIR": str(folder / "tmp"),
+        "TMPDIR": str(folder),
         "COLUMNS": "1000",  # argparse wraps what is read here
     }
 
@@ -387,10 +386,10 @@ def _may_graft(wheel: Wheel, view: View, judged: Judged | None) -> bool:
 
 def _read_calls(folder: Path) -> Iterator[_Call]:
     """Read the recorder's log: for each call the number of arguments and they themselves."""
-    log = folder / "bin" / "calls"
+    log = folder / "calls"
     words = iter(os.fsdecode(log.read_bytes()).split("\0")[:-1] if log.exists() else ())
     for count in words:
-        yield _call(list(islice(words, int(count))), (folder / "tmp").resolve())
+        yield _call(list(islice(words, int(count))), folder)
 
 
 def _call(arguments: list[str], temporary: Path) -> _Call:
@@ -481,7 +480,7 @@ def _library(call: _Call, folder: Path, asked: Iterable[_Call], said: str) -> Gr
     under one name, the names that its asker got are the right ones for what it needs itself.
     """
     soname = call.soname or ""
-    path = folder / "grafted" / soname
+    path = folder / f"grafted-{soname}"
     askers = [dict(asker.renames) for asker in asked if soname in asker.renames.values()]
     names = {**call.renames, **(askers[0] if askers else {})}
     needed: Iterable[str] = call.renames
