@@ -5,6 +5,7 @@ auditwheel graft in between, and acts once, at the end.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
-from wheelfix.deflating import Codec, codec_of
+from wheelfix.deflating import Codec, Early, codec_of
 from wheelfix.edits import Strip
 from wheelfix.elf import Elf
 from wheelfix.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
@@ -26,6 +27,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.graft import Origin
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Layout, Scheme, describe
 from wheelfix.loader import Load, Request
@@ -105,8 +107,11 @@ def repair_with(
         with (
             open_wheel(path) as archive,
             scratch() as folder,
+            ExitStack() as stack,
         ):
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
+            codec = codec_of(settings.zip_codec)
+            early = stack.enter_context(Early(codec, settings.zip_level)) if publish else None
             run = _Run(
                 path=path,
                 archive=archive,
@@ -114,7 +119,8 @@ def repair_with(
                 standby=standby,
                 workdir=folder,
                 progress=progress,
-                codec=codec_of(settings.zip_codec),
+                codec=codec,
+                early=early,
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
@@ -159,6 +165,8 @@ class _Run:
     workdir: Path
     progress: Progress
     codec: Codec
+    early: Early | None
+    """What is deflated while there is more to decide; None where nothing is written."""
     rules: tuple[Rule, ...]
     definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
@@ -248,11 +256,15 @@ class _Run:
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
-        wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
-        stages["search paths"] = wheel
-        wheel, stripped = self._strip(wheel)
-        edits = (*early, *grafted.edits, *late, *stripped)
-        wheel, listed = self._list_grafted(wheel, grafted, edits)
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
+
+        with ThreadPoolExecutor(1) as beside:
+            origins = beside.submit(grafting.origins, grafted.grafted, self.standby.environ)
+            wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
+            stages["search paths"] = wheel
+            wheel, stripped = self._strip(wheel)
+            edits = (*early, *grafted.edits, *late, *stripped)
+            wheel, listed = self._list_grafted(wheel, origins.result(), edits)
         return replace(grafted, after=wheel, edits=(*edits, *listed), stages=stages)
 
     def _breaks(self, stages: Mapping[str, Wheel]) -> dict[Break, str]:
@@ -315,6 +327,8 @@ class _Run:
             self.standby.prepare()
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
         graft = grafting.with_names_kept(rest, self.settings.keep_names)
+        if self.early is not None:
+            self.early.begin(library.path for library in graft.libraries)
         before = wheel
         wheel, steps = planned_in_turn(
             before,
@@ -361,14 +375,14 @@ class _Run:
         return not self.settings.verdict or keeps_promise(wheel, self._verdict(wheel))
 
     def _list_grafted(
-        self, wheel: Wheel, decision: _Decision, steps: Sequence[PlannedEdit]
+        self, wheel: Wheel, origins: Sequence[Origin], steps: Sequence[PlannedEdit]
     ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         """Add the SBOM last: it names the wheel, and all the members that hold a library."""
         if not steps:
             return wheel, ()
         made = [step.edit for step in steps]
         expected = tuple(map(described, taken_from_others(wheel, self.settings)))
-        edits = grafting.sbom_edits(decision.grafted, expected, wheel, made, self.standby.environ)
+        edits = grafting.sbom_edits(origins, expected, wheel, made)
         return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
@@ -401,6 +415,7 @@ class _Run:
             codec=self.codec,
             level=self.settings.zip_level,
             epoch=_epoch(self.standby.environ),
+            early=self.early,
         )
         return pending, applied.ways
 
