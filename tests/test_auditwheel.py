@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from wheelfix.elfread import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.policy import satisfies, unmet
 from wheelfix.settings import Settings
-from wheelfix.tools.auditwheel import Graft, graft, verdict
+from wheelfix.tools.auditwheel import Graft, _judged, graft, verdict
+from wheelfix.tools.policies import known_policies
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
+from wheelfix.view import build_view
 from wheelfix.wheel import Wheel
 
 
@@ -116,6 +119,41 @@ def test_graft_is_what_auditwheel_repair_does(
         after = repaired.elfs[library.member]
         assert tuple(renames.get(name, name) for name in elf.needed) == after.needed
         assert library.soname == after.soname
+
+
+@pytest.mark.parametrize(
+    "exclude", [(), ("libb.so*",), ("/*/libm.so.6",), ("*/libb.so*",)], ids=str
+)
+def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
+    exclude: tuple[str, ...], libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One path of theirs may be excluded: then it is told."""
+    c = build.shared_object(
+        libraries / "libc-user.so.1",
+        "double cos(double); double c(double x) { return cos(x); }",
+        soname="libc-user.so.1",
+        needed=[libraries / "libb.so.2"],
+        runpath=str(libraries),
+        flags=["-Wl,--no-as-needed", "-lm", "-lgcc_s"],
+    )
+    x = build.extension(tmp_path / "x.so", "x", needed=[c], rpath=str(libraries))
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
+    read: list[bool] = []
+
+    def grafted() -> Graft:
+        found = _graft(wheel, exclude=exclude)
+        judged = _judged(known_policies())
+        view = build_view(_wheel(wheel), Settings(exclude=exclude), judged=judged)
+        read.append("libm.so.6" not in view.platform)
+        return replace(
+            found, libraries=tuple(each._replace(path=Path()) for each in found.libraries)
+        )
+
+    here = grafted()
+    monkeypatch.setattr("wheelfix.view._COMPILERS", ())
+    assert grafted() == here
+    assert "libc-user.so.1" in [each.original for each in here.libraries]
+    assert read == [any("/" in pattern for pattern in exclude), True]
 
 
 def _repair(wheel: Path, output: Path, options: list[str]) -> Path:

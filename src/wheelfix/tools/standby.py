@@ -68,6 +68,7 @@ _FIXED = {
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 _ANSWERS = 3
 """The descriptor to which it writes the exit code of each task."""
+_NAME = "auditwheel"
 TIMEOUT = 600
 """Seconds for a task."""
 
@@ -115,7 +116,7 @@ class Standby:
         """
         import json  # noqa: PLC0415 (it is started before anything else is imported)
 
-        from wheelfix.tools.run import completed, late  # noqa: PLC0415 (see above)
+        from wheelfix.tools.run import completed  # noqa: PLC0415 (see above)
 
         try:
             program = self._waiting.pop()
@@ -131,18 +132,16 @@ class Standby:
         try:
             if meanwhile is not None:
                 meanwhile()
-            is_over = exchange.finish(TIMEOUT)
+            exchange.finish(TIMEOUT)
         except BaseException:
             program.stop()
             raise
-        code, stdout, stderr = exchange.code, exchange.stdout, exchange.stderr
+        code = exchange.code
         if code is None:
             code = program.stop()
         else:
             self._waiting.append(program)
-        if not is_over:
-            raise late("auditwheel", TIMEOUT, stdout, stderr)
-        return completed(("auditwheel", *arguments), code, stdout, stderr, name="auditwheel")
+        return completed(("auditwheel", *arguments), code, exchange.said, name=_NAME)
 
 
 class _Program(NamedTuple):
@@ -156,8 +155,9 @@ class _Program(NamedTuple):
 
     def stop(self) -> int:
         """End it, with all that it has started, and return its exit code."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
+        from wheelfix.tools.run import end  # noqa: PLC0415 (see `Standby.run`)
+
+        end(self.pid)
         for descriptor in self[1:]:
             os.close(descriptor)
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
@@ -194,19 +194,27 @@ class _Exchange:
 
     def __init__(self, program: _Program, task: bytes) -> None:
         """Hand it over, as much of it as the pipe takes."""
+        self.said = bytearray(), bytearray()
+        self.code: int | None = None
+        """The exit code of the task; None if the program ended with it, or before."""
         self._program = program
         self._task = task
-        self._said = dict.fromkeys((program.answers, program.stdout, program.stderr), b"")
         self._write()
 
-    def finish(self, timeout: float) -> bool:
-        """Wait for the end of the task, or of the program; False if time is up before."""
+    def finish(self, timeout: float) -> None:
+        """Wait for the end of the task, or of the program.
+
+        Raises `ToolError` if that takes too long, or if too much is printed.
+        """
         import select  # noqa: PLC0415 (it is started before anything else is imported)
         import time  # noqa: PLC0415 (see above)
 
+        from wheelfix.tools.run import late, limit, read  # noqa: PLC0415 (see above)
+
+        kept = dict(zip((self._program.stdout, self._program.stderr), self.said, strict=True))
         end = time.monotonic() + timeout
         waiting = select.poll()
-        for descriptor in self._said:
+        for descriptor in (*kept, self._program.answers):
             waiting.register(descriptor, select.POLLIN)
         waiting.register(self._program.tasks, select.POLLOUT)
         while (left := end - time.monotonic()) > 0:
@@ -215,29 +223,12 @@ class _Exchange:
                     if not self._write():
                         waiting.unregister(descriptor)
                 elif descriptor == self._program.answers:
-                    self._read(self._program.stdout)
-                    self._read(self._program.stderr)
-                    self._said[descriptor] = os.read(descriptor, 100)
-                    return True
-                elif not self._read(descriptor):
+                    self._end()
+                    return
+                elif not read(descriptor, kept[descriptor]):
                     waiting.unregister(descriptor)
-        return False
-
-    @property
-    def code(self) -> int | None:
-        """The exit code of the task; None if the program did not come to tell."""
-        said = self._said[self._program.answers]
-        return int(said) if said else None
-
-    @property
-    def stdout(self) -> str:
-        """What the task printed."""
-        return self._said[self._program.stdout].decode(errors="surrogateescape")
-
-    @property
-    def stderr(self) -> str:
-        """What it complained of."""
-        return self._said[self._program.stderr].decode(errors="surrogateescape")
+            limit(_NAME, self.said)
+        raise late(_NAME, timeout, self.said)
 
     def _write(self) -> bool:
         """Write what there is room for, and return whether there is more."""
@@ -249,11 +240,13 @@ class _Exchange:
             self._task = b""
         return bool(self._task)
 
-    def _read(self, descriptor: int) -> bool:
-        """Read what there is, and return whether there may be more."""
-        try:
-            while data := os.read(descriptor, 2**16):
-                self._said[descriptor] += data
-        except BlockingIOError:
-            return True
-        return False
+    def _end(self) -> None:
+        """Read what was printed last, and the answer."""
+        from wheelfix.tools.run import read  # noqa: PLC0415 (see `finish`)
+
+        pipes = (self._program.stdout, self._program.stderr)
+        for descriptor, kept in zip(pipes, self.said, strict=True):
+            with suppress(BlockingIOError):
+                read(descriptor, kept)
+        answer = os.read(self._program.answers, 100)
+        self.code = int(answer) if answer else None
