@@ -19,6 +19,7 @@ from build import make_wheel, shared_object
 from wheelfix import cli
 from wheelfix.cli import commands, front
 from wheelfix.cli.ahead import ahead
+from wheelfix.cli.front import plain_repair
 from wheelfix.errors import BadWheelError
 from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
@@ -622,6 +623,61 @@ def test_auditwheel_is_started_before_anything_that_takes_long_is_imported() -> 
 def test_auditwheel_is_not_started_for_anything_else(words: list[str]) -> None:
     with ahead(words, os.environ) as standby:
         assert standby is None
+
+
+@pytest.mark.parametrize(
+    ("words", "wheels", "place"),
+    [
+        ("a.whl", ("a.whl",), None),
+        ("-w out a.whl b.whl", ("a.whl", "b.whl"), "out"),
+        ("a.whl --wheel-dir out", ("a.whl",), "out"),
+    ],
+)
+def test_a_plain_repair_needs_no_parser(
+    words: str, wheels: tuple[str, ...], place: str | None
+) -> None:
+    environ = {"PATH": "/bin", "AUDITWHEEL_LD_LIBRARY_PATH": "/lib"}
+    assert plain_repair(["repair", *words.split()], environ) == (wheels, place)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("repair", "check a.whl", "-v repair a.whl", "repair -w out", "repair a.whl -w"),
+        *("repair a.whl --strip", "repair a.whl -h", "repair -- -w", "repair -w -w a.whl"),
+        *("repair a.whl -w out -v", "repair -w a -w b c.whl", "repair a.whl -w out b.whl"),
+    ],
+)
+def test_any_other_command_line_goes_to_the_parser(words: str) -> None:
+    assert plain_repair(words.split(), {}) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["WHEELFIX_STRIP", "_WHEELFIX_COMPLETE", "AUDITWHEEL_PLAT", "AUDITWHEEL_PATCHER"]
+)
+def test_a_variable_may_stand_for_an_option_of_a_repair(name: str) -> None:
+    assert plain_repair(["repair", "a.whl"], {name: "1"}) is None
+
+
+def test_a_plain_repair_does_what_the_parser_asks_for(tmp_path: Path) -> None:
+    """Both with a configuration, and both in a process of their own."""
+    library = shared_object(tmp_path / "libx.so", "int x;")
+    wheel = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files={"demo/libx.so": library})
+    (tmp_path / "pyproject.toml").write_text("[tool.wheelfix]\nonly-plat = true\n")
+    program = (
+        "import sys\nfrom wheelfix.cli import main\n"
+        "try:\n    main()\nfinally:\n    print('typer' in sys.modules)\n"
+    )
+
+    def repaired(*words: str) -> tuple[str, str, list[bytes]]:
+        out = tmp_path / "out" / str(len(words))
+        given = [sys.executable, "-c", program, "repair", "-w", f"{out}/", *words, str(wheel)]
+        done = subprocess.run(given, capture_output=True, text=True, check=True, cwd=tmp_path)
+        *said, parsed = done.stdout.replace(str(out), "OUT").splitlines()
+        assert (parsed == "True") == bool(words)
+        return "".join(said), done.stderr, [each.read_bytes() for each in out.iterdir()]
+
+    assert repaired() == repaired("--no-strip")
 
 
 def test_what_carries_a_graft_out_is_imported_while_auditwheel_works(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from wheelfix.cli.streams import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 if TYPE_CHECKING:
+    from wheelfix.cli.front import Plain
     from wheelfix.tools.standby import Standby
 
 _YOUNG = 2_000
@@ -59,7 +60,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     """Let a command do what is asked; `standby` may have what `repair` needs ready."""
+    from wheelfix.cli.front import plain_repair
+
     try:
+        if plain := plain_repair(arguments, os.environ):
+            return _repaired(plain, standby)
         from wheelfix.cli.commands import app
 
         app(arguments, prog_name="wheelfix", obj=standby)
@@ -73,6 +78,25 @@ def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         _crashed(error, arguments)
     return ExitCode.ERROR
+
+
+def _repaired(asked: "Plain", standby: "Standby | None") -> int:
+    """Repair wheels as `wheelfix repair` does with no option but `-w`."""
+    from pathlib import Path
+
+    from wheelfix.cli.repairs import refuse_wheels, repair_wheels
+    from wheelfix.config import Layer, configured
+    from wheelfix.plugins import all_rules
+    from wheelfix.tools.standby import Standby
+
+    wheels = [Path(wheel) for wheel in asked.wheels]
+    table = {"wheel-dir": os.fspath(Path(asked.wheel_dir))} if asked.wheel_dir else {}
+    flags = [Layer(source="the command line", table=table)] if table else []
+    with standby or Standby(os.environ) as ready:
+        ready.prepare()
+        refuse_wheels(wheels)
+        configuration = configured(Path.cwd(), None).over(flags).check(all_rules())
+        return repair_wheels(wheels, configuration, ready)
 
 
 def _answered(arguments: Sequence[str]) -> int | None:
