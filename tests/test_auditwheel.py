@@ -9,6 +9,7 @@ import sys
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from wheelfix.elfread import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.policy import satisfies, unmet
 from wheelfix.settings import Settings
-from wheelfix.tools.auditwheel import Graft, _judged, graft, verdict
+from wheelfix.tools.auditwheel import Graft, _judged, _version_by_name, graft, verdict
 from wheelfix.tools.policies import known_policies
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
@@ -401,11 +402,15 @@ def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
         _graft(wheel, plat="manylinux_2_17_m68k")
 
 
-def test_an_old_auditwheel_is_refused(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(_: str) -> str:
-        return "6.7.1"
+def test_the_version_is_what_the_metadata_say() -> None:
+    assert _version_by_name() == metadata.version("auditwheel")
 
-    monkeypatch.setattr("importlib.metadata.version", version)
+
+def test_an_old_auditwheel_is_refused(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old" / "auditwheel-6.7.1.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path / "old")
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
         _graft(wheel)
     assert "pip install" in (caught.value.hint or "")

@@ -207,7 +207,7 @@ def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tu
 
     Raises `ToolError` if one does not end.
     """
-    from wheelfix.tools.packages import owners  # noqa: PLC0415 - `_LATER` of `repairing`
+    from wheelfix.tools.packages import owners  # noqa: PLC0415 - `_LISTING` of `repairing`
 
     known = [library.source for library in grafted if library.source.is_absolute()]
     packages = owners(known, environ) if known else {}
@@ -227,9 +227,7 @@ def sbom_edits(
     It lists what is `expected` beside, too, and what the lists of earlier repairs have;
     auditwheel's own list becomes a part of it.
     """
-    # Imported while auditwheel works: `_LATER` of `repairing`.
-    from importlib import metadata  # noqa: PLC0415 - see above
-
+    # Imported while auditwheel works: `_LATER` and `_LISTING` of `repairing`.
     from wheelfix.sbom import (  # noqa: PLC0415 - see above
         AUDITWHEEL,
         MEMBER,
@@ -261,6 +259,8 @@ def sbom_edits(
     member = names[-1]
     if not (listed or expected or member in earlier):
         return
+    from importlib import metadata  # noqa: PLC0415 - see above
+
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))
     for name in dict.fromkeys((*earlier, member)):

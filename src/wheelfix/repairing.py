@@ -63,11 +63,10 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 
-_LATER = (
-    *("importlib.metadata", "concurrent.futures.thread"),
-    *("wheelfix.apply", "wheelfix.pack", "wheelfix.sbom", "wheelfix.tools.packages"),
-)
-"""What a graft is carried out with: imported while auditwheel works, for which nobody waits."""
+_LATER = ("concurrent.futures.thread", "wheelfix.apply", "wheelfix.pack", "wheelfix.sbom")
+"""What a repair is carried out with: imported while auditwheel works, for which nobody waits."""
+_LISTING = ("importlib.metadata", "wheelfix.tools.packages")
+"""What it takes to list what is grafted."""
 
 
 def silent(_step: str) -> None:
@@ -311,8 +310,8 @@ class _Run:
         )
         found: list[tuple[Finding, ...]] = []
 
-        def meanwhile() -> None:
-            for module in _LATER:
+        def meanwhile(grafts: bool) -> None:  # noqa: FBT001 (that is all it is told)
+            for module in (*_LATER, *(_LISTING if grafts else ())):
                 import_module(module)
             found.append(self._found())
 

@@ -12,9 +12,11 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -146,12 +148,12 @@ def graft(
     settings: Settings,
     workdir: Path,
     standby: Standby,
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Callable[[bool], object] | None = None,
 ) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
 
-    `meanwhile` is called while auditwheel works, where that has anything to do. So is its version
-    read: that takes longer than all that comes before.
+    `meanwhile` is called while auditwheel works, where that has anything to do, with whether it may
+    graft a library. So is its version read.
 
     Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
@@ -165,7 +167,7 @@ def graft(
     def beside() -> None:
         _require_version()
         if meanwhile is not None:
-            meanwhile()
+            meanwhile(grafts)
 
     policies = known_policies()
     judged = _judged(policies)
@@ -183,7 +185,8 @@ def graft(
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     words = _words("repair", arguments, folder, view, settings)
-    last = not (settings.verdict and _may_graft(wheel, view, judged))
+    grafts = _may_graft(wheel, view, judged)
+    last = not (settings.verdict and grafts)
     try:
         completed = standby.run(words, cwd=folder, env=env, last=last, meanwhile=beside)
     except ToolError as error:
@@ -278,16 +281,31 @@ def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str
 
 
 def _require_version() -> None:
-    from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
+    version = _version_by_name()
+    if version is None:
+        from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
 
-    try:
-        version = metadata.version("auditwheel")
-    except metadata.PackageNotFoundError:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+        try:
+            version = metadata.version("auditwheel")
+        except metadata.PackageNotFoundError:
+            raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < MINIMUM:
         raise ToolError(
             f"auditwheel {version} is too old: wheelfix needs 6.8 or newer", hint=INSTALL_HINT
         )
+
+
+def _version_by_name() -> str | None:
+    """Return auditwheel's version, by the name of the folder that says it is installed.
+
+    So is it called where files lie in folders ("Recording installed projects", by PyPA).
+    """
+    for place in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(place or os.curdir):  # noqa: PTH208 (a tenth of the time)
+                if name.startswith("auditwheel-") and name.endswith(".dist-info"):
+                    return name.removeprefix("auditwheel-").removesuffix(".dist-info")
+    return None
 
 
 def _prepare(workdir: Path, view: View) -> Path:
