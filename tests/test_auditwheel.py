@@ -21,7 +21,7 @@ from wheelfix.elfread import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.policy import satisfies, unmet
 from wheelfix.settings import Settings
-from wheelfix.tools.auditwheel import Graft, _judged, _version_by_name, graft, verdict
+from wheelfix.tools.auditwheel import Graft, graft, looked_at, verdict, version_by_name
 from wheelfix.tools.policies import known_policies
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
@@ -143,7 +143,7 @@ def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
 
     def grafted() -> Graft:
         found = _graft(wheel, exclude=exclude)
-        judged = _judged(known_policies())
+        judged = looked_at(known_policies())
         view = build_view(_wheel(wheel), Settings(exclude=exclude), judged=judged)
         read.append("libm.so.6" not in view.platform)
         return replace(
@@ -403,14 +403,14 @@ def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
 
 
 def test_the_version_is_what_the_metadata_say() -> None:
-    assert _version_by_name() == metadata.version("auditwheel")
+    assert version_by_name() == metadata.version("auditwheel")
 
 
 def test_an_old_auditwheel_is_refused(
     wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "old" / "auditwheel-6.7.1.dist-info").mkdir(parents=True)
-    monkeypatch.syspath_prepend(tmp_path / "old")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
         _graft(wheel)
     assert "pip install" in (caught.value.hint or "")

@@ -170,7 +170,7 @@ def graft(
             meanwhile(grafts)
 
     policies = known_policies()
-    judged = _judged(policies)
+    judged = looked_at(policies)
     view = build_view(wheel, settings, judged=judged)
     folder = _prepare(workdir, view)
     env = _environment(folder, standby.environ)
@@ -228,7 +228,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     search: bool = False,
 ) -> dict[str, Any]:
     """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
-    view = build_view(wheel, settings, judged=_judged(policies))
+    view = build_view(wheel, settings, judged=looked_at(policies))
     folder = _prepare(workdir, view)
     arguments = ["--json"]
     env = _environment(folder, standby.environ)
@@ -247,7 +247,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     return _parse_json(completed.stdout)
 
 
-def _judged(policies: Sequence[Policy]) -> Judged | None:
+def looked_at(policies: Sequence[Policy]) -> Judged | None:
     """Return what auditwheel looks at by name; None if its policies are not known."""
     symbols = judged_symbols(policies)
     if symbols is None:
@@ -281,7 +281,7 @@ def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str
 
 
 def _require_version() -> None:
-    version = _version_by_name()
+    version = version_by_name()
     if version is None:
         from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
 
@@ -295,7 +295,7 @@ def _require_version() -> None:
         )
 
 
-def _version_by_name() -> str | None:
+def version_by_name() -> str | None:
     """Return auditwheel's version, by the name of the folder that says it is installed.
 
     So is it called where files lie in folders ("Recording installed projects", by PyPA).
