@@ -139,6 +139,9 @@ METADATA: Mapping[str, str] = {
     f"Requires-Dist: a>=1.{DIGITS}\nRequires-Dist: nvidia-cublas-cu12>={DIGITS}\n",
     "markers in markers": f'Requires-Dist: a; {"(" * 50_000}python_version>"3"\n',
     "too many requirements": "".join(f"Requires-Dist: a{n}>=1\n" for n in range(30_000)),
+    "the same requirement without end": "Requires-Dist: a\n" * 240_000,
+    "files of licences without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
+    "one field on many lines": "Summary: x\n" + " y\n" * 1_300_000,
     "too many specifiers": "Requires-Python: " + ",".join(f">=3.{n}" for n in range(9_000)) + "\n",
 }
 
