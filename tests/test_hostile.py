@@ -151,3 +151,24 @@ def test_metadata_that_was_made_to_hurt_is_judged_within_limits(text: str, tmp_p
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
     done = run("check", "-q", "--output-format", "concise", wheel)
     assert done.returncode in {0, 1}, done.stderr[-2000:]
+
+
+TAGS: Mapping[str, str] = {
+    "thousands by thousands": f"{'a.' * 3000}b-{'c.' * 3000}d-e",
+    "without end": "a.b-" * 60 + "c",
+}
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("command", ["check", "repair", "verify"])
+def test_tags_that_stand_for_more_tags_than_memory_holds(
+    tag: str, command: str, tmp_path: Path
+) -> None:
+    library = forged(needed=["libc.so.6"])
+    wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, wheel)
+    assert done.returncode in {1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+    if command == "check":
+        assert "WHEEL has other tags than the file name" in done.stdout

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import islice, product
 
 from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.findings import Fix, Hit, Safety, Severity
@@ -135,7 +135,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
-    said = {each for tag in wheel.tags for each in _expanded(tag)}
+    said = set(islice((each for tag in wheel.tags for each in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
@@ -150,6 +150,10 @@ def tags_differ(context: Context) -> Iterator[Hit]:
         hint="build it again; if the file name is right, `wheelfix repair --unsafe-fixes`",
         fix=Fix(title="tag it as it is named", edits=(fix,), safety=Safety.UNSAFE),
     )
+
+
+_MOST_TAGS = 100_000
+"""More than the longest file name stands for; each `-` in a line of WHEEL multiplies them."""
 
 
 def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
