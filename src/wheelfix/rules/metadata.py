@@ -152,8 +152,8 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     )
 
 
-_MOST_TAGS = 100_000
-"""More than the longest file name stands for; each `-` in a line of WHEEL multiplies them."""
+_MOST_TAGS, _LONGEST_TAG = 20_000, 1000
+"""Tags, and letters of one: file names, of which 255 bytes are all, stand for less."""
 
 
 def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
@@ -162,6 +162,9 @@ def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
 
 def _expanded(tag: str) -> Iterator[str]:
     """Yield the tags that a compressed one stands for (PEP 425, "Compressed Tag Sets")."""
+    if tag.count("-") != 2 or len(tag) > _LONGEST_TAG:  # none at all
+        yield tag[:_LONGEST_TAG]
+        return
     for parts in product(*(part.split(".") for part in tag.split("-"))):
         yield "-".join(parts)
 
