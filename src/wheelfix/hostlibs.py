@@ -325,8 +325,10 @@ def _offered(path: Path) -> Iterator[_Offer]:
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - told below
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         raise SettingsError(
             f"`{path}` holds no libraries: {getattr(error, 'strerror', None) or error}",
             hint="`library-path` takes directories and wheels",

@@ -139,7 +139,8 @@ def refuse_wheels(wheels: Sequence[Path]) -> None:
                 f"no file matches `{wheel}`",
                 hint="the shell found nothing to put in its place; build the wheel first",
             )
-        problem = "is a directory" if wheel.is_dir() else "does not exist"
+        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is a directory" if wheel.is_dir() else problem
         hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
         raise SettingsError(f"`{wheel}` {problem}", hint=hint)
     from collections import Counter

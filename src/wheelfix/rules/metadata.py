@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import product
+from itertools import islice, product
 
 from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.findings import Fix, Hit, Safety, Severity
@@ -135,7 +135,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
-    said = {each for tag in wheel.tags for each in _expanded(tag)}
+    said = set(islice((each for tag in wheel.tags for each in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
@@ -152,12 +152,19 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     )
 
 
+_MOST_TAGS, _LONGEST_TAG = 20_000, 1000
+"""Tags, and letters of one: file names, of which 255 bytes are all, stand for less."""
+
+
 def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
     return name.pythons, name.abis, name.platforms
 
 
 def _expanded(tag: str) -> Iterator[str]:
     """Yield the tags that a compressed one stands for (PEP 425, "Compressed Tag Sets")."""
+    if tag.count("-") != 2 or len(tag) > _LONGEST_TAG:  # none at all
+        yield tag[:_LONGEST_TAG]
+        return
     for parts in product(*(part.split(".") for part in tag.split("-"))):
         yield "-".join(parts)
 
