@@ -7,13 +7,13 @@ symbol is weak only if every reference was, and a versioned one names its librar
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.defined import among
 from wheelfix.elf import Elf, Exports, Undefined
+from wheelfix.values import dataclass, field
 
 _PYTHON = ("Py", "_Py")
 

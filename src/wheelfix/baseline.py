@@ -7,12 +7,12 @@ member and the entry, without versions and without the hashes in the names of gr
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.findings import Finding
+from wheelfix.values import dataclass
 
 VERSION = 1
 _HASH = re.compile(r"-[0-9a-f]{8}(?=\.so)")

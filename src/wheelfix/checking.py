@@ -5,7 +5,6 @@ Nothing is looked at but the wheels and what the settings hand over (`library-pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -30,6 +29,7 @@ from wheelfix.rules.providers import given_by_others
 from wheelfix.settings import Settings, Share
 from wheelfix.spread import spread
 from wheelfix.tools.policies import read_policies
+from wheelfix.values import replace
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 

@@ -5,7 +5,6 @@ an override names the wheels that it is for.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +14,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.rules.base import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.tables import FIELDS, RUN_WIDE, check_selectors, settings_from
+from wheelfix.values import dataclass
 
 DEFAULT = "default"
 """The origin of what nobody has set."""

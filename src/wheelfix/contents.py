@@ -4,7 +4,6 @@ Two at a time, as zlib and hashlib let go of the interpreter lock.
 """
 
 import errno
-import tempfile
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -308,7 +307,9 @@ def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
         whole = BytesIO()  # unlike `bytes.join`, it does not hold the pieces and the whole at once
         whole.writelines(inflated)
         return memoryview(whole.getvalue())
-    with _file_errors(), tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
+    from tempfile import TemporaryFile  # noqa: PLC0415 - for the few members that are large
+
+    with _file_errors(), TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
         file.writelines(inflated)
         file.flush()
         return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
@@ -316,7 +317,9 @@ def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
 
 def _sparse_file(data: memoryview, ranges: Iterable[tuple[int, int]]) -> memoryview:
     """Map a file without a name that has these ranges of `data`, and holes between them."""
-    with _file_errors(), tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
+    from tempfile import TemporaryFile  # noqa: PLC0415 - for the few members that are large
+
+    with _file_errors(), TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
         for start, stop in ranges:
             file.seek(start)
             file.writelines(pieces(data[start:stop]))

@@ -8,10 +8,10 @@ Edits are tuples, for a dataclass takes ten times longer to make, and all are ma
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from wheelfix.elf import Elf, PathTag
+from wheelfix.values import replace
 
 # --- Where the bytes of a new member come from ----------------------------------------------------
 

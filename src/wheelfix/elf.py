@@ -5,9 +5,10 @@ extensions described in the LSB core specification.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
+
+from wheelfix.values import dataclass, field
 
 
 class ElfType(IntEnum):

@@ -4,7 +4,6 @@ Everything here decides on values alone; `repairing` acts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 
 from wheelfix.edits import (
@@ -33,6 +32,7 @@ from wheelfix.metadata import with_requirement
 from wheelfix.pruning import Definitions
 from wheelfix.rules.base import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
 from wheelfix.settings import Settings
+from wheelfix.values import replace
 from wheelfix.wheel import Member, Wheel
 
 _SOURCE_MODE = 0o100644

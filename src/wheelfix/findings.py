@@ -4,11 +4,11 @@ A rule yields hits; the engine makes findings of them; a finding may carry a fix
 of edits. Nothing here acts.
 """
 
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from wheelfix.edits import Edit
+from wheelfix.values import dataclass
 
 
 class Severity(IntEnum):

@@ -6,11 +6,8 @@ here is no error: what cannot be looked into is not judged.
 
 import mmap
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
@@ -29,6 +26,7 @@ from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 from wheelfix.strings import Strings
 from wheelfix.tmpdir import tmpdir
+from wheelfix.values import dataclass, field, replace
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -290,8 +288,11 @@ def _opened(path: Path) -> memoryview | None:
 
 def _inflated(archive: "ZipFile", member: str) -> memoryview:
     """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
-    with archive.open(member) as source, tempfile.TemporaryFile(dir=tmpdir()) as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+    from shutil import copyfileobj  # noqa: PLC0415 - as the next, for wheels that are handed over
+    from tempfile import TemporaryFile  # noqa: PLC0415
+
+    with archive.open(member) as source, TemporaryFile(dir=tmpdir()) as file:
+        copyfileobj(source, file, 1 << 20)
         file.flush()
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 

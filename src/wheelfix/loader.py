@@ -12,12 +12,12 @@ import re
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf import Elf, ElfType, Libc
 from wheelfix.errors import BadWheelError
+from wheelfix.values import dataclass, field
 
 
 class How(StrEnum):

@@ -1,13 +1,13 @@
 """What a repair did, or would do: the value that the command line prints."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.findings import Finding, PlannedEdit
+from wheelfix.values import dataclass, field
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 

@@ -7,7 +7,6 @@ specification").
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, cast
 
@@ -15,6 +14,7 @@ from wheelfix.entrypoints import GROUP, rules_are_mentioned
 from wheelfix.errors import RuleError
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.base import AnyRule, Rule
+from wheelfix.values import replace
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

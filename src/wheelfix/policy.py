@@ -7,13 +7,13 @@ the way. What the objects say of themselves tells, so nothing is decided here a 
 import re
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wheelfix.elf import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
 from wheelfix.providers import known_for
 from wheelfix.settings import Settings
+from wheelfix.values import dataclass
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 

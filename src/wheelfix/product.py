@@ -6,11 +6,11 @@ Nothing is looked at here but file names and requirements.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from wheelfix.layout import interpreters
 from wheelfix.providers import name_of
+from wheelfix.values import dataclass, field
 from wheelfix.wheel import WheelName, normalized
 
 if TYPE_CHECKING:

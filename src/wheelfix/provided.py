@@ -5,7 +5,6 @@ Only names are read here; the symbols of their libraries are `hostlibs`' to read
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from wheelfix.product import Part
 from wheelfix.providers import SCHEMES, Provider, allowed, name_of, presets
 from wheelfix.rules.providers import Taken
 from wheelfix.settings import Settings
+from wheelfix.values import replace
 from wheelfix.wheel import Wheel, WheelName, normalized
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ Nothing is looked at here; `provided` reads wheels, installed distributions and 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
 from typing import Any
 
 from wheelfix import data
+from wheelfix.values import dataclass, replace
 from wheelfix.wheel import normalized
 
 SCHEMES = ("platlib", "purelib", "data")

@@ -7,7 +7,6 @@ time) keeps an entry, unless the settings say otherwise.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import NamedTuple, Protocol
@@ -21,6 +20,7 @@ from wheelfix.loader import Environment, Load, load_each
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.symbols import Definers, Reference, bindings, wanted_by
+from wheelfix.values import dataclass, field, replace
 from wheelfix.wheel import Wheel
 
 _INTERPOSED = frozenset({"malloc", "free", "calloc", "realloc"})

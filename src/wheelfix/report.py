@@ -1,11 +1,11 @@
 """What a check found: the values that every output format is made from."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
 from wheelfix.findings import Finding, Severity, Suppressed
+from wheelfix.values import dataclass
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel
 
@@ -38,7 +38,7 @@ class SetReport:
     reports: tuple[Report, ...]
     findings: tuple[Finding, ...] = ()
     """What shows only beside the other wheels, or is about none of them, worst first."""
-    suppressed: tuple[Suppressed, ...] = field(default=())
+    suppressed: tuple[Suppressed, ...] = ()
 
     @property
     def all_findings(self) -> Iterator[tuple[Report | None, Finding]]:

@@ -5,11 +5,11 @@ Nothing below the command line sees a raw option.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from wheelfix.providers import Provider
+from wheelfix.values import dataclass, field
 
 
 class Size(int):

@@ -6,7 +6,6 @@ gives becomes objects that only have a name: the loader's model then finds them 
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from wheelfix import data as package_data
@@ -15,6 +14,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.layout import Scheme
 from wheelfix.loader import Environment, hwcaps
 from wheelfix.platforms import may_come_from_platform
+from wheelfix.values import dataclass, field, replace
 from wheelfix.wheel import Wheel
 
 TRIPLETS: Mapping[int, str] = {

@@ -5,12 +5,12 @@ looked up by the ten thousand, and a path object would normalise what must be ju
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, Self
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadWheelError
+from wheelfix.values import dataclass, field
 
 PRELOAD = "_wheelfix_preload"
 """The name of the module that opens libraries of other wheels, in each package that has one."""

@@ -16,9 +16,9 @@ from wheelfix.errors import ExitCode, WheelfixError, internal_error
 if TYPE_CHECKING:
     from wheelfix.tools.standby import Standby
 
-_YOUNG = 2_000
-"""Objects after which garbage is looked for: what is imported is none. With ten times as many, half
-as much memory again is held by what nobody needs any more."""
+_YOUNG = 50_000
+"""Objects after which garbage is looked for: what is imported is none. What is read of a wheel is in
+no cycles, so that a smaller number would keep less in memory by nothing, and take time."""
 
 
 def main() -> None:
@@ -58,7 +58,11 @@ def run(arguments: Sequence[str]) -> int:
 
 def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     """Let a command do what is asked; `standby` may have what `repair` needs ready."""
+    from wheelfix.cli.front import wheels_to_check
+
     try:
+        if wheels := wheels_to_check(arguments, os.environ):
+            return _checked(wheels)
         from wheelfix.cli.commands import app
 
         app(arguments, prog_name="wheelfix", obj=standby)
@@ -72,6 +76,18 @@ def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         _crashed(error, arguments)
     return ExitCode.ERROR
+
+
+def _checked(wheels: Sequence[str]) -> int:
+    """Check wheels as `wheelfix check` does without any option."""
+    from pathlib import Path
+
+    from wheelfix.cli.checks import Asked, check_wheels
+    from wheelfix.config import configured
+    from wheelfix.plugins import all_rules
+
+    configuration = configured(Path.cwd(), None).check(all_rules())
+    return check_wheels(Asked(wheels=[Path(wheel) for wheel in wheels]), configuration)
 
 
 def _answered(arguments: Sequence[str]) -> int | None:

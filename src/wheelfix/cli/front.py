@@ -4,7 +4,7 @@ Whatever is asked with more words than here goes to `commands`.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +60,18 @@ def answer(arguments: Sequence[str]) -> str | None:
             return f"{explained(found[0])}\n" if found else None
         case _:
             return None
+
+
+def wheels_to_check(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `check` is to look at where nothing else is said; nothing for all others.
+
+    An environment variable may stand for an option, and make a completion of a command line.
+    """
+    command, *words = arguments or [""]
+    said = any(name.startswith(("WHEELFIX_", "_WHEELFIX_")) for name in environ)
+    if command != "check" or said or any(word.startswith("-") for word in words):
+        return ()
+    return tuple(words)
 
 
 # --- Rules, without the modules that they work with -----------------------------------------------

@@ -1,7 +1,6 @@
 """What `check` found, in full, for people at a terminal."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from wheelfix.findings import Severity
 from wheelfix.report import Report, SetReport
@@ -25,6 +24,7 @@ from wheelfix.reports.text import (
     printable,
     tally,
 )
+from wheelfix.values import replace
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:

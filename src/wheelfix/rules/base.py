@@ -1,7 +1,6 @@
 """What a rule is: a pure function from a wheel in its context to findings."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
@@ -16,6 +15,7 @@ from wheelfix.pruning import Definitions, Pruning, World, judge
 from wheelfix.settings import Settings
 from wheelfix.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.unresolved import Unresolved, unresolved
+from wheelfix.values import dataclass
 from wheelfix.verdict import Verdict
 from wheelfix.wheel import Wheel, normalized
 

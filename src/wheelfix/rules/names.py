@@ -3,7 +3,6 @@
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
@@ -15,6 +14,7 @@ from wheelfix.loader import Opening as LoaderOpening
 from wheelfix.loader import load_all
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.rules.base import Context, Stage, environment, rule
+from wheelfix.values import replace
 from wheelfix.wheel import Opening, Wheel, Where
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)

@@ -3,7 +3,6 @@
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,6 +27,7 @@ from wheelfix.rules.preload import is_served
 from wheelfix.rules.reach import add_entries
 from wheelfix.settings import DataLibraries, Settings
 from wheelfix.symbols import binds
+from wheelfix.values import replace
 from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
