@@ -453,7 +453,7 @@ def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
 
 def _check_lists(archive: Archive, dist_info: str) -> None:
     """Refuse lists longer than what they list: they are read as a whole."""
-    names = sum(len(entry.raw_name) + 200 for entry in archive.entries.values())
+    names = len("".join(archive.entries).encode()) + 200 * len(archive.entries)
     most = {"WHEEL": _PIECE, "METADATA": 16 * _PIECE, "RECORD": _PIECE + 2 * names}
     for name, size in most.items():
         entry = archive.entries.get(f"{dist_info}/{name}")

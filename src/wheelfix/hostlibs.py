@@ -25,7 +25,7 @@ from wheelfix.providers import folder_of
 from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 from wheelfix.strings import Strings
-from wheelfix.tmpdir import tmpdir
+from wheelfix.tmpdir import unnamed_file
 from wheelfix.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -288,10 +288,9 @@ def _opened(path: Path) -> memoryview | None:
 
 def _inflated(archive: "ZipFile", member: str) -> memoryview:
     """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
-    from shutil import copyfileobj  # noqa: PLC0415 - as the next, for wheels that are handed over
-    from tempfile import TemporaryFile  # noqa: PLC0415
+    from shutil import copyfileobj  # noqa: PLC0415 - for wheels that are handed over
 
-    with archive.open(member) as source, TemporaryFile(dir=tmpdir()) as file:
+    with archive.open(member) as source, unnamed_file() as file:
         copyfileobj(source, file, 1 << 20)
         file.flush()
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))

@@ -45,12 +45,18 @@ class _Fields:
     """`__dataclass_fields__`, made when `dataclasses` asks a class for it."""
 
     def __get__(self, _: object, owner: "type[_Value]") -> object:
-        from dataclasses import field, make_dataclass  # noqa: PLC0415 - what is to be spared
+        from dataclasses import MISSING, field, make_dataclass  # noqa: PLC0415 - to be spared
+
+        missing: Any = MISSING
 
         def described(each: _Field) -> Any:  # noqa: ANN401 - as dataclasses.field
-            said = each._asdict()
-            del said["type"], said["default_factory" if each.default is not ... else "default"]
-            return field(**{name: value for name, value in said.items() if value is not None})
+            return field(
+                default=missing if each.default is ... else each.default,
+                default_factory=each.default_factory or missing,
+                compare=each.compare,
+                repr=each.repr,
+                kw_only=each.kw_only,
+            )
 
         rows = [(name, each.type, described(each)) for name, each in owner.__shape__.fields.items()]
         fields: object = vars(make_dataclass(owner.__name__, rows))["__dataclass_fields__"]
