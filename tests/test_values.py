@@ -91,7 +91,7 @@ def test_a_value_stays_as_it_is() -> None:
     with pytest.raises(AttributeError, match="frozen"):
         value.first = 2  # type: ignore[misc]
     with pytest.raises(AttributeError, match="frozen"):
-        del value.first
+        delattr(value, "first")
     with pytest.raises(AttributeError, match="frozen"):
         setattr(value, "other", 2)  # noqa: B010 - no type checker lets it pass otherwise
     assert value == Placed(1)

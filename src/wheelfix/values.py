@@ -47,16 +47,12 @@ class _Fields:
     def __get__(self, _: object, owner: "type[_Value]") -> object:
         from dataclasses import MISSING, field, make_dataclass  # noqa: PLC0415 - to be spared
 
-        missing: Any = MISSING
-
         def described(each: _Field) -> Any:  # noqa: ANN401 - as dataclasses.field
-            return field(
-                default=missing if each.default is ... else each.default,
-                default_factory=each.default_factory or missing,
-                compare=each.compare,
-                repr=each.repr,
-                kw_only=each.kw_only,
-            )
+            said: dict[str, Any] = {
+                "default": MISSING if each.default is ... else each.default,
+                "default_factory": each.default_factory or MISSING,
+            }
+            return field(compare=each.compare, repr=each.repr, kw_only=each.kw_only, **said)
 
         rows = [(name, each.type, described(each)) for name, each in owner.__shape__.fields.items()]
         fields: object = vars(make_dataclass(owner.__name__, rows))["__dataclass_fields__"]
@@ -142,11 +138,10 @@ def _fields(cls: type[object], *, kw_only: bool) -> Mapping[str, _Field]:
     return found
 
 
-def _replace(value: Any, /, **changes: object) -> Any:  # noqa: ANN401 - as dataclasses.replace
+def _replace(value: _Value, /, **changes: object) -> _Value:
     """Return `value` with other content in some fields."""
-    shape: _Shape = type(value).__shape__
-    kept = {name: getattr(value, name) for name in shape.fields}
-    return type(value)(**(kept | changes))
+    kept = {name: getattr(value, name) for name in value.__shape__.fields}
+    return type(value)(**{**kept, **changes})
 
 
 if TYPE_CHECKING:
