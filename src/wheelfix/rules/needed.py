@@ -11,7 +11,7 @@ from wheelfix.findings import Fix, Hit, Safety, Severity
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.pruning import Unused
 from wheelfix.rules.base import Context, Stage, rule
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, is_vendored
 
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _PROCESS = re.compile(r"libc\.so\.6$|ld-linux|ld64\.so")
@@ -83,8 +83,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     object gets a symbol through it.
 
     ## Why is this bad?
-    Perhaps it is not. If the library is there by accident, it is grafted, loaded and shipped for
-    nothing; if it is there on purpose, all is well.
+    Nothing is wrong if the library is there on purpose; if it is there by accident, it is grafted,
+    loaded and shipped for nothing.
 
     ## Example
     A library of operators that registers itself when it is loaded: nothing refers to it, and
@@ -124,7 +124,7 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     the object does not name a symbol version. They are never judged unused.
 
     ## Why is this bad?
-    It is not, but an unused entry may hide among them.
+    Nothing is known to be wrong, but an unused entry may hide among them.
 
     ## Example
     `libcuda.so.1`, which comes with the driver of the user's machine.
@@ -493,8 +493,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     orphans: dict[str, frozenset[str]] = {}
     for member, elf in context.wheel.elfs.items():
         names = frozenset({posixpath.basename(member), elf.soname or ""}) - {""}
-        vendored = posixpath.dirname(member).endswith(".libs")
-        if vendored and names & before and not names & after:
+        if is_vendored(member) and names & before and not names & after:
             orphans[member] = names
     if not orphans:
         return
