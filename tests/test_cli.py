@@ -544,6 +544,57 @@ def test_what_is_answered_at_once_is_what_the_commands_would_say(
     assert [code for code in codes if f"({code}, " not in str(at_once["rule", code])] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        (["check"], {}),
+        (["check", "a.whl", "-q"], {}),
+        (["check", "--", "a.whl"], {}),
+        (["repair", "a.whl"], {}),
+        (["-v", "check", "a.whl"], {}),
+        ([], {}),
+        (["check", "a.whl"], {"WHEELFIX_STRICT": "1"}),
+        (["check", "a.whl"], {"_WHEELFIX_COMPLETE": "complete_bash"}),
+    ],
+)
+def test_where_more_is_said_the_options_are_read(words: list[str], environ: dict[str, str]) -> None:
+    assert front.plain_check(["check", "a.whl", "b"], {"PATH": "/bin"}) == ("a.whl", "b")
+    assert front.plain_check(words, environ) == ()
+
+
+def test_a_check_without_options_says_what_it_says_by_way_of_the_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    library = shared_object(tmp_path / "libx.so", "int x;")
+    files = {"demo/libx.so": library}
+    wheel = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files=files)
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WHEELFIX_")]:
+        monkeypatch.delenv(name)
+    asked = (["check", wheel.name], ["check", "."], ["check", "none.whl"], ["check", "none", "."])
+
+    def told() -> list[object]:
+        return [(cli.run(words), capsys.readouterr()) for words in asked]
+
+    def nothing(*_: object) -> tuple[str, ...]:
+        return ()
+
+    def bare_and_by_options() -> tuple[object, object]:
+        bare = told()
+        with monkeypatch.context() as patch:
+            patch.setattr(front, "plain_check", nothing)
+            return bare, told()
+
+    bare, by_options = bare_and_by_options()
+    assert bare == by_options
+    Path("wheelfix.toml").write_text('ignore = ["ALL"]\n', encoding="utf-8")
+    ignoring, by_options = bare_and_by_options()
+    assert ignoring == by_options != bare
+    Path("wheelfix.toml").write_text('no-such-key = ["ALL"]\n', encoding="utf-8")
+    refused, by_options = bare_and_by_options()
+    assert refused == by_options != ignoring
+
+
 def test_the_help_names_every_command_and_option() -> None:
     group = typer.main.get_command(commands.app)
     assert isinstance(group, TyperGroup)
@@ -582,6 +633,7 @@ def test_an_answer_that_nobody_reads_is_no_error() -> None:
 
 NOT_FOR_EVERY_WHEEL = (
     *("packaging", "concurrent.futures", "logging", "tomllib", "zipfile", "email", "statistics"),
+    *("typer", "subprocess", "tempfile", "shutil", "difflib", "random"),
     *("importlib.resources", "importlib.metadata", "wheelfix.sbom", "wheelfix.executors"),
     *("wheelfix.preloading", "wheelfix.repairing", "wheelfix.tools.auditwheel"),
 )
@@ -593,17 +645,17 @@ def test_a_check_imports_only_what_the_wheel_needs(tmp_path: Path) -> None:
     assert set(NOT_FOR_EVERY_WHEEL).isdisjoint(imported_by(["check", str(wheel)], 1, tmp_path))
 
 
-def test_few_classes_are_made_at_each_start() -> None:
-    """A dataclass takes ten times longer to make than a NamedTuple: half a millisecond."""
-    program = (
-        "import sys, wheelfix.checking\n"
-        "print(sum('__dataclass_fields__' in vars(each) and each.__module__ == name\n"
-        "          for name, module in list(sys.modules.items()) if name.startswith('wheelfix')\n"
-        "          for each in vars(module).values() if isinstance(each, type)))\n"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 40
+def test_large_members_and_plain_metadata_need_no_more(tmp_path: Path) -> None:
+    """Two that are read side by side, one of them by way of a file."""
+    source = "static const char data[9 << 20] = {1}; const char *x = data;"
+    library = shared_object(tmp_path / "libx.so", source)
+    data = bytes(range(256)) * 4096
+    files: dict[str, bytes | str | Path] = {"demo/a.bin": data, "demo/libx.so": library}
+    metadata = "Requires-Python: >=3.8, !=3.9.0, <4\nRequires-Dist: numpy>=1.2,<3\n"
+    metadata += "Requires-Dist: pytest ; extra == 'test'\n"
+    tag = "py3-none-linux_x86_64"
+    wheel = make_wheel(tmp_path, tag=tag, files=files, metadata=metadata)
+    assert set(NOT_FOR_EVERY_WHEEL).isdisjoint(imported_by(["check", str(wheel)], 1, tmp_path))
 
 
 def test_auditwheel_is_started_before_anything_that_takes_long_is_imported() -> None:

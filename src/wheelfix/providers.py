@@ -213,7 +213,9 @@ def never_bundled(library: str) -> str | None:
     """
     name = _HASH.sub(r"\1", library)
     for globs, reason in _never():
-        if any(fnmatchcase(name, glob) for glob in globs):
+        # Most begin otherwise, and then no glob need be made a pattern.
+        near = (glob for glob in globs if name.startswith(glob.partition("*")[0]))
+        if any(fnmatchcase(name, glob) for glob in near):
             return reason
     return None
 

@@ -62,6 +62,18 @@ def answer(arguments: Sequence[str]) -> str | None:
             return None
 
 
+def plain_check(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `check` is to look at where nothing else is said; nothing for all others.
+
+    An environment variable may stand for an option, and make a completion of a command line.
+    """
+    command, *words = arguments or [""]
+    said = any(name.startswith(("WHEELFIX_", "_WHEELFIX_")) for name in environ)
+    if command != "check" or said or any(word.startswith("-") for word in words):
+        return ()
+    return tuple(words)
+
+
 class Plain(NamedTuple):
     """What `repair` is to work on, where nothing else is said but where to write it."""
 
