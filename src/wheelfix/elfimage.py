@@ -52,9 +52,11 @@ class Sht(IntEnum):
     NULL = 0
     PROGBITS = 1
     SYMTAB = 2
+    STRTAB = 3
     NOTE = 7
     NOBITS = 8
     DYNSYM = 11
+    X86_64_UNWIND = 0x70000001
     GNU_VERNEED = 0x6FFFFFFE
     GNU_VERSYM = 0x6FFFFFFF
 
