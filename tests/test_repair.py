@@ -707,6 +707,37 @@ def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path
     assert loads(written(outcome), "demo/libuser.so", tmp_path / "installed") == 42
 
 
+def test_a_vendored_library_loads_what_it_finds_for_others(sdk: Sdk, tmp_path: Path) -> None:
+    """It has no search path, and inherits the DT_RPATH of the object that is opened."""
+    unused = shared_object(tmp_path / "libunused.so", "int unused;", soname="libunused.so")
+    outer = shared_object(
+        tmp_path / "libouter.so.1",
+        "int inner(void); int outer(void) { return inner() + 40; }",
+        soname="libouter.so.1",
+        needed=[sdk.inner, unused],
+    )
+    user = shared_object(
+        tmp_path / "libuser.so", CALLS_OUTER, needed=[outer], rpath="$ORIGIN/../demo.libs"
+    )
+    wheel = make_wheel(
+        tmp_path,
+        tag=LINUX,
+        files={
+            "demo/__init__.py": "",
+            "demo/libuser.so": user,
+            "demo.libs/libouter.so.1": outer,
+            "demo.libs/libinner.so.1": sdk.inner,
+            "demo.libs/libunused.so": unused,
+        },
+    )
+    outcome = repaired(wheel, tmp_path / "out")
+    assert loads(written(outcome), "demo/libuser.so", tmp_path / "installed") == 42
+    told = {each.member: each for each in outcome.loads}["demo.libs/libouter.so.1"]
+    assert told.libraries == (("libinner.so.1", "demo.libs/libinner.so.1"),)
+    assert told.works
+    assert not told.fails
+
+
 @pytest.fixture
 def core(tmp_path: Path) -> Path:
     """Build a library that the wheel is going to ship; this copy stays on the host."""

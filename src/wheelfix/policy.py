@@ -169,8 +169,8 @@ def _python_reasons(wheel: Wheel, found: Mapping[str, Any]) -> Iterator[str]:
 def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple[str, ...]:
     """Name the symbols that alone forbid a better tag than `overall`, where they are few.
 
-    Each older tag needs all that the newer one needs, so the first that is missed by much ends
-    the search. Symbols of libraries that are yet to be grafted are not seen.
+    What forbids a newer tag forbids the older ones as well, and is said once; the first that is
+    missed by much ends the search. Symbols of libraries that are yet to be grafted are not seen.
     """
     best = _parse(overall)
     if best is None:
@@ -182,11 +182,15 @@ def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple
         if (parsed := _parse(f"{policy.name}_{arch}")) and parsed[0] == kind and parsed[1] < version
     ]
     found: list[str] = []
+    said: list[str] = []
     for _, tag in sorted(better, reverse=True):
         forbidding = _forbidding(wheel, tag, policies)
         if not forbidding or len(forbidding) > _NEAR:
             break
-        found.append(f"`{tag}` is missed by {'; '.join(forbidding)}")
+        more = [each for each in forbidding if each not in said]
+        same = ["the same"] if len(more) < len(forbidding) else []
+        found.append(f"`{tag}` is missed by {'; '.join((*same, *more))}")
+        said = forbidding
     return tuple(found)
 
 

@@ -28,7 +28,8 @@ from wheelfix.errors import (
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
 from wheelfix.hostlibs import HostLibraries
-from wheelfix.layout import Scheme, describe
+from wheelfix.layout import Layout, Scheme, describe
+from wheelfix.loader import Load, Request
 from wheelfix.outcome import Loads, Outcome, Status
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.plugins import known_rules
@@ -53,7 +54,7 @@ from wheelfix.tools import auditwheel
 from wheelfix.tools.auditwheel import GraftedLibrary
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, is_vendored
 
 if TYPE_CHECKING:
     from wheelfix.pack import PendingWheel
@@ -649,19 +650,40 @@ def _loads(before: Wheel, after: Wheel, settings: Settings) -> tuple[Loads, ...]
         for member, elf in after.elfs.items()
         if elf.dynamic and before.elfs.get(member) != elf
     ]
-    return tuple(_load(context, member) for member in changed)
+    for_others = [
+        _for_others(layout, loads)
+        for layout, loads in zip(context.layouts, context.loads, strict=True)
+    ]
+    return tuple(_load(context, member, for_others) for member in changed)
 
 
-def _load(context: Context, member: str) -> Loads:
+def _for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str, list[Request]]:
+    """Return what each vendored library, by its path, asks for when other files load it.
+
+    Nobody opens one by itself, and then it may inherit the DT_RPATH that leads to its libraries.
+    """
+    found: dict[str, list[Request]] = {}
+    for member, load in loads.items():
+        if not is_vendored(member):
+            for request in load.requests:
+                if is_vendored(layout.members.get(request.requester or "", "")):
+                    found.setdefault(request.requester or "", []).append(request)
+    return found
+
+
+def _load(
+    context: Context, member: str, for_others: Sequence[Mapping[str, Sequence[Request]]]
+) -> Loads:
     works: list[Scheme] = []
     fails: list[Scheme] = []
     libraries: dict[str, str] = {}
-    for layout, loads in zip(context.layouts, context.loads, strict=True):
+    for layout, loads, of_others in zip(context.layouts, context.loads, for_others, strict=True):
         load = loads.get(member)
         if load is None:
             fails.extend(layout.schemes)
             continue
-        asked = [r for r in load.requests if r.name in context.shipped]
+        requests = of_others.get(layout.paths[member], load.requests)
+        asked = [r for r in requests if r.name in context.shipped]
         (works if all(r.result for r in asked) else fails).extend(layout.schemes)
         libraries |= {r.name: layout.members[r.result] for r in asked if r.result}
     return Loads(

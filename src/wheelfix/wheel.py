@@ -105,6 +105,14 @@ def normalized(name: str) -> str:
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
+def is_vendored(member: str) -> bool:
+    """Return whether `member` stands in a folder of vendored libraries (`*.libs`).
+
+    Nobody opens such a file by itself: it is there for those that need it.
+    """
+    return member.rpartition("/")[0].endswith(".libs")
+
+
 class Where(StrEnum):
     """Where a Python source looks for a library that it opens by name."""
 

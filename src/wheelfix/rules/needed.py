@@ -11,7 +11,7 @@ from wheelfix.findings import Fix, Hit, Safety, Severity
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.pruning import Unused
 from wheelfix.rules.base import Context, Stage, rule
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, is_vendored
 
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _PROCESS = re.compile(r"libc\.so\.6$|ld-linux|ld64\.so")
@@ -493,8 +493,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     orphans: dict[str, frozenset[str]] = {}
     for member, elf in context.wheel.elfs.items():
         names = frozenset({posixpath.basename(member), elf.soname or ""}) - {""}
-        vendored = posixpath.dirname(member).endswith(".libs")
-        if vendored and names & before and not names & after:
+        if is_vendored(member) and names & before and not names & after:
             orphans[member] = names
     if not orphans:
         return

@@ -11,7 +11,7 @@ from wheelfix.layout import Key, Layout, Scheme, describe, entries_between, sche
 from wheelfix.platforms import may_come_from_platform
 from wheelfix.rules.base import Context, rule
 from wheelfix.settings import DataLibraries, SearchPathTag
-from wheelfix.wheel import Wheel
+from wheelfix.wheel import Wheel, is_vendored
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
@@ -82,11 +82,8 @@ def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
 
 
 def _is_inherited(context: Context, user: str, name: str) -> bool:
-    """Return whether a vendored `user` finds `name` whenever another object loads it.
-
-    Only a library in a folder of vendored libraries is never opened on its own.
-    """
-    if not posixpath.dirname(user).endswith(".libs"):
+    """Return whether a vendored `user` finds `name` whenever another object loads it."""
+    if not is_vendored(user):
         return False
     results = [
         request.result is not None
@@ -329,8 +326,9 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
     """
     for gap in gaps(context):
         if gap.inherited:
+            verb = "is" if len(gap.libraries) == 1 else "are"
             yield Hit(
-                message=f"{gap.names} is found only through the DT_RPATH of whoever loads it",
+                message=f"{gap.names} {verb} found only through the DT_RPATH of whoever loads it",
                 member=gap.user,
                 notes=(_searched(context, gap),),
             )
@@ -389,7 +387,7 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 def _blocked(context: Context, gap: Gap) -> bool:
     """Return whether the object's own DT_RUNPATH keeps an ancestor's DT_RPATH from serving it."""
     elf = context.wheel.elfs[gap.user]
-    return elf.runpath is not None and posixpath.dirname(gap.user).endswith(".libs")
+    return elf.runpath is not None and is_vendored(gap.user)
 
 
 @rule("WF104", "runpath-blocks-inheritance", Severity.ERROR)
