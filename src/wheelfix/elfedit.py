@@ -125,7 +125,8 @@ class _Draft:
 
     def _overwritten(self, start: int, stop: int, raw: bytes) -> _Draft:
         padded = raw.ljust(stop - start, b"\0")
-        return replace(self, strings=self.strings[:start] + padded + self.strings[stop:])
+        with memoryview(self.strings) as view:  # of a large table, one copy and no more
+            return replace(self, strings=b"".join((view[:start], padded, view[stop:])))
 
     def _free(self) -> Iterator[tuple[int, int]]:
         """Yield where each vacated string starts, and where its end or the next user is.

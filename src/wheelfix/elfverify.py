@@ -296,27 +296,29 @@ def _dynamic_address(dynamic: Dynamic) -> int:
 
 
 def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
-    old_tables = {table.tag: table for table in was.relocations()}
-    new_tables = {table.tag: table for table in now.relocations()}
-    for tag in sorted({*old_tables, *new_tables}):
-        old, new = old_tables.get(tag), new_tables.get(tag)
-        if old is None or new is None or len(old.raw) != len(new.raw):
-            yield f"the relocations of DT_{tag.name} changed in number"
-        elif old.raw != new.raw:
-            pairs = zip(
-                old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True
-            )
-            yield from islice(
-                (
-                    f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
-                    f" to {_relocation(now, b)}"
-                    for a, b in pairs
-                    if a != b
-                ),
-                _SHOWN,
-            )
+    old_sizes = {tag: size for tag, _, size in was.relocation_tables()}
+    new_sizes = {tag: size for tag, _, size in now.relocation_tables()}
+    for tag in sorted({*old_sizes, *new_sizes}):
+        size, what = old_sizes.get(tag), f"DT_{tag.name}"
+        if size is None or size != new_sizes.get(tag):
+            yield f"the relocations of {what} changed in number"
+            continue
+        places = [each.image.place(each.tags[tag], size, what) for each in (was, now)]
+        if _first_difference(was.image.view, now.image.view, *places, size) is not None:
+            yield from islice(_unlike_relocations(was, now, tag), _SHOWN)
     if _relr(was) != _relr(now):
         yield "the relocations of DT_RELR changed"
+
+
+def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
+    old, new = (next(t for t in each.relocations() if t.tag == tag) for each in (was, now))
+    pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
+    for a, b in pairs:
+        if a != b:
+            yield (
+                f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
+                f" to {_relocation(now, b)}"
+            )
 
 
 def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
@@ -392,7 +394,7 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
     if Dt.VERSYM in tags:
         yield tags[Dt.VERSYM], tags[Dt.VERSYM] + 2 * count
     sizes[Dt.RELR] = tags.get(Dt.RELRSZ, 0)
-    sizes.update((table.tag, len(table.raw)) for table in was.relocations())
+    sizes.update((tag, size) for tag, _, size in was.relocation_tables())
     for tag, size in sizes.items():
         if tag in tags and tags[tag] != now.tags.get(tag):
             yield tags[tag], tags[tag] + size

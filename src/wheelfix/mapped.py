@@ -38,7 +38,7 @@ def forget(view: memoryview) -> None:
 class Text:
     """Part of a large file, looked into like `bytes` and never in memory as a whole."""
 
-    _LOOKS = 256  # before pages are let go of: a look at one maps some of its neighbours
+    _LOOKS = 64  # before pages are let go of: a look at one maps some of its neighbours
 
     def __init__(self, view: memoryview, start: int, stop: int) -> None:
         self._view = view

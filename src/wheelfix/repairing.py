@@ -27,6 +27,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.heap import trim
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Layout, Scheme, describe
 from wheelfix.loader import Load, Request
@@ -104,7 +105,7 @@ def repair_with(
         progress("reading")
         standby.prepare()
         with (
-            open_wheel(path) as archive,
+            open_wheel(path, keeps=publish) as archive,
             scratch() as folder,
         ):
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
@@ -391,7 +392,9 @@ class _Run:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
         splices = self.settings.zip_level < 0
+        trim(self.archive.size)
         applied = apply(self.archive, decision.after, edits, self.workdir, splices=splices)
+        trim(self.archive.size)
         pending = write_wheel(
             self.archive,
             decision.after,

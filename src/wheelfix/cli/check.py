@@ -12,6 +12,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.heap import spare
 from wheelfix.reports.formats import Format
 
 if TYPE_CHECKING:
@@ -111,6 +112,7 @@ def check(
     configuration = options.configuration_of(context, given, config, all_rules())
     known = _baseline(configuration, write_baseline=write_baseline)
     found = _expanded([*(wheels or []), *_listed(from_file)])
+    spare(found)
     streams = output_format is Format.JSONL
     _refuse(streams, output_file, more_reports, resume=resume, write_baseline=write_baseline)
     with _crew(found, configuration.settings, dask, streams=streams) as crew:

@@ -13,6 +13,7 @@ from wheelfix.cli import options
 from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.heap import spare
 
 if TYPE_CHECKING:
     from wheelfix.cli.terminal import Terminal
@@ -101,6 +102,7 @@ def _repair(context: typer.Context, given: dict[str, Any], standby: "Standby") -
     dry_run, diff = given["dry_run"], given["diff"]
     _refuse_patcher(given["patcher"])
     _refuse_wheels(wheels)
+    spare(wheels)
     configuration = options.configuration_of(context, given, given["config"], all_rules())
     loud = given["verbose"] + int(context.obj or 0)
     terminal = Terminal(verbosity=-1 if given["quiet"] else loud)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from wheelfix.crew import Crew
+from wheelfix.heap import share
 
 Params = ParamSpec("Params")
 Result = TypeVar("Result")
@@ -88,6 +89,7 @@ def _settle_in() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     least = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=MEMORY)
     resource.setrlimit(resource.RLIMIT_DATA, (min(least, MEMORY), hard))
+    share()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
