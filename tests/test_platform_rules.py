@@ -114,6 +114,7 @@ def test_the_index_does_not_take_a_local_tag() -> None:
     assert finding.entry == "linux_x86_64"
     assert "manylinux_2_5_x86_64" in finding.notes[0]
     assert finding.hint == f"wheelfix repair {subject.name}"
+    assert finding.fix is not None, "a repair writes the tag"
 
 
 def test_a_local_tag_that_was_asked_for_is_no_finding() -> None:

@@ -185,6 +185,10 @@ def test_the_tally_counts_and_says_what_repair_mends() -> None:
         "Found 3 problems in 1 wheel (2 errors, 1 warning). "
         "`wheelfix repair` mends 2, and 1 more with `--unsafe-fixes`."
     )
+    assert text.tally([unsafe], 1) == (
+        "Found 1 problem in 1 wheel (1 warning). `wheelfix repair --unsafe-fixes` mends 1."
+    )
+    assert text.tally([replace(unsafe, fix=None)], 1) == "Found 1 problem in 1 wheel (1 warning)."
 
 
 # --- Summary, plan, difference --------------------------------------------------------------------

@@ -39,6 +39,7 @@ class Fix:
 
     title: str
     edits: tuple[Edit, ...]
+    """Empty where the graft does it: tags are written by what auditwheel decides."""
     safety: Safety = Safety.SAFE
 
 

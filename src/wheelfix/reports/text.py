@@ -122,11 +122,17 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
     )
     safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
     unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
-    mends = f"`wheelfix repair` mends {safe:,}" if safe else "`wheelfix repair` mends none of them"
-    if unsafe:
-        mends += f", and {unsafe:,} more with `--unsafe-fixes`"
     total = counted(len(findings), "problem")
-    return f"Found {total} in {counted(wheels, 'wheel')} ({kinds}). {mends}."
+    found = f"Found {total} in {counted(wheels, 'wheel')} ({kinds})."
+    return f"{found} {_mended(safe, unsafe)}".rstrip()
+
+
+def _mended(safe: int, unsafe: int) -> str:
+    """Say how many findings a repair mends for certain; it may graft more, if that is at hand."""
+    if safe:
+        more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
+        return f"`wheelfix repair` mends {safe:,}{more}."
+    return f"`wheelfix repair --unsafe-fixes` mends {unsafe:,}." if unsafe else ""
 
 
 # --- The summary of one wheel ---------------------------------------------------------------------

@@ -440,7 +440,7 @@ def sacrificial_entry(context: Context) -> Iterator[Hit]:
     `"remove"` it is taken away before the wheel is written. Off by default.
 
     ## Why is this bad?
-    It is not. The policy is for tools that rewrite or drop the first entry of a search path:
+    Nothing is wrong. The policy is for tools that rewrite or drop the first entry of a search path:
     what they eat is then the sacrificial one. auditwheel is *not* such a tool: no version treats
     the first entry differently from the others, and wheelfix does not let it write search paths
     at all. `keep` helps if another tool handles the wheel after wheelfix; `remove` only shows,

@@ -83,8 +83,8 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     object gets a symbol through it.
 
     ## Why is this bad?
-    Perhaps it is not. If the library is there by accident, it is grafted, loaded and shipped for
-    nothing; if it is there on purpose, all is well.
+    Nothing is wrong if the library is there on purpose; if it is there by accident, it is grafted,
+    loaded and shipped for nothing.
 
     ## Example
     A library of operators that registers itself when it is loaded: nothing refers to it, and
@@ -124,7 +124,7 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     the object does not name a symbol version. They are never judged unused.
 
     ## Why is this bad?
-    It is not, but an unused entry may hide among them.
+    Nothing is known to be wrong, but an unused entry may hide among them.
 
     ## Example
     `libcuda.so.1`, which comes with the driver of the user's machine.

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from wheelfix.findings import Hit, Severity
+from wheelfix.findings import Fix, Hit, Severity
 from wheelfix.policy import satisfies
 from wheelfix.providers import bringing, meant, name_of, never_bundled
 from wheelfix.rules.base import Context, rule
@@ -125,8 +125,8 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
     are few.
 
     ## Why is this bad?
-    It is not. But one call of one function may cost all users of an older distribution, and
-    auditwheel names neither the symbol nor the object (pypa/auditwheel 36).
+    One call of one function may cost all users of an older distribution, and auditwheel names
+    neither the symbol nor the object (pypa/auditwheel 36).
 
     ## Example
     `manylinux_2_31_x86_64` is missed by `pthread_create@GLIBC_2.34` in `pkg/_core.so`.
@@ -176,6 +176,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
                 entry=tag,
                 notes=(f"its objects allow {verdict.overall}",) if better else verdict.reasons,
                 hint=f"wheelfix repair {context.wheel.name}",
+                fix=Fix(title=f"write {verdict.overall}", edits=()) if better else None,
             )
 
 

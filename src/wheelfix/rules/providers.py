@@ -210,8 +210,8 @@ def provider_beside(context: Context) -> Iterator[Hit]:
     Names each provider that the wheel takes libraries from, and says where they are not found.
 
     ## Why is this bad?
-    It is not, as long as both are installed into the same site-packages. The search path is
-    relative, and leads nowhere else.
+    Nothing is wrong as long as both are installed into the same site-packages. The search path
+    is relative, and leads nowhere else.
 
     ## Example
     `pip install --user` of the wheel, where the provider is in the system's site-packages.

@@ -52,8 +52,8 @@ def symbol_tables(context: Context) -> Iterator[Hit]:
     each file is compressed, in the zip, if that is 100 kB or more.
 
     ## Why is this bad?
-    It is not: without it, native backtraces and profiles show addresses in place of the names of
-    internal functions. But it is paid for by every download.
+    Nothing is wrong: without them, native backtraces and profiles show addresses in place of the
+    names of internal functions. But every download pays for them.
 
     ## Example
     A library of 30 MB with 6 MB of symbols.
@@ -151,7 +151,7 @@ def largest_files(context: Context) -> Iterator[Hit]:
     Names the five files that take most of the zip, of wheels of 10 MB and more.
 
     ## Why is this bad?
-    It is not; but who wants a smaller wheel begins there.
+    Nothing is wrong; who wants a smaller wheel begins with these.
 
     ## Example
     `pkg.libs/libopenblas-1a2b3c4d.so`: 9.8 MB, 54 % of the zip.

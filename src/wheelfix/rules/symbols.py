@@ -162,7 +162,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     symbols are undefined that they may define.
 
     ## Why is this bad?
-    It need not be. But whether these symbols exist, nobody has checked.
+    Nobody has checked whether these symbols exist.
 
     ## Example
     A CUDA package that needs `libcuda.so.1`, which only machines with a driver have.
