@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import assert_never
@@ -18,7 +18,7 @@ from wheelfix.contents import HUGE, Whole, buffered
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.elf import Elf
 from wheelfix.elfedit import edit_in_place
-from wheelfix.elfread import read_elf
+from wheelfix.elfimage import Image
 from wheelfix.elfverify import differences
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.inflating import LIBRARY, ahead
@@ -173,7 +173,8 @@ class _Work:
                 comparing = beside.submit(compared, path, original if whole else None)
                 with _mapped(path) as written:
                     _prove(member, original, written, wanted)
-                    elf = read_elf(written, member)
+                    # All else was proved to be as wanted, which is in memory already.
+                    elf = replace(wanted, segments=Image.parse(written, member).segments)
                 made, changes = comparing.result()
             made = made._replace(elf=elf)
             if whole is None or not self.splices:

@@ -35,6 +35,18 @@ def forget(view: memoryview) -> None:
         view.obj.madvise(mmap.MADV_DONTNEED)
 
 
+def equal(one: bytes, other: bytes) -> int:
+    """Return how many bytes are the same at the beginning of both."""
+    known, unknown = 0, min(len(one), len(other)) + 1
+    while unknown - known > 1:
+        middle = (known + unknown) // 2
+        if one[known:middle] == other[known:middle]:
+            known = middle
+        else:
+            unknown = middle
+    return known
+
+
 class Text:
     """Part of a large file, looked into like `bytes` and never in memory as a whole."""
 

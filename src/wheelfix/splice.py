@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, Self
 
+from wheelfix.mapped import equal
+
 _WINDOW = 2**15
 """How far back deflate may refer."""
 _STRIDE = 2**14
@@ -287,23 +289,11 @@ def first_difference(old: Read, new: Read, at: int, stop: int | None = None) -> 
         size = _PIECE if stop is None else min(_PIECE, stop - at)
         one, other = old(at, size), new(at, size)
         if one != other:
-            return at + _equal(one, other)
+            return at + equal(one, other)
         if not one:
             return None
         at += len(one)
     return None
-
-
-def _equal(one: bytes, other: bytes) -> int:
-    """Return how many bytes are the same at the beginning of both."""
-    known, unknown = 0, min(len(one), len(other)) + 1
-    while unknown - known > 1:
-        middle = (known + unknown) // 2
-        if one[known:middle] == other[known:middle]:
-            known = middle
-        else:
-            unknown = middle
-    return known
 
 
 def _shifted(data: bytes, bits: int) -> bytes:
