@@ -21,6 +21,7 @@ from wheelfix.elfedit import edit_in_place
 from wheelfix.elfimage import Image
 from wheelfix.elfverify import differences
 from wheelfix.errors import BadWheelError, VerificationError
+from wheelfix.heap import trim
 from wheelfix.inflating import LIBRARY, ahead
 from wheelfix.made import Changes, Made, compared, mended
 from wheelfix.mapped import pieces
@@ -169,6 +170,7 @@ class _Work:
         with _mapped(whole.data if whole else self._source(member)) as original:
             path = self._copy(original)
             self._edit(path, member, before, wanted)
+            trim(len(original))
             with ThreadPoolExecutor(1) as beside:
                 comparing = beside.submit(compared, path, original if whole else None)
                 with _mapped(path) as written:
@@ -176,6 +178,7 @@ class _Work:
                     # All else was proved to be as wanted, which is in memory already.
                     elf = replace(wanted, segments=Image.parse(written, member).segments)
                 made, changes = comparing.result()
+            trim(len(original))
             made = made._replace(elf=elf)
             if whole is None or not self.splices:
                 return made

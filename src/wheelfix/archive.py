@@ -44,7 +44,9 @@ from wheelfix.zipformat import (
     shown,
 )
 
-_PIECE = 2**20  # more than the longest local header
+_PIECE = 2**20
+_HEAD = 2**18
+"""Bytes, more than the longest local header."""
 _HELD = 16 * 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
@@ -234,7 +236,7 @@ class Archive:
     def _head(self, entry: Entry) -> bytes:
         if entry.end - entry.offset <= SHORT:
             return self._ahead(entry.offset, entry.end)
-        return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
+        return self.read_at(entry.offset, min(entry.end - entry.offset, _HEAD))
 
     def _pread_rest(self, start: int, end: int) -> bytes:
         # The longest data descriptor has 24 bytes; one more is enough to know that it is none.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview | mmap.mmap
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _PAGE = 1 << 12
 _SHOWN = 3
 _PADDING = 64

@@ -27,7 +27,7 @@ def share() -> None:
 
 
 def trim(size: int) -> None:
-    """Give back to the kernel what nobody uses, in a process that works on a wheel of `size`."""
+    """Give back to the kernel what nobody uses, after work on a file of so many bytes."""
     if size >= _LARGE:
         _call("malloc_trim", 0)
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from wheelfix.contents import Whole
 from wheelfix.elf import Elf
 from wheelfix.mapped import forget
-from wheelfix.splice import Old, Part, Read, first_difference, holds, plan, spliced
+from wheelfix.splice import Old, Part, Read, filed, first_difference, holds, plan, spliced
 
-_PIECE = 2**20
+_PIECE = 2**18
 _WORTH = 2**23
 """Bytes of one change that may always be deflated anew; of larger objects, an eighth of them."""
 
@@ -87,5 +87,5 @@ def mended(stream: Read, whole: Whole, path: Path, changes: Changes) -> tuple[Pa
         fresh = plan(stream, new, old=Old(old, differs), places=places, worth=worth)
         if fresh is None:
             return None
-        parts = tuple(spliced(fresh, stream, new, -1))
+        parts = tuple(filed(spliced(fresh, stream, new, -1), path.with_suffix(".parts")))
         return parts if holds(parts, stream, differs, new, places) else None

@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Iterator
 from io import BytesIO
 
-PIECE = 1 << 20
+PIECE = 1 << 18
 
 
 def copied(view: memoryview, start: int, stop: int) -> bytes:
@@ -22,7 +22,7 @@ def copied(view: memoryview, start: int, stop: int) -> bytes:
 
 
 def pieces(view: memoryview) -> Iterator[bytes]:
-    """Yield a buffer in pieces of 1 MiB; of a mapping, only the piece stays in memory."""
+    """Yield a buffer in pieces of 256 KiB; of a mapping, only the piece stays in memory."""
     for start in range(0, len(view), PIECE):
         piece = bytes(view[start : start + PIECE])
         forget(view)

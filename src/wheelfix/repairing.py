@@ -427,6 +427,7 @@ class _Run:
 
         If somebody may have written to the input meanwhile, nothing is known by its CRC.
         """
+        trim(self.archive.size)
         opened = partial(open_wheel, pending.path, name=predicted.name)
         if self.archive.is_untouched():
             opened = partial(opened, origin=self.archive, written=pending.written)

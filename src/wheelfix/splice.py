@@ -12,6 +12,7 @@ import zlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self
 
 from wheelfix.mapped import equal
@@ -32,7 +33,7 @@ _PROOF = 2**12
 """Compressed bytes that are inflated to see that a block begins where it seems to."""
 _PROVING = 2**17
 """Bytes of data that may come out of them there."""
-_PIECE = 2**20
+_PIECE = 2**18
 """Bytes of data that are read, or come out, at once."""
 _PLACES = 64
 """Places that are remembered of a stream; each takes 40 KiB."""
@@ -85,7 +86,15 @@ class Kept(NamedTuple):
     """None for the end."""
 
 
-Part = bytes | Kept
+class Filed(NamedTuple):
+    """A range of bytes that is in a file, so as not to be in memory."""
+
+    path: Path
+    start: int
+    stop: int
+
+
+Part = bytes | Kept | Filed
 """A part of the new stream."""
 
 
@@ -339,11 +348,28 @@ def spliced(
     yield from bits.copied(stream, kept_from, None)
 
 
+def filed(parts: Iterable[Part], path: Path) -> Iterator[Part]:
+    """Yield the parts of a stream, of which the longer ones go to a new file at `path`."""
+    with path.open("xb") as file:
+        for part in parts:
+            if isinstance(part, bytes) and len(part) > _STRIDE:
+                start = file.tell()
+                file.write(part)
+                yield Filed(path, start, file.tell())
+            else:
+                yield part
+
+
 def stored(parts: Iterable[Part], stream: Read) -> Iterator[bytes]:
     """Yield the bytes of a stream that is in parts that of another."""
     for part in parts:
         if isinstance(part, bytes):
             yield part
+            continue
+        if isinstance(part, Filed):
+            with part.path.open("rb") as file:
+                file.seek(part.start)
+                yield file.read(part.stop - part.start)
             continue
         at, stop = part
         while stop is None or at < stop:
@@ -364,8 +390,8 @@ def holds(
     """
     check = _Check(new)
     for part in parts:
-        if isinstance(part, bytes):
-            if not check.fits([part]):
+        if not isinstance(part, Kept):
+            if not check.fits(stored([part], stream)):
                 return False
             continue
         start, stop = part
