@@ -216,7 +216,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr("wheelfix.cli.workers._Pool", InPlace)
+    monkeypatch.setattr("wheelfix.cli.workers.ProcessPoolExecutor", InPlace)
     return seen
 
 
@@ -424,7 +424,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         ways.get(path.name.partition("-")[0], lambda: None)()
         return check(path, *more)
 
-    monkeypatch.setattr("wheelfix.cli.workers._GRACE", 1)
+    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 1)
     monkeypatch.setattr(batch, "check", perhaps)
     monkeypatch.setattr("wheelfix.checking.check", perhaps)
 

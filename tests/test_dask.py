@@ -17,8 +17,10 @@ import pytest
 import wheelfix
 from build import make_wheel
 from wheelfix import cli
+from wheelfix.batch import Record, Task, judged
 from wheelfix.cli import cluster
 
+dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
 
 STREAM = ("check", "--output-format", "jsonl")
@@ -94,6 +96,69 @@ def test_other_reports_and_python_programs_use_the_cluster_too(
         found = wheelfix.check_all(wheels, executor=client.get_executor(pure=False))
     assert [each.source for each in found.reports] == wheels
     assert found == wheelfix.check_all(wheels)
+
+
+def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread of its worker hears anything then: it ends, and its nanny starts it again."""
+
+    def held(task: Task) -> Record:
+        if "-1.0-7-" in task.wheel.name:
+            sum(iter(int, 1))
+        return judged(task)
+
+    assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
+    monkeypatch.setattr("wheelfix.batch.judged", held)
+    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 1)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
+        began = time.monotonic()
+        options = ["--dask", local.scheduler_address, "--timeout", "1"]
+        assert cli.run([*STREAM, "dist", "-o", "there", *options]) == 2
+        assert time.monotonic() - began < 60
+        pairs = list(zip(_records(folder / "here"), _records(folder / "there"), strict=True))
+        lost = [there for here, there in pairs if here != there]
+        assert [each["name"] for each in lost] == ["demo-1.0-7-cp311-cp311-linux_x86_64.whl"]
+        assert "ended abruptly" in lost[0]["error"]["message"]
+        assert "--timeout" in lost[0]["error"]["hint"]
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+        assert cli.run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
+    assert sorted((folder / "there").read_bytes().splitlines()) == sorted(
+        (folder / "here").read_bytes().splitlines()
+    )
+
+
+def _records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def test_a_worker_without_a_nanny_is_not_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may live in a process with other things, as here with the test."""
+    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 0)
+    sample = next((folder / "dist").iterdir())
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+        cluster.dask_workers(local.scheduler_address, sample, 1) as crew,
+    ):
+        assert crew.start().submit(time.sleep, 2).result() is None
 
 
 # --- Errors say what to do ------------------------------------------------------------------------

@@ -25,6 +25,7 @@ import pytest
 
 from build import executable, make_wheel, shared_object
 from scripting import SCRIPTS
+from test_memory import LIMIT, peak
 from wheelfix import scratch as scratch_module
 from wheelfix.archive import open_wheel
 from wheelfix.elf import Elf
@@ -34,7 +35,7 @@ from wheelfix.repairing import repair
 from wheelfix.scratch import PREFIX, hold, scratch, sweep
 from wheelfix.settings import Settings
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
-from wheelfix.tools.run import finish
+from wheelfix.tools.run import finish, run
 
 SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
 PLATFORM = f"linux_{os.uname().machine}"
@@ -223,6 +224,42 @@ def test_a_temporary_folder_where_nothing_may_run(
     outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
     refused(outcome, "noexec", "TMPDIR")
     assert left(place) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("noexec,size=20m", ("noexec", "TMPDIR")),
+        ("size=32k", ("No space left on device", "TMPDIR")),
+        ("ro", ("Read-only file system", "read-only")),
+    ],
+)
+def test_odd_disks_for_who_may_not_mount(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, options: str, words: tuple[str, ...]
+) -> None:
+    """In a namespace of its own, any user may mount (user_namespaces(7))."""
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*inside, "true"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no user namespaces here: {error}")
+    place, out = tmp_path / "disk", tmp_path / "out"
+    place.mkdir()
+    where = place if options == "ro" else out
+    script = 'mount -t tmpfs -o "$0" tmpfs "$1" && shift && exec "$@"'
+    command = [sys.executable, "-m", "wheelfix", "repair", "-w", str(where), str(wheel)]
+    done = subprocess.run(
+        [*inside, "sh", "-c", script, options, str(place), *command],
+        env={**environ, "TMPDIR": str(tmp_path / "tmp" if options == "ro" else place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert not any(line.startswith("Traceback") for line in done.stderr.splitlines())
+    for word in (*words, "hint: "):
+        assert word in done.stderr
+    assert left(out, tmp_path / "tmp") == []
 
 
 def test_no_temporary_folder_at_all(
@@ -519,6 +556,8 @@ PATCHELFS = {
     "writes garbage": ('for f; do :; done; head -c 99999 /dev/urandom >"$f"', ("core.so",)),
     "cuts the file": ('for f; do :; done; truncate -s 600 "$f"', ("core.so",)),
     "removes the file": ('for f; do :; done; rm "$f"', ("removed",)),
+    "prints without end": ("yes; exit 0", ("printed more than 32 MiB",)),
+    "hangs": ("sleep 99", ("did not end within 3 seconds",)),
 }
 
 
@@ -540,6 +579,7 @@ def test_a_patchelf_that_misbehaves(
 ) -> None:
     fake = Patchelf(program=program(tmp_path / "patchelf", script), version="0.19.3")
     monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
+    monkeypatch.setattr("wheelfix.tools.patchelf.run", partial(run, timeout=3))
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
 
@@ -687,6 +727,7 @@ AUDITWHEELS = {
     "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
     "ends before it reads": ("os.close(0); os._exit(0)", ("0 wheels",)),
     "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
+    "prints without end": ("while True: print('for ever' * 999)", ("printed more than 32 MiB",)),
 }
 
 
@@ -713,6 +754,19 @@ def test_an_auditwheel_that_misbehaves(
     place = pretender(tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
     assert left(tmp_path / "out", temporary) == []
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_tool_that_prints_without_end_does_not_fill_the_memory(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, stream: str
+) -> None:
+    place = pretender(tmp_path / "fake", f"while True: sys.{stream}.write('\\u20ac' * 9999)")
+    size, code = peak(
+        "repair", "-w", tmp_path / "out", wheel, **{**environ, "PYTHONPATH": f"{SOURCES}:{place}"}
+    )
+    assert code == 2
+    assert size < LIMIT
+    assert left(tmp_path / "tmp") == []
 
 
 # --- Killed, and interrupted ----------------------------------------------------------------------

@@ -1,8 +1,16 @@
 """What Python sources search for libraries, in the order of their statements."""
 
+import json
+import os
+import zipfile
+from pathlib import Path
+
 import pytest
 
-from wheelfix.pysearch import Search, searches
+from build import make_wheel, shared_object
+from wheelfix import cli
+from wheelfix.pysearch import Search, Searches, searches
+from wheelfix.pysources import Effort
 
 CLASSIC = '''
 import os, sys
@@ -35,7 +43,7 @@ def find_lib_path():
 
 
 def one(source: str, path: str = "tvm/libinfo.py") -> Search:
-    (found,) = searches(source.encode(), path)
+    (found,) = searches(source.encode(), path).found
     return found
 
 
@@ -119,7 +127,7 @@ def test_the_usual_ways_to_search_are_followed(body: str, expected: list[str | N
     ],
 )
 def test_what_is_no_search_is_none(source: str) -> None:
-    assert not searches(source.encode(), "x.py")
+    assert searches(source.encode(), "x.py") == Searches()
 
 
 def test_which_libraries_a_search_concerns() -> None:
@@ -134,3 +142,74 @@ def test_which_libraries_a_search_concerns() -> None:
     assert not one(HEAD + nameless).concerns("other/lib/libany.so")
     tool = "def which():\n    return os.environ['PATH'].split(':')\n"
     assert not one("import os\n" + tool).concerns("tvm/lib/libany.so")
+
+
+# --- What is too much to follow -------------------------------------------------------------------
+
+READS = "import ctypes, os\nctypes.CDLL(os.environ['X_LIB'] + '/libx.so')\n"
+CALLS = "\n".join(f"def f{n}(): return {f'f{n + 1}()' if n < 9 else 0}" for n in range(10))
+MANY = "\n".join(f"def f{n}(): return {' + '.join(f'f{m}()' for m in range(9))}" for n in range(9))
+TOO_MUCH = {
+    "steps": READS + MANY,
+    "calls in calls": READS + CALLS,
+    "words": READS + "x = 1 + 2 * 3\n" * 20_000,
+    "depth": READS + "x = " + "[" * 90 + "y" + ".z" * 900 + "]" * 90,
+}
+
+
+@pytest.mark.parametrize("source", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_a_source_that_is_not_followed_to_its_end_is_named(source: str) -> None:
+    assert searches(source.encode(), "x/y.py").unfollowed == ("x/y.py",)
+
+
+def test_what_was_found_before_is_told() -> None:
+    (found,) = searches((READS + MANY).encode(), "x/y.py").found
+    assert found.variables == ("X_LIB",)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        READS,
+        CLASSIC,
+        READS + "def f(n): return f(n - 1) or g(n)\ndef g(n): return f(n)\n",
+        READS + "x = 1 + 2 * 3\n" * 2_000,
+        "x = 1 + 2 * 3\n" * 20_000,
+        "import os\nprint os.environ",
+    ],
+)
+def test_other_sources_are_followed_to_their_ends(source: str) -> None:
+    """A recursion too, and those that read no variable, or are of another Python."""
+    assert not searches(source.encode(), "x/y.py").unfollowed
+
+
+def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
+    effort = Effort(left=1000)
+    found = [searches(READS.encode(), f"x/{n}.py", effort) for n in range(100)]
+    assert found[0].found
+    assert found[-1] == Searches(unfollowed=("x/99.py",))
+    assert effort.left < 50
+
+
+def test_explain_names_what_was_too_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = shared_object(tmp_path / "libx.so", soname="libx.so")
+    files: dict[str, bytes | str | Path] = {
+        "x/libx.so": library,
+        "x/a.py": READS,
+        "x/b.py": READS + MANY,
+        "z/c.py": READS + MANY,
+    }
+    files["x/vast.py"] = "#" * 9_000_000
+    wheel = make_wheel(tmp_path, tag=f"py3-none-linux_{os.uname().machine}", files=files)
+    assert cli.run(["explain", str(wheel), "x/libx.so"]) == 0
+    assert "not followed to the end: x/b.py, x/vast.py; where" in capsys.readouterr().out
+    assert cli.run(["explain", "--json", str(wheel), "x/libx.so"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["explanations"]
+    assert found["not_followed"] == ["x/b.py", "x/vast.py"]
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "site")
+    assert cli.run(["explain", "--json", "--site", str(tmp_path / "site"), "x/libx.so"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["explanations"]
+    assert found["not_followed"] == ["x/b.py", "x/vast.py"]

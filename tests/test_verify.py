@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from build import executable, extension, make_wheel, shared_object
+from test_memory import LIMIT, peak
 from wheelfix import cli
 from wheelfix.environments import EVERY, interpreter
 from wheelfix.errors import ToolError, WheelfixError
@@ -134,6 +135,31 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     """
     flags = ["-I", sysconfig.get_path("include")]
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
+
+
+def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
+    """Neither by its output, nor by an answer that it gives itself, nor by its words."""
+    prints = 'for (;;) { char all[60000] = {65}; write(1, all, 60000); write(2, "the end", 7); }'
+    answers = "for (int fd = 3;; fd = fd == 19 ? 3 : fd + 1) write(fd, prints, 60000);"
+    speaks = 'PyErr_Format(PyExc_OSError, "%*d", 100000000, 1); return NULL;'
+    files: dict[str, bytes | str | Path] = {
+        "demo/__init__.py": "",
+        "demo/prints.so": module(tmp_path, "prints", prints),
+        "demo/answers.so": module(
+            tmp_path, "answers", f"static char prints[60000] = {{10}}; {answers}"
+        ),
+        "demo/speaks.so": module(tmp_path, "speaks", speaks),
+    }
+    wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
+    size, code = peak("verify", "--timeout", "2", wheel)
+    assert code in {1, 2}
+    assert size < LIMIT
+    del files["demo/answers.so"]
+    said = by_member(verified(make_wheel(tmp_path / "more", tag=TAG, files=files)), Kind.IMPORT)
+    assert said["demo/prints.so"].status is Status.HUNG
+    assert "Fatal Python error: Aborted" in said["demo/prints.so"].tail
+    assert said["demo/speaks.so"].status is Status.RAISED
+    assert len(said["demo/speaks.so"].message) < 10_000
 
 
 def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(

@@ -11,7 +11,7 @@ from concurrent.futures import (
     wait,
 )
 from itertools import islice
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from wheelfix.crew import Crew
 from wheelfix.errors import ToolError, WheelfixError
@@ -45,7 +45,7 @@ def handed_out(
             item, future = queue[0]
             if not future.done():
                 wait(running, return_when=FIRST_COMPLETED)
-            elif isinstance(_failure(future), BrokenExecutor):
+            elif _is_killed(future):
                 executor = yield from _one_by_one(work, queue, crew, executor, lost)
             else:
                 queue.popleft()
@@ -63,22 +63,33 @@ def _one_by_one(
     broken: Executor,
     lost: Callable[[Item, Exception], Result],
 ) -> Generator[Result, None, Executor]:
-    """Empty the `queue` of a broken executor; return a sound one."""
+    """Empty the `queue` of an executor that lost workers; return a sound one."""
     wait([future for _, future in queue])
-    executor = _replaced(crew, broken)
+    executor = _replaced(crew, broken, [future for _, future in queue])
     while queue:
         item, future = queue.popleft()
-        if isinstance(_failure(future), BrokenExecutor):
+        if _is_killed(future):
             future = _submitted(executor, work, item)
-            if isinstance(error := future.exception(), BrokenExecutor):
-                executor = _replaced(crew, executor)
-                yield lost(item, error)
+            if _is_killed(future):
+                executor = _replaced(crew, executor, [future])
+                yield lost(item, cast("Exception", future.exception()))
                 continue
         yield _result(item, future, lost)
     return executor
 
 
-def _replaced(crew: Crew, broken: Executor) -> Executor:
+def _is_killed(future: "Future[Result]") -> bool:
+    """Return whether a call has ended with its worker, for which another call may be to blame."""
+    if future.cancelled():
+        return False
+    error = future.exception()
+    return isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker"  # Dask's
+
+
+def _replaced(crew: Crew, broken: Executor, ended: "Iterable[Future[Result]]") -> Executor:
+    """Return a sound executor: the same one, unless it has broken with calls that `ended`."""
+    if not any(isinstance(_failure(future), BrokenExecutor) for future in ended):
+        return broken
     executor = crew.start()
     if executor is broken:
         raise ToolError(

@@ -29,7 +29,7 @@ from wheelfix.loader import (
 )
 from wheelfix.preloading import opened_first
 from wheelfix.providers import bringing
-from wheelfix.pysearch import Search, Stop
+from wheelfix.pysearch import Search, Searches, Stop
 from wheelfix.rules.base import environment as installed_environment
 from wheelfix.targets import Target, furnish, machine_of, newer
 from wheelfix.wheel import Wheel
@@ -83,7 +83,7 @@ class World:
     """Extension module -> the files that shims open before it."""
     by_shims: frozenset[str] = frozenset()
     """All files that shims open."""
-    searches: tuple[Search, ...] = ()
+    searches: Searches = field(default_factory=Searches)
     """What Python sources of the same packages search for libraries."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """The environment variables that are given, LD_LIBRARY_PATH among them."""
@@ -656,7 +656,7 @@ def _choices(world: World, root: str) -> Iterator[Choice]:
     if member is None:
         return
     name = posixpath.basename(root)
-    for search in world.searches:
+    for search in world.searches.found:
         if search.concerns(member) and search.variables:
             yield _chosen(world, search, root, name)
 

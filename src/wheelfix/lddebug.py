@@ -14,6 +14,8 @@ from wheelfix.loader import How
 
 MAX_KEPT = 20_000
 """Requests, and bindings, that are kept of one program; more are only counted."""
+MAX_LINE = 1 << 16
+"""Bytes that are kept of a line without an end: paths have at most 4,096 (PATH_MAX)."""
 
 _LABELS = {
     b"RPATH": How.RPATH,
@@ -112,7 +114,7 @@ class Log:
         """Read the next piece; return whether it says that something was loaded."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
-        self._rest = data[end:]
+        self._rest = data[end:][-MAX_LINE:]
         found = False
         for match in self._line.finditer(data, 0, end):
             found |= self._read(int(match["pid"]), match)

@@ -7,14 +7,15 @@ searched. Nothing is executed but the loader itself, which knows its directories
 import os
 import re
 import struct
-import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.elf import Elf, Libc, Machine
+from wheelfix.errors import ToolError
 from wheelfix.installed import read_file
 from wheelfix.loader import Environment, Outcome, search_directories
+from wheelfix.tools.run import run
 
 _CACHE = Path("/etc/ld.so.cache")
 _MAGIC = b"glibc-ld.so.cache1.1"
@@ -174,18 +175,11 @@ def _loader(program: Elf) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 def _help(interpreter: str | None) -> str | None:
     try:
-        done = subprocess.run(
-            [interpreter or "", "--help"],
-            env={},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
+        return run(
+            [interpreter or "", "--help"], env={}, timeout=20, accepted=range(-64, 256)
+        ).stdout
+    except ToolError:
         return None
-    return done.stdout
 
 
 def _musl_directories() -> tuple[str, ...]:

@@ -21,6 +21,11 @@ import time
 
 TAIL = 4000
 """Bytes of the output that are told."""
+ANSWER = 8 << 20
+"""Bytes that an answer may have; the paths of thousands of libraries are a fraction of it."""
+PIPE = 1 << 20
+"""Bytes that a pipe may hold (fs.pipe-max-size of proc(5))."""
+PIECE = 1 << 16
 
 TYPE_CHECKING = False  # `typing` is too much to import here
 if TYPE_CHECKING:
@@ -38,74 +43,97 @@ def serve() -> None:
 
 def attempt(job: dict[str, Any]) -> dict[str, Any]:
     """Do one job in a child, wait for it as long as it may take, and tell how it ended."""
-    output = os.memfd_create("output")  # not `tempfile`, which may bring OpenSSL
     receive, send = os.pipe()
+    output, prints = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.close(receive)
-        child(job, send, output)
+        os.close(output)
+        child(job, send, prints)
     os.close(send)
-    text, status = wait(
-        pid, receive, time.monotonic() + job["timeout"], traces=job["kind"] != "run"
-    )
-    os.close(receive)
+    os.close(prints)
+    heard = Heard(receive, output)
+    status = wait(pid, heard, time.monotonic() + job["timeout"], traces=job["kind"] != "run")
     kill(pid)
-    answer: dict[str, Any] = json.loads(text) if text.endswith(b"\n") else {}
+    heard.rest()
+    os.close(receive)
+    os.close(output)
+    answer = heard.answer()
     if status is None:
         answer["hang"] = True
     else:
         answer["code"] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
-    answer["tail"] = tail(output)
-    os.close(output)
+    answer["tail"] = heard.tail.decode("utf-8", "replace")
     return answer
 
 
-def wait(
-    pid: int, receive: int, deadline: float, *, traces: bool = True
-) -> tuple[bytes, int | None]:
-    """Return what the child has written and its status; None and its end if time is up.
+class Heard:
+    """What a child says: its answer, and the end of what it prints, however much that is."""
+
+    def __init__(self, receive: int, output: int) -> None:
+        self.open = [receive, output]
+        self.receive = receive
+        self.text = bytearray()
+        self.tail = bytearray()
+
+    def listen(self, seconds: float) -> bool:
+        """Wait so long for something to be said; return whether something was."""
+        ready = select.select(self.open, [], [], seconds)[0]
+        for source in ready:
+            piece = os.read(source, PIECE)
+            if not piece:
+                self.open.remove(source)
+            elif source == self.receive:
+                self.text += piece[: max(0, ANSWER - len(self.text))]
+            else:
+                self.tail += piece
+                del self.tail[:-TAIL]
+        return bool(ready)
+
+    def rest(self) -> None:
+        """Hear what waits in the pipes; no more, though somebody may still print."""
+        for _ in range(PIPE // PIECE):
+            if not self.open or not self.listen(0):
+                return
+
+    def answer(self) -> dict[str, Any]:
+        """Return what the child has answered; nothing if that is not whole."""
+        try:
+            return dict(json.loads(self.text))
+        except (TypeError, ValueError):
+            return {}
+
+
+def wait(pid: int, heard: Heard, deadline: float, *, traces: bool = True) -> int | None:
+    """Hear the child, and return its status; None and its end if time is up.
 
     A child that `traces` prints where it stands when it is aborted, by its fault handler.
     """
-    text = b""
-    is_open = True
     while time.monotonic() < deadline:
-        if is_open and select.select([receive], [], [], 0.02)[0]:
-            piece = os.read(receive, 1 << 16)
-            text += piece
-            is_open = bool(piece)
+        if heard.open and heard.listen(0.02):
             continue
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
-            while is_open and select.select([receive], [], [], 0)[0]:
-                piece = os.read(receive, 1 << 16)
-                text += piece
-                is_open = bool(piece)
-            return text, status
-        if not is_open:
+            return status
+        if not heard.open:
             time.sleep(0.002)
     if traces:
         os.kill(pid, signal.SIGABRT)
         end = time.monotonic() + 1
         while time.monotonic() < end:
             if os.waitpid(pid, os.WNOHANG)[0]:
-                return text, None
+                return None
+            heard.rest()
             time.sleep(0.01)
     kill(pid)
     os.waitpid(pid, 0)
-    return text, None
+    return None
 
 
 def kill(group: int) -> None:
     """End what the child has started, and the child."""
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
-
-
-def tail(output: int) -> str:
-    """Return the end of what the child has printed."""
-    size = os.lseek(output, 0, os.SEEK_END)
-    return os.pread(output, TAIL, max(0, size - TAIL)).decode("utf-8", "replace")
 
 
 def child(job: dict[str, Any], send: int, output: int) -> None:
@@ -128,7 +156,7 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
             importlib.import_module(job["what"])
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is the result
         result = {
-            "error": str(error),
+            "error": str(error)[:TAIL],
             "type": type(error).__name__,
             "absent": absent(error),
         }

@@ -10,11 +10,11 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
-from wheelfix.pysources import parsed
+from wheelfix.pysources import Effort, is_too_large, parsed
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
 """Names of variables that lead to folders or files; others choose an option."""
@@ -28,7 +28,9 @@ _OWN = re.compile(
 """Calls and constants that lead to where the package is installed."""
 _OPENERS = re.compile(r"(^|\.)([cC]DLL|PyDLL|LoadLibrary|dlopen|load_library)$")
 _HERE = {"sys.platform": "linux", "os.name": "posix", "platform.system": "Linux"}
-_MAX_DEPTH, _MAX_STEPS = 4, 100_000
+_CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|\.so\b")
+"""Words of a source that may search for libraries."""
+_MAX_DEPTH, _MAX_STEPS = 6, 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +69,53 @@ class Search:
         return own and library.partition("/")[0] == self.source.partition("/")[0]
 
 
-def searches(source: bytes, path: str) -> tuple[Search, ...]:
+class Searches(NamedTuple):
+    """What sources search for libraries, as far as they were followed."""
+
+    found: tuple[Search, ...] = ()
+    unfollowed: tuple[str, ...] = ()
+    """Sources that were too much to follow to their ends: they may search elsewhere, too."""
+
+
+MAX_SOURCE = 8 << 20
+"""Bytes; what is larger is not what a person wrote, and need not be read."""
+
+
+def searches(source: bytes, path: str, effort: Effort | None = None) -> Searches:
     """Return the searches of the source at `path`, below site-packages, that read a variable.
 
-    A file that is no Python of this version searches nothing that could be told.
+    It is followed until `effort` is spent. A file that is no Python of this version searches
+    nothing that could be told.
     """
     if b"environ" not in source and b"getenv" not in source:
-        return ()
-    tree = parsed(source)
+        return Searches()
+    effort = effort or Effort()
+    effort.left -= len(source) >> 4
+    tree = parsed(source) if effort.left > 0 else None
     if tree is None:
-        return ()
-    walk = _Walk(tree)
-    with suppress(_ExhaustedError, RecursionError):
+        is_whole = effort.left > 0 and not is_too_large(source)
+        return Searches(unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,))
+    walk = _Walk(tree, min(_MAX_STEPS, effort.left))
+    try:
         walk.everything()
+    except (_ExhaustedError, RecursionError):  # what was found until then is true
+        walk.is_whole = False
+    effort.left -= walk.steps
     names = tuple(dict.fromkeys(_names(tree)))
-    return tuple(
+    found = tuple(
         Search(source=path, function=function, names=names, stops=stops)
         for function, stops in walk.found.items()
         if any(stop.variable is not None for stop in stops)
+    )
+    return Searches(found, () if walk.is_whole or not _CONCERNED.search(source) else (path,))
+
+
+def joined(many: Iterable[Searches]) -> Searches:
+    """Return the searches of several sources."""
+    all_ = tuple(many)
+    return Searches(
+        tuple(each for one in all_ for each in one.found),
+        tuple(each for one in all_ for each in one.unfollowed),
     )
 
 
@@ -113,15 +144,18 @@ _Names = dict[str, _Value]
 class _Walk:
     """One walk through one source."""
 
-    def __init__(self, tree: ast.Module) -> None:
+    def __init__(self, tree: ast.Module, most: int) -> None:
         self.found: dict[str, tuple[Stop, ...]] = {}
+        self.is_whole = True
+        """Whether no call was too deep to follow."""
+        self.steps = 0
         self._tree = tree
         self._functions = {n.name: n for n in ast.walk(tree) if isinstance(n, _Function)}
         self._globals: _Names = {}
         self._results: list[Stop] = []
-        self._depth = 0
+        self._callers: list[str] = []
         self._unsure = 0
-        self._steps = 0
+        self._most = most
 
     def everything(self) -> None:
         """Walk the module, then every function for itself; keep what no other one includes."""
@@ -139,8 +173,8 @@ class _Walk:
             self.found.pop(name, None)
 
     def _spend(self) -> None:
-        self._steps += 1
-        if self._steps > _MAX_STEPS:
+        self.steps += 1
+        if self.steps > self._most:
             raise _ExhaustedError
 
     def _keep(self, function: str) -> None:
@@ -302,17 +336,22 @@ class _Walk:
         self, function: _Function, given: Sequence[_Value], named: Mapping[str, _Value]
     ) -> _Value:
         """Return what a function of the same source returns for these arguments."""
-        if self._depth >= _MAX_DEPTH:
+        if self._callers.count(function.name) > 1:
+            return _NOTHING  # a recursion, which finds no more than before
+        if len(self._callers) >= _MAX_DEPTH:
+            self.is_whole = False
             return _NOTHING
         arguments = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
         names = {**dict(zip(arguments, given, strict=False)), **named}
         results, unsure = self._results, self._unsure
-        self._results, self._unsure, self._depth = [], 0, self._depth + 1
+        self._results, self._unsure = [], 0
+        self._callers.append(function.name)
         try:
             self._block(function.body, names)
             return _Value(stops=_once(self._results))
         finally:
-            self._results, self._unsure, self._depth = results, unsure, self._depth - 1
+            self._results, self._unsure = results, unsure
+            self._callers.pop()
 
 
 def _once(stops: Iterable[Stop]) -> tuple[Stop, ...]:

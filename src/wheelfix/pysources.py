@@ -43,7 +43,7 @@ def parsed(source: bytes) -> ast.Module | None:
     What is larger than any source that a person writes counts as none: a tree takes some hundred
     times as much memory as its source.
     """
-    if _is_too_large(source):
+    if is_too_large(source):
         return None
     # Python 3.12 warns of `"\d"`; the file name makes the filter one for such sources alone.
     warnings.filterwarnings("ignore", module=re.escape(_MEMBER))
@@ -57,7 +57,8 @@ def parsed(source: bytes) -> ast.Module | None:
 _MEMBER = "<a member of the wheel>"
 
 
-def _is_too_large(source: bytes) -> bool:
+def is_too_large(source: bytes) -> bool:
+    """Return whether `parsed` does not try: a source has more words than any person writes."""
     return len(source) > _MAX_TOKENS and _tokens(source) > _MAX_TOKENS
 
 
@@ -96,7 +97,7 @@ def followed(
         return Followed(to_its_end=False)
     tree = parsed(source)
     if tree is None:
-        return Followed(to_its_end=not _is_too_large(source))
+        return Followed(to_its_end=not is_too_large(source))
     most = min(_MAX_STEPS, effort.left)
     scan = _Scan(path, modules, _Relevance(source.splitlines()), most)
     to_its_end = False

@@ -21,7 +21,8 @@ from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.explain import Planted, World
 from wheelfix.layout import Scheme
 from wheelfix.loader import Environment, Outcome, hwcaps, search_directories
-from wheelfix.pysearch import Search, searches
+from wheelfix.pysearch import MAX_SOURCE, Searches, joined, searches
+from wheelfix.pysources import Effort
 from wheelfix.targets import TRIPLETS, Target, furnish
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -80,13 +81,19 @@ def read_site(
     return replace(world, given=world.given | beside)
 
 
-def read_searches(folder: Path, package: str) -> tuple[Search, ...]:
-    """Return what the Python sources of `package` search for libraries; `folder` holds it."""
-    found: list[Search] = []
-    for path in sorted((folder / package).rglob("*.py")):
-        with suppress(OSError):
-            found += searches(path.read_bytes(), str(path.relative_to(folder)))
-    return tuple(found)
+def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
+    """Return what the sources of packages search for libraries; `folders` are where each stands."""
+    found: list[Searches] = []
+    effort = Effort()
+    for folder, package in folders:
+        for path in sorted((folder / package).rglob("*.py")):
+            name = str(path.relative_to(folder))
+            with suppress(OSError):
+                if path.stat().st_size > MAX_SOURCE:
+                    found.append(Searches(unfollowed=(name,)))
+                elif path.is_file():
+                    found.append(searches(path.read_bytes(), name, effort))
+    return joined(found)
 
 
 def of_distribution(world: World, name: str) -> World:

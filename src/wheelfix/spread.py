@@ -1,8 +1,9 @@
 """One function over many items, on any executor: in their order, and only some handed out at once.
 
 What an item costs in memory is known to nobody, so neither all calls nor all results are kept.
-Where a worker dies, which breaks a pool of processes for every call that it has, the calls in
-hand are made again, each alone: the item that is to blame is then known, and it alone is lost.
+Where a worker dies, which breaks a pool of processes for every call that it has, and which Dask
+lays to all that the worker had, the calls in hand are made again, each alone: the item that is to
+blame is then known, and it alone is lost.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -10,7 +10,6 @@ import os
 import secrets
 import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.elf import Elf
-from wheelfix.errors import SettingsError
+from wheelfix.errors import SettingsError, ToolError
 from wheelfix.installed import by_record, distributions, find_dist_info, find_file, read_file
 from wheelfix.lddebug import Asked, Binding, Image, Log
 from wheelfix.loader import How, expand
@@ -35,6 +34,7 @@ from wheelfix.testimony import (
     variables,
 )
 from wheelfix.tmpdir import tmpdir
+from wheelfix.tools.run import finish, start
 
 _PIECE = 1 << 20
 """Bytes of a log that are read at once."""
@@ -666,15 +666,9 @@ def demangled(names: Sequence[str]) -> dict[str, str]:
     if not mangled or program is None:
         return {}
     try:
-        done = subprocess.run(
-            [program],
-            input="\n".join(mangled),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
+        filter_ = start([program])
+        done = finish(filter_, [program], name="c++filt", task="\n".join(mangled), timeout=60)
+    except ToolError:
         return {}
     return dict(zip(mangled, done.stdout.splitlines(), strict=False))
 

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +41,7 @@ from wheelfix.machine import describe
 from wheelfix.providers import whose
 from wheelfix.scratch import scratch
 from wheelfix.testimony import File
-from wheelfix.tools.run import end_tree
+from wheelfix.tools.run import finish, start
 from wheelfix.wheel import Wheel, WheelName
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -385,27 +384,15 @@ def _serve(work: _Work, jobs: Sequence[Check]) -> list[dict[str, Any]]:
     ]
     command = [work.place.python, "-B", "-u", str(_PROBE)]
     home = work.place.root.parent / "home"
-    with subprocess.Popen(
-        command,
-        env=dict(work.place.environ),
-        cwd=home,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="surrogateescape",
-        start_new_session=True,
-    ) as server:
-        limit = (work.options.timeout + 10) * max(1, len(jobs))
-        try:
-            said, complaint = server.communicate("\n".join(lines) + "\n", timeout=limit)
-        except BaseException:
-            end_tree(server.pid)
-            raise
-    answers = [json.loads(line) for line in said.splitlines()]
+    limit = (work.options.timeout + 10) * max(1, len(jobs))
+    server = start(command, env=work.place.environ, cwd=home)
+    task = "".join(f"{line}\n" for line in lines)
+    name = work.place.python
+    done = finish(server, command, name=name, task=task, timeout=limit, accepted=range(-64, 256))
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
     if len(answers) != len(jobs):
         raise ToolError(
-            f"`{work.place.python}` ended amid the work: {complaint.strip()[-2000:]}",
+            f"`{work.place.python}` ended amid the work: {done.stderr.strip()[-2000:]}",
             hint="does this Python run at all?",
         )
     return answers

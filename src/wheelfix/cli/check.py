@@ -234,7 +234,7 @@ def _crew(
     if dask is not None:
         from wheelfix.cli.cluster import dask_workers
 
-        with dask_workers(dask, wheels[0].absolute()) as crew:
+        with dask_workers(dask, wheels[0].absolute(), settings.timeout) as crew:
             yield crew
     elif len(wheels) > 1 and (streams or settings.jobs > 1):
         from wheelfix.cli.workers import processes

@@ -1,17 +1,22 @@
 """Workers of a Dask cluster (`wheelfix[dask]`). Scheduling, and what a lost worker had, is Dask's.
 
-Each worker has wheelfix of this version, and sees the wheels under the paths they have here.
+Each worker has wheelfix of this version, and sees the wheels under the paths they have here. One
+that a nanny watches ends where a call does not, and is started again; of others that is not ours to
+decide, as they may live in a process with other things.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from wheelfix import __version__
+from wheelfix.cli.watchdog import Watched, bounded
 from wheelfix.crew import Crew
 from wheelfix.errors import SettingsError, ToolError
+
+Result = TypeVar("Result")
 
 PATIENCE = 10.0
 """Seconds to wait for the scheduler, and for a first worker."""
@@ -20,10 +25,11 @@ _LEAST_AT_ONCE = 64
 
 
 @contextmanager
-def dask_workers(address: str, sample: Path) -> Generator[Crew]:
+def dask_workers(address: str, sample: Path, timeout: int) -> Generator[Crew]:
     """Yield the workers of the cluster whose scheduler is at `address` as a crew.
 
-    `sample` is a wheel that they must see. Raises `SettingsError` and `ToolError`.
+    `sample` is a wheel that they must see. A worker with a nanny, whose call goes on for long after
+    `timeout` seconds, if that is not 0, ends with it. Raises `SettingsError` and `ToolError`.
     """
     try:
         import distributed
@@ -36,7 +42,7 @@ def dask_workers(address: str, sample: Path) -> Generator[Crew]:
     try:
         _prove(client, address, sample)
         threads = sum(cast("Mapping[str, int]", client.nthreads()).values())
-        executor = client.get_executor(pure=False)
+        executor = Watched(client.get_executor(pure=False), timeout, _bounded)
         yield Crew(start=lambda: executor, at_once=max(_LEAST_AT_ONCE, 2 * threads))
     finally:
         client.close(timeout=PATIENCE)
@@ -87,6 +93,13 @@ def _accept(worker: str, version: str, sample: Path, *, sees: bool) -> None:
             f"the Dask worker {worker} does not see `{sample}`",
             hint="the wheels must be on a file system that all workers have at the same place",
         )
+
+
+def _bounded(seconds: float, work: Callable[[], Result]) -> Result:
+    """Call `work` in a worker, which ends after `seconds` if a nanny will start it again."""
+    from distributed import get_worker
+
+    return bounded(seconds, work) if get_worker().nanny is not None else work()
 
 
 def _about(sample: str) -> tuple[str, bool]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from wheelfix.archive import Archive
     from wheelfix.cli.terminal import Terminal
     from wheelfix.explain import Explanation, World
-    from wheelfix.pysearch import Search
+    from wheelfix.pysearch import Searches
     from wheelfix.settings import Settings
 
 
@@ -188,17 +188,24 @@ def _explain_opened(
     return _answer(world, asked, first, one)
 
 
-def _searches(archive: "Archive", subject: str | None, world: "World") -> "tuple[Search, ...]":
+def _searches(archive: "Archive", subject: str | None, world: "World") -> "Searches":
     """Return what the sources beside the subject search, which alone are read for it."""
     from wheelfix.explain import find_subject
-    from wheelfix.pysearch import searches
+    from wheelfix.pysearch import MAX_SOURCE, Searches, joined, searches
+    from wheelfix.pysources import Effort
 
     if subject is None:
-        return ()
+        return Searches()
     names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    sources = [m for m in archive.entries if m.endswith(".py") and m.startswith(packages)]
-    return tuple(one for member in sources for one in searches(archive.read(member), member))
+    effort = Effort()
+    return joined(
+        searches(archive.read(member), member, effort)
+        if entry.size <= MAX_SOURCE
+        else Searches(unfollowed=(member,))
+        for member, entry in archive.entries.items()
+        if member.endswith(".py") and member.startswith(packages)
+    )
 
 
 def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
@@ -233,13 +240,11 @@ def _explain_site(
         directories=directories_of(variables),
     )
     packages = {
-        (path.removesuffix(f"/{member}"), member.partition("/")[0])
+        (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
         for path in (find_subject(world, asked.subject) if asked.subject else ())
         if "/" in (member := world.members.get(path, ""))
     }
-    searches = tuple(
-        each for folder, top in sorted(packages) for each in read_searches(Path(folder), top)
-    )
+    searches = read_searches(sorted(packages))
     world = replace(world, searches=searches, variables=variables)
     first = [path for name in asked.after for path in _opened_before(world, "", name)]
 

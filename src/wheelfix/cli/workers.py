@@ -1,28 +1,20 @@
 """Processes of this machine that check wheels: they end with the run, however it ends."""
 
-import faulthandler
 import os
 import resource
 import signal
 import threading
-from collections.abc import Callable, Generator, Iterable
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from collections.abc import Generator, Iterable
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from functools import partial
 from multiprocessing import active_children, parent_process
-from pathlib import Path
-from typing import ParamSpec, TypeVar
 
+from wheelfix.cli.watchdog import Watched, bounded
 from wheelfix.crew import Crew
 from wheelfix.heap import share
 
-Params = ParamSpec("Params")
-Result = TypeVar("Result")
-
 _WAITING = 2
 """Calls per process that wait in its queue, so that it never has nothing to do."""
-_GRACE = 10
-"""Seconds that a call gets, after its time is up, to end by itself."""
 MEMORY = 2 << 30
 """Bytes that a process may ask for: several times what the largest published wheels take."""
 
@@ -37,8 +29,8 @@ def processes(count: int, timeout: int) -> Generator[Crew]:
 
     def start() -> Executor:
         _end(pools)
-        pools[:] = [_Pool(count, timeout)]
-        return pools[0]
+        pools[:] = [ProcessPoolExecutor(count, initializer=_settle_in)]
+        return Watched(pools[0], timeout, bounded)
 
     try:
         yield Crew(start=start, at_once=count * (1 + _WAITING), is_cancelling=False)
@@ -52,31 +44,6 @@ def _end(pools: Iterable[Executor]) -> None:
         child.kill()
     for pool in pools:
         pool.shutdown()
-
-
-class _Pool(ProcessPoolExecutor):
-    """Processes that end where a call does not."""
-
-    def __init__(self, count: int, timeout: int) -> None:
-        super().__init__(count, initializer=_settle_in)
-        self._most = timeout + _GRACE if timeout else 0
-
-    def submit(
-        self, fn: Callable[Params, Result], /, *args: Params.args, **kwargs: Params.kwargs
-    ) -> "Future[Result]":
-        if not self._most:
-            return super().submit(fn, *args, **kwargs)
-        return super().submit(_bounded, self._most, partial(fn, *args, **kwargs))
-
-
-def _bounded(seconds: int, work: Callable[[], Result]) -> Result:
-    """Call `work`; after `seconds` end the process, whatever keeps Python from being heard."""
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
-        try:
-            return work()
-        finally:
-            faulthandler.cancel_dump_traceback_later()
 
 
 def _settle_in() -> None:

@@ -44,6 +44,7 @@ def explanation_text(world: World, explanation: Explanation, *, verbose: bool, c
         for problem in explanation.problems
     ]
     lines += _chosen(world, explanation.choices, colour=colour)
+    lines += _unfollowed(world)
     lines += _depends(explanation, verbose=verbose, colour=colour)
     return "\n".join(lines)
 
@@ -72,6 +73,17 @@ def _chosen(world: World, choices: Sequence[Choice], *, colour: bool) -> Iterato
         if before:
             advice += f", or have {before[0]} name the folder of the right one"
         yield printable(f"    to change that, {advice}")
+
+
+def _unfollowed(world: World) -> Iterator[str]:
+    """Say whose searches are not all known."""
+    names = world.searches.unfollowed
+    if names:
+        rest = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
+        yield printable(
+            f"not followed to the end: {', '.join(names[:FEW])}{rest}; where Python code "
+            "looks for libraries is not all known"
+        )
 
 
 def _circumstances(explanation: Explanation) -> str:
@@ -279,6 +291,7 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "requests": [_request_value(world, step) for step in explanation.steps],
         "problems": list(explanation.problems),
         "opened_by_python": [_choice_value(world, each) for each in explanation.choices],
+        "not_followed": list(world.searches.unfollowed),
         "alternatives": [
             {
                 "kind": each.kind.value,

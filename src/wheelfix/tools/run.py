@@ -1,12 +1,14 @@
-"""Start a program: captured, timed, checked, and named in the error when it fails."""
+"""Start a program: captured, timed, bounded, checked, and named in the error when it fails."""
 
 import contextlib
 import os
+import selectors
 import shlex
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +20,9 @@ _DYING = 1.0
 _PIPE = 65_536
 """Bytes that go into a pipe though nobody reads yet (pipe(7)): more might wait for a program that
 hangs, and without a limit of time."""
+MOST = 32 << 20
+"""Bytes that a program may print: some hundred times what one prints that lists every file of the
+packages it was asked for. What prints without end would fill our memory until its time is up."""
 TAIL = 4000
 """Characters of each stream that an error message quotes."""
 
@@ -46,7 +51,7 @@ def run(  # noqa: PLR0913 - the parts of one call
     time is up or the caller is interrupted. `install_hint` is the hint if it is missing, `name`
     what errors call it, and `accepted` are the exit codes that are no failure.
 
-    Raises `ToolError` if it is missing, fails, or does not end in time.
+    Raises `ToolError` if it is missing, fails, prints more than `MOST`, or does not end in time.
     """
     program = name or Path(argv[0]).name
     process = start(argv, cwd=cwd, env=env, install_hint=install_hint, name=name)
@@ -60,7 +65,7 @@ def start(
     env: Mapping[str, str] | None = None,
     install_hint: str | None = None,
     name: str | None = None,
-) -> subprocess.Popen[str]:
+) -> subprocess.Popen[bytes]:
     """Start `argv` as `run` does, and return while it runs; `finish` or `stop` ends it.
 
     Raises `ToolError` if it is missing.
@@ -73,8 +78,6 @@ def start(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            encoding="utf-8",
-            errors="surrogateescape",
             start_new_session=True,
         )
     except OSError as error:
@@ -84,7 +87,7 @@ def start(
 
 
 def finish(  # noqa: PLR0913 - the parts of one call
-    process: subprocess.Popen[str],
+    process: subprocess.Popen[bytes],
     argv: Sequence[str],
     *,
     name: str,
@@ -95,11 +98,22 @@ def finish(  # noqa: PLR0913 - the parts of one call
 ) -> Completed:
     """Hand `task` to a program that was started, and wait for its end, as `run` does.
 
-    `meanwhile` is called while the program works. Raises `ToolError` if it fails, or does not end
-    in time.
+    `meanwhile` is called while the program works. Raises `ToolError` if it fails, prints too much,
+    or does not end in time.
     """
+    said = bytearray(), bytearray()
     with process:
-        stdout, stderr = _communicate(process, name, task, timeout, meanwhile)
+        try:
+            _attended(process, os.fsencode(task), timeout, meanwhile, said)
+        except _EndedError as error:
+            _kill(process)
+            raise ToolError(
+                f"`{name}` {error}{_quote(*map(_tail, said))}", hint=error.hint
+            ) from None
+        except BaseException:
+            _kill(process)
+            raise
+    stdout, stderr = map(_text, said)
     if process.returncode not in accepted:
         raise ToolError(
             f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
@@ -112,10 +126,10 @@ def _advice(stderr: str) -> str | None:
     return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
 
 
-def stop(process: subprocess.Popen[str]) -> None:
+def stop(process: subprocess.Popen[bytes]) -> None:
     """End a program that was started, with all that it has started."""
-    _kill_group(process)
-    process.communicate()
+    with process:
+        _kill(process)
 
 
 def stop_children() -> None:
@@ -161,35 +175,91 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-def _communicate(
-    process: subprocess.Popen[str],
-    program: str,
-    task: str,
+class _EndedError(Exception):
+    """A program was ended: why, and what may help."""
+
+    def __init__(self, reason: str, hint: str) -> None:
+        super().__init__(reason)
+        self.hint = hint
+
+
+def _attended(
+    process: subprocess.Popen[bytes],
+    task: bytes,
     timeout: float,
     meanwhile: Callable[[], object] | None,
-) -> tuple[str, str]:
-    try:
-        if meanwhile is None:
-            return process.communicate(task, timeout=timeout)
-        fits = len(os.fsencode(task)) <= _PIPE
-        if fits:
+    said: Sequence[bytearray],
+) -> None:
+    """See a program to its end, and put what it prints into `said`. Raises `_EndedError`."""
+    if meanwhile is not None:
+        if len(task) <= _PIPE:
             _hand_over(process, task)
         meanwhile()
-        return process.communicate(None if fits else task, timeout=timeout)
+    end = time.monotonic() + timeout
+    try:
+        _exchange(process, task, end, said)
+        process.wait(max(end - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
-        _kill_group(process)
-        stdout, stderr = process.communicate()
-        raise ToolError(
-            f"`{program}` did not end within {timeout:g} seconds{_quote(stdout, stderr)}",
-            hint="was the machine overloaded? run it again",
+        raise _EndedError(
+            f"did not end within {timeout:g} seconds", "was the machine overloaded? run it again"
         ) from None
-    except BaseException:
-        _kill_group(process)
-        raise
 
 
-def _hand_over(process: subprocess.Popen[str], task: str) -> None:
-    """Write a program's input, and end it: `communicate` does so only when it begins to wait."""
+def _exchange(
+    process: subprocess.Popen[bytes], task: bytes, end: float, said: Sequence[bytearray]
+) -> None:
+    """Write a program's input, unless it has it, and read what it prints until that is closed.
+
+    Raises `_EndedError` where it prints too much, and `TimeoutExpired` at `end`.
+    """
+    left = bytearray(task)
+    steps = [
+        (process.stdout, selectors.EVENT_READ, partial(_read, kept=said[0])),
+        (process.stderr, selectors.EVENT_READ, partial(_read, kept=said[1])),
+        (process.stdin, selectors.EVENT_WRITE, partial(_write, left=left)),
+    ]
+    with selectors.DefaultSelector() as pipes:
+        for stream, events, step in steps:
+            if stream is not None:
+                os.set_blocking(stream.fileno(), False)
+                pipes.register(stream, events, (step, stream))
+        while pipes.get_map():
+            for key, _ in pipes.select(max(end - time.monotonic(), 0)):
+                step, stream = key.data
+                if not step(key.fd):
+                    pipes.unregister(stream)
+                    stream.close()
+            _limit(process, end, said)
+
+
+def _limit(process: subprocess.Popen[bytes], end: float, said: Sequence[bytearray]) -> None:
+    if sum(map(len, said)) > MOST:
+        raise _EndedError(
+            f"printed more than {MOST >> 20} MiB, and was ended",
+            "run the same program by hand: it is broken, or not what its name says",
+        )
+    if time.monotonic() >= end:
+        raise subprocess.TimeoutExpired(process.args, 0)
+
+
+def _read(pipe: int, kept: bytearray) -> bool:
+    """Read what is in a pipe; return whether it is open."""
+    piece = os.read(pipe, _PIPE)
+    kept += piece
+    return bool(piece)
+
+
+def _write(pipe: int, left: bytearray) -> bool:
+    """Write what fits into a pipe; return whether something is left, and somebody there to read."""
+    try:
+        del left[: os.write(pipe, left)]
+    except BrokenPipeError:  # it ended, or closed its input; its exit code says why
+        return False
+    return bool(left)
+
+
+def _hand_over(process: subprocess.Popen[bytes], task: bytes) -> None:
+    """Write a program's input, and end it, though nobody waits yet for what it prints."""
     if process.stdin is not None:
         with contextlib.suppress(BrokenPipeError):  # it ended before; its exit code says why
             process.stdin.write(task)
@@ -198,9 +268,20 @@ def _hand_over(process: subprocess.Popen[str], task: str) -> None:
         process.stdin = None
 
 
-def _kill_group(process: subprocess.Popen[str]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a program with all that it has started, in sessions of their own, too."""
+    if process.returncode is None:
+        end_tree(process.pid)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _text(data: bytearray) -> str:
+    return data.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _tail(data: bytearray) -> str:
+    return _text(data[-4 * TAIL :])
 
 
 def _ending(code: int) -> str:

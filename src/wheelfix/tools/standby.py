@@ -46,7 +46,7 @@ class Standby:
     def __init__(self, environ: Mapping[str, str]) -> None:
         """Start none yet; `environ` is the user's environment, in which they are started."""
         self.environ = environ
-        self._waiting: list[Popen[str]] = []
+        self._waiting: list[Popen[bytes]] = []
 
     def __enter__(self) -> Self:
         return self
@@ -88,5 +88,5 @@ class Standby:
         return finish(process, argv, name="auditwheel", task=json.dumps(task), meanwhile=meanwhile)
 
 
-def _started(environ: Mapping[str, str]) -> "Popen[str]":
+def _started(environ: Mapping[str, str]) -> "Popen[bytes]":
     return start(_COMMAND, env={**environ, **_FIXED}, name="auditwheel")

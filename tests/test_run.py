@@ -1,0 +1,91 @@
+"""Programs are started, heard and ended: what they print is bounded, and nothing of them stays."""
+
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from wheelfix.errors import ToolError
+from wheelfix.tools import run as module
+from wheelfix.tools.run import finish, run, start
+
+PYTHON = (sys.executable, "-I", "-S", "-c")
+
+
+def test_what_is_printed_comes_back_as_text() -> None:
+    code = r"import os; os.write(1, b'a\r\nb\rc\xff'); os.write(2, b'\xc3\xa9'); os._exit(3)"
+    done = run([*PYTHON, code], accepted=(3,))
+    assert (done.stdout, done.stderr) == ("a\nb\nc\udcff", "\u00e9")
+
+
+@pytest.mark.parametrize("reads", ["sys.stdin.read()", "time.sleep(0.3) or sys.stdin.read()", "''"])
+def test_a_task_of_any_size_is_handed_over_while_the_answer_is_read(reads: str) -> None:
+    """Neither waits for the other, though no pipe holds as much."""
+    task = "task" * 1_000_000
+    code = f"import sys, time; sys.stdout.write('x' * 4000000); sys.stdout.write({reads})"
+    for meanwhile in (None, list[int]):
+        process = start([*PYTHON, code])
+        done = finish(process, [*PYTHON], name="it", task=task, meanwhile=meanwhile, timeout=60)
+        assert done.stdout == "x" * 4_000_000 + ("" if reads == "''" else task)
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_a_program_that_prints_without_end_is_ended(stream: int) -> None:
+    began = time.monotonic()
+    code = f"import os\nwhile True: os.write({stream}, b'for ever' * 99 + b'and a day')"
+    with pytest.raises(ToolError, match=r"`printer` printed more than 32 MiB") as caught:
+        run([*PYTHON, code], name="printer")
+    assert time.monotonic() - began < 20
+    assert "and a day" in caught.value.message
+    assert len(caught.value.message) < 3 * module.TAIL
+    assert caught.value.hint
+
+
+def test_what_is_printed_within_the_limit_is_whole() -> None:
+    size = module.MOST // 2
+    code = f"import os, sys; sys.stdout.write('x' * {size}); sys.stderr.write('y' * {size})"
+    done = run([*PYTHON, code])
+    assert (len(done.stdout), len(done.stderr)) == (size, size)
+
+
+@pytest.mark.parametrize("ending", ["time.sleep(99)", "while True: print('x' * 9999)"])
+def test_what_it_has_started_ends_with_it(ending: str, tmp_path: Path) -> None:
+    """In a session of its own, too, and while it holds the pipes."""
+    note = tmp_path / "pid"
+    code = f"""if True:
+        import pathlib, subprocess, sys, time
+        far = subprocess.Popen(['sleep', '99'], start_new_session=True)
+        pathlib.Path({str(note)!r}).write_text(str(far.pid))
+        {ending}
+    """
+    with pytest.raises(ToolError):
+        run([*PYTHON, code], timeout=2)
+    assert not _runs(int(note.read_text()))
+
+
+def _runs(pid: int) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            return False
+        if state in "ZX":
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def test_what_was_printed_before_the_time_was_up_is_told() -> None:
+    code = "import os, time; os.write(2, b'so far'); time.sleep(99)"
+    with pytest.raises(ToolError, match=r"did not end within 1 seconds\nstderr:\nso far"):
+        run([*PYTHON, code], timeout=1)
+
+
+def test_no_descriptor_stays_open() -> None:
+    before = set(Path("/proc/self/fd").iterdir())
+    run([*PYTHON, ""])
+    with pytest.raises(ToolError):
+        run([*PYTHON, "import time; time.sleep(9)"], timeout=0.1)
+    assert set(Path("/proc/self/fd").iterdir()) == before
