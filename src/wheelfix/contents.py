@@ -209,7 +209,7 @@ class _Reader:
             stored_crc = crc32(piece, stored_crc)
 
         tracked = self._tracked(member)
-        pieces = self._archive.inflated(member, watch, mark=tracked and tracked.mark)
+        pieces = self._archive.inflated(member, watch, mark=tracked.mark if tracked else None)
         if self._entries[member].size >= HUGE:
             pieces = ahead(pieces)
         if hasher:

@@ -217,7 +217,7 @@ def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         return
     size = count * was.image.layout.sym.size
     raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
-    if raw[0] != raw[1] and not _unlike_in_sections_alone(*raw, was.image.layout):
+    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.layout):
         yield from islice(_unlike_symbols(was, now, count), _SHOWN)
     elif not _keeps_strings(was, now):
         yield from islice(_unlike_names(was, now, raw[0]), _SHOWN)
@@ -245,8 +245,8 @@ def _keeps_strings(was: Dynamic, now: Dynamic) -> bool:
     if now.tags.get(Dt.STRSZ, 0) < size:
         return False
     what = "the dynamic string table"
-    places = [each.image.place(each.tags[Dt.STRTAB], size, what) for each in (was, now)]
-    return _first_difference(was.image.view, now.image.view, *places, size) is None
+    place, other = (each.image.place(each.tags[Dt.STRTAB], size, what) for each in (was, now))
+    return _first_difference(was.image.view, now.image.view, place, other, size) is None
 
 
 def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
@@ -330,8 +330,8 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         if size is None or size != new_sizes.get(tag):
             yield f"the relocations of {what} changed in number"
             continue
-        places = [each.image.place(each.tags[tag], size, what) for each in (was, now)]
-        if _first_difference(was.image.view, now.image.view, *places, size) is not None:
+        place, other = (each.image.place(each.tags[tag], size, what) for each in (was, now))
+        if _first_difference(was.image.view, now.image.view, place, other, size) is not None:
             yield from islice(_unlike_relocations(was, now, tag), _SHOWN)
     if _relr(was) != _relr(now):
         yield "the relocations of DT_RELR changed"
