@@ -326,7 +326,7 @@ def test_what_was_read_of_an_object_is_gone_at_once(tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        read_elf_and_tables(data, "demo.so")
+        read_elf_and_tables(memoryview(data), "demo.so")
         read_exports(data, "demo.so")
         assert gc.collect() == 0
     finally:
