@@ -108,11 +108,17 @@ def new_wheel(folder: Path, files: Files) -> Path:
 
 
 def unrepaired(
-    published: Path, folder: Path, *, keep_libraries: bool, outside: Collection[str] = ()
+    published: Path,
+    folder: Path,
+    *,
+    keep_libraries: bool,
+    outside: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Case:
     """Tag a published wheel as pip builds it.
 
-    Its `.libs` may move out, to be grafted again, and so do the members `outside`.
+    Its `.libs` may move out, to be grafted again, and so do the members `outside`. Those of
+    `without` are dropped.
     """
     stem = published.stem.rpartition("-")[0]
     name = "-".join(stem.split("-")[:2])
@@ -123,6 +129,8 @@ def unrepaired(
         for info in archive.infolist():
             top, _, file = info.filename.partition("/")
             if info.is_dir() or info.filename.endswith(".dist-info/RECORD"):
+                continue
+            if info.filename in without:
                 continue
             content = archive.read(info)
             if info.filename in outside or (top.endswith(".libs") and not keep_libraries):
@@ -258,12 +266,20 @@ class Unrepaired:
 def make_torch(folder: Path, cache: Path) -> Case:
     """Make a wheel with a library of 434 MB that needs one to be grafted.
 
-    That build is not on PyPI: PIP_EXTRA_INDEX_URL may say where it is.
+    One of torch's test programs has no search path to its libraries: wheelfix gives it one, but
+    auditwheel would refuse the wheel. That build of torch is not on PyPI: PIP_EXTRA_INDEX_URL may
+    say where it is.
     """
     wheels = corpus.read_corpus()
     tools = corpus.tools_python(cache, wheels.installer)
     published = corpus.fetch("torch==2.13.0+cpu", tools, cache)
-    return unrepaired(published, folder, keep_libraries=True, outside={"torch/lib/libgomp.so.1"})
+    return unrepaired(
+        published,
+        folder,
+        keep_libraries=True,
+        outside={"torch/lib/libgomp.so.1"},
+        without={"torch/bin/test_shim"},
+    )
 
 
 MAKERS: Mapping[str, Callable[[Path, Path], Case]] = {

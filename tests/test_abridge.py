@@ -3,6 +3,7 @@
 import ctypes
 import os
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -57,6 +58,29 @@ def test_patchelf_sees_a_small_object_and_edits_the_large_one(
     assert [loaded.byte(ctypes.c_long(at)) for at in places] == [
         known.byte(ctypes.c_long(at)) for at in places
     ]
+
+
+def test_the_names_of_local_symbols_are_left_out_and_come_back(tmp_path: Path) -> None:
+    names = [f"{'n' * 1000}{number}" for number in range(5000)]
+    code = "".join(f"{name}: .byte 0\n" for name in names)
+    source = tmp_path / "names.s"
+    source.write_text(f".text\n.globl f\nf: ret\n{code}")
+    library = tmp_path / "libnames.so"
+    subprocess.run(["gcc", "-shared", "-nostdlib", "-o", library, source], check=True)
+    original = library.read_bytes()
+    left_out = cuts(memoryview(original), "libnames.so")
+    abridged = tmp_path / "abridged"
+    with abridged.open("wb") as file:
+        write_abridged(memoryview(original), left_out, file)
+    assert abridged.stat().st_size < len(original) // 10
+    before = read_elf(original, "libnames.so")
+    wanted = replace(before, runpath="$ORIGIN/" + "x" * 500)
+    find_patchelf().patch(abridged, before, wanted)
+    with library.open("r+b") as file:
+        restore(memoryview(abridged.read_bytes()), left_out, file)
+    assert differences(original, library.read_bytes(), wanted, "libnames.so") == ()
+    said = subprocess.run(["nm", library], check=True, capture_output=True, text=True).stdout
+    assert {line.split()[-1] for line in said.splitlines()} >= {"f", *names}
 
 
 def test_small_objects_stay_whole(tmp_path: Path) -> None:

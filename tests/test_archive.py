@@ -14,9 +14,11 @@ import subprocess
 import sys
 import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,10 +27,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import make_wheel, record_text, shared_object, wheel_text
+from wheelfix.apply import apply
 from wheelfix.archive import open_wheel
+from wheelfix.contents import HUGE
+from wheelfix.edits import AddEntry, SetPathTag
+from wheelfix.elf import PathTag
+from wheelfix.elfread import read_elf
+from wheelfix.elfverify import differences
+from wheelfix.engine import predict
 from wheelfix.errors import BadWheelError, OutputError
+from wheelfix.made import Made
 from wheelfix.pack import PendingWheel, write_wheel
 from wheelfix.record import parse_record
+from wheelfix.splice import stored
 from wheelfix.wheel import Member, Wheel, WheelName
 from wheelfix.zipformat import End, fresh_entry, pack_central, pack_end, pack_local
 
@@ -951,6 +962,7 @@ def test_what_the_writer_knows_counts_for_just_the_bytes_that_it_wrote(tmp_path:
 REPACK = """
 import sys, os, time
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from wheelfix.archive import open_wheel
 from wheelfix.pack import write_wheel
@@ -1134,3 +1146,49 @@ def test_installer_and_pip_take_the_result(tmp_path: Path) -> None:
     assert (target / "demo/__init__.py").read_text() == "x = 3\n"
     assert (target / "demo/new.py").read_text() == "y = 2\n"
     assert (target / "demo/ü.txt").read_text() == "ü"
+
+
+def with_a_huge_object(folder: Path) -> tuple[Path, bytes]:
+    data = folder / "data"
+    some = b"".join(os.urandom(2**15).hex().encode() + bytes(15 * 2**16) for _ in range(4))
+    data.write_bytes(some * (HUGE // len(some)))
+    source = f'__asm__(".section .rodata\\n.incbin \\"{data}\\"");'
+    library = shared_object(folder / "libhuge.so", source, libc=False)
+    wheel = make_wheel(folder, files={"demo/libhuge.so": library, "demo/libsmall.so": b"\x7fELF"})
+    return wheel, library.read_bytes()
+
+
+def test_the_largest_object_stays_inflated_for_who_will_edit_it(tmp_path: Path) -> None:
+    wheel, content = with_a_huge_object(tmp_path)
+    with open_wheel(wheel, keeps=True) as archive:
+        assert archive.wholes.keys() == {"demo/libhuge.so"}
+        whole = archive.wholes["demo/libhuge.so"]
+        assert bytes(whole.data) == content
+        inflater, at, out, _ = whole.tracked.places[-1]
+        rest = archive.stored("demo/libhuge.so")(at, len(content))
+        assert inflater.copy().decompress(rest) == content[out:]
+    assert not archive.wholes, "on disk for nobody any more"
+    with open_wheel(wheel) as archive:
+        assert not archive.wholes
+
+
+def test_what_stayed_inflated_is_edited_without_being_inflated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel, content = with_a_huge_object(tmp_path)
+    edits = [SetPathTag(member="demo/libhuge.so", tag=PathTag.RPATH)]
+    entry = AddEntry(member="demo/libhuge.so", entry="$ORIGIN/../demo.libs")
+    with open_wheel(wheel, keeps=True) as archive:
+        monkeypatch.setattr(archive, "inflated", None)
+        after = predict(archive.wheel, [entry, *edits])
+        done = apply(archive, after, [entry, *edits], tmp_path).content["demo/libhuge.so"]
+        assert isinstance(done, Made)
+        assert not archive.wholes
+        assert done.parts is not None
+        stream = b"".join(stored(done.parts, archive.stored("demo/libhuge.so")))
+    new = done.path.read_bytes()
+    assert zlib.decompress(stream, -15) == new
+    assert sha256(new).digest() == done.sha256
+    assert read_elf(new, "libhuge.so") == done.elf
+    assert done.elf.rpath == "$ORIGIN/../demo.libs"
+    assert differences(content, new, done.elf, "libhuge.so") == ()

@@ -98,6 +98,10 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda b: put(b, place(b, Dt.SYMTAB) + 24 * 2, bytes(4)),
         "changed its name",
     ),
+    "symbol section": (
+        lambda b: put(b, place(b, Dt.SYMTAB) + 24 * 3 + 6, bytes(2)),
+        "changed its section from",
+    ),
     "symbol version": (
         lambda b: put(b, place(b, Dt.VERSYM) + 2, b"\1\0"),
         "the version indices of the symbols changed",
@@ -160,6 +164,13 @@ def test_each_damage_is_named(library: bytes, edited: tuple[bytes, Elf], damage:
     assert damaged != after
     found = differences(library, damaged, predicted, "lib.so")
     assert any(message in text for text in found), found
+
+
+def test_the_number_of_a_symbols_section_may_change_with_the_headers(library: bytes) -> None:
+    predicted = read_elf(library, "lib.so")
+    renumbered = put(library, place(library, Dt.SYMTAB) + 24 * 3 + 6, b"\x77\0")
+    assert renumbered != library
+    assert differences(library, renumbered, predicted, "lib.so") == ()
 
 
 def test_code_and_data_are_compared_byte_by_byte(library: bytes) -> None:

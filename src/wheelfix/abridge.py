@@ -1,14 +1,16 @@
 """A large object without its middle, for a program that would read it into memory as a whole.
 
-patchelf moves tables and never code. So it may as well see an object from which most of each large
-section is cut out: what it writes is put back around what was cut out.
+patchelf moves tables and never code, and does not look at the names of .symtab. So it may as well
+see an object from which most of each large section is cut out: what it writes is put back around
+what was cut out.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from wheelfix.elfimage import Image, Sht
+from wheelfix.elf import Machine
+from wheelfix.elfimage import Image, Section, Sht
 from wheelfix.mapped import pieces
 
 _LARGE = 1 << 20
@@ -16,6 +18,7 @@ _LARGE = 1 << 20
 _LEFT = 64
 """Bytes that stay of each section on both sides, so that nothing else begins or ends at a cut."""
 _ET_DYN = 3
+_SHF_ALLOC = 2
 # Where fields stand in the structures of `elfimage.Layout`.
 _E_PHOFF, _E_SHOFF = 4, 5
 _P_OFFSET, _P_FILESZ = {32: 1, 64: 2}, {32: 4, 64: 5}
@@ -43,7 +46,7 @@ def cuts(view: memoryview, name: str) -> tuple[Cut, ...]:
     found = [
         Cut(start=section.offset + _LEFT, size=(section.size - 2 * _LEFT) // unit * unit)
         for section in filled
-        if section.type == Sht.PROGBITS and section.size >= _LARGE
+        if section.size >= _LARGE and _is_only_carried(image, section)
     ]
     places = [(s.offset, s.offset + s.filesz) for s in image.segments] + taken
     return tuple(
@@ -53,6 +56,19 @@ def cuts(view: memoryview, name: str) -> tuple[Cut, ...]:
         and all(_apart_or_around(cut, *place) for place in places)
         and sum(start <= cut.start < stop for start, stop in taken) == 1
     )
+
+
+def _is_only_carried(image: Image, section: Section) -> bool:
+    """Whether patchelf takes a section's content as it is, and leaves it where it is."""
+    match section.type:
+        case Sht.PROGBITS:
+            return True
+        case Sht.STRTAB:  # that of .symtab; the loaded one is .dynstr
+            return not section.flags & _SHF_ALLOC
+        case Sht.X86_64_UNWIND:  # psABI, table 4.11; the number means other things elsewhere
+            return image.machine == Machine.X86_64
+        case _:
+            return False
 
 
 def _apart_or_around(cut: Cut, start: int, stop: int) -> bool:

@@ -4,26 +4,28 @@ import mmap
 import os
 import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import assert_never
 
 from wheelfix.abridge import Cut, cuts, restore, write_abridged
 from wheelfix.archive import Archive
-from wheelfix.contents import buffered
+from wheelfix.contents import HUGE, Whole, buffered
 from wheelfix.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.elf import Elf
 from wheelfix.elfedit import edit_in_place
-from wheelfix.elfread import read_elf
+from wheelfix.elfimage import Image
 from wheelfix.elfverify import differences
 from wheelfix.errors import BadWheelError, VerificationError
-from wheelfix.made import Made, look_at, mended
+from wheelfix.heap import trim
+from wheelfix.inflating import LIBRARY, ahead
+from wheelfix.made import Changes, Made, compared, mended
 from wheelfix.mapped import pieces
-from wheelfix.splice import Tracked
+from wheelfix.splice import Part, Tracked
 from wheelfix.tools.patchelf import Patchelf, find_patchelf
 from wheelfix.tools.strip import strip
 from wheelfix.wheel import Wheel
@@ -31,8 +33,6 @@ from wheelfix.zipformat import DEFLATED
 
 _Content = bytes | memoryview | Path | Made
 _THREADS = 2
-_LARGE = 2**25
-"""Bytes; such an object keeps more than one thread busy."""
 _SPLICED = 2**20
 """Bytes; what is smaller is deflated as soon as it is spliced."""
 
@@ -140,6 +140,8 @@ class _Work:
         """
         members = [m for m in self.after.elfs if self._is_edited(m) and not self._is_copy(m)]
         members.sort(key=self._size, reverse=True)
+        for origin in self.archive.wholes.keys() - {self.origins.get(m, m) for m in members}:
+            del self.archive.wholes[origin]  # nobody edits it
         with ThreadPoolExecutor(_THREADS) as pool:
             try:
                 for member, made in zip(members, pool.map(self._make, members), strict=True):
@@ -164,40 +166,45 @@ class _Work:
         before, wanted = self._says(member), self.after.elfs.get(member)
         if before is None or wanted is None or before == wanted:
             return self._source(member) if member in self.added else None
-        tracked = self._tracked(member)
-        source = self._inflated(member, tracked) if tracked else self._source(member)
-        with _mapped(source) as original:
+        whole = self._whole(member)
+        with _mapped(whole.data if whole else self._source(member)) as original:
             path = self._copy(original)
             self._edit(path, member, before, wanted)
+            trim(len(original))
             with ThreadPoolExecutor(1) as beside:
-                made = beside.submit(look_at, path)
+                comparing = beside.submit(compared, path, original if whole else None)
                 with _mapped(path) as written:
                     _prove(member, original, written, wanted)
-                    elf = read_elf(written, member)
-                if tracked is None:
-                    return made.result()._replace(elf=elf)
-                origin = self.origins.get(member, member)
-                parts = mended(self.archive.stored(origin), tracked, original, path)
-                return made.result()._replace(elf=elf, origin=origin, parts=parts)
+                    # All else was proved to be as wanted, which is in memory already.
+                    elf = replace(wanted, segments=Image.parse(written, member).segments)
+                made, changes = comparing.result()
+            trim(len(original))
+            made = made._replace(elf=elf)
+            if whole is None or not self.splices:
+                return made
+            origin = self.origins.get(member, member)
+            return made._replace(origin=origin, parts=self._mended(origin, whole, path, changes))
 
-    def _tracked(self, member: str) -> Tracked | None:
-        """Return what goes with the inflating of a large member, None for any other."""
+    def _whole(self, member: str) -> Whole | None:
+        """Return a large member of the archive, None for what is anything else."""
         origin = self.origins.get(member, member)
         entry = self.archive.entries.get(origin)
-        if member in self.added or not self.splices or entry is None:
+        if member in self.added or entry is None:
             return None
         if entry.method != DEFLATED or entry.size < _SPLICED:
             return None
-        return Tracked(self.archive.stored(origin), entry.compressed_size)
+        if kept := self.archive.wholes.pop(origin, None):
+            return kept
+        tracked = Tracked(entry.compressed_size)
+        pieces = self.archive.inflated(origin, mark=tracked.mark)
+        return Whole(buffered(pieces if entry.size < HUGE else ahead(pieces), entry.size), tracked)
 
-    def _inflated(self, member: str, tracked: Tracked) -> memoryview:
-        """Inflate a large member of the archive."""
-        origin = self.origins.get(member, member)
-        size = self.archive.entries[origin].size
+    def _mended(
+        self, origin: str, whole: Whole, path: Path, changes: Changes
+    ) -> tuple[Part, ...] | None:
         try:
-            pieces = tracked.inflated() if size < _LARGE else _ahead(tracked.inflated())
-            return buffered(self.archive.checked(origin, pieces), size)
-        except zlib.error as error:  # it could be inflated when the wheel was opened
+            return mended(self.archive.stored(origin), whole, path, changes)
+        except (zlib.error, LIBRARY.error) as error:  # it was inflated before
             raise BadWheelError(
                 f"`{origin}` changed while the wheel was read: {error}", hint="run it again"
             ) from None
@@ -269,15 +276,6 @@ class _Work:
     @cached_property
     def _patchelf(self) -> Patchelf:
         return find_patchelf()
-
-
-def _ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield pieces, of which the next is being made meanwhile."""
-    with ThreadPoolExecutor(1) as pool:
-        following = pool.submit(next, pieces, None)
-        while (piece := following.result()) is not None:
-            following = pool.submit(next, pieces, None)
-            yield piece
 
 
 @contextmanager

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from wheelfix.contents import NOTHING, SHORT, Content, buffered, read_contents, watched
+from wheelfix.contents import NOTHING, SHORT, Content, Whole, buffered, read_contents, watched
 from wheelfix.errors import BadWheelError
-from wheelfix.inflating import crc32, inflated_pieces, inflated_whole
+from wheelfix.inflating import Mark, crc32, inflated_pieces, inflated_whole
 from wheelfix.metadata import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.record import algorithm_of, parse_record, verify_record
 from wheelfix.tmpdir import tmpdir
@@ -44,7 +44,9 @@ from wheelfix.zipformat import (
     shown,
 )
 
-_PIECE = 2**20  # more than the longest local header
+_PIECE = 2**20
+_HEAD = 2**18
+"""Bytes, more than the longest local header."""
 _HELD = 16 * 2**20
 """Bytes of texts that are kept: a hundred times what wheels have."""
 _LONGEST_SHEBANG = 4096
@@ -73,6 +75,8 @@ class Archive:
         self.wheel: Wheel
         self.contents: Mapping[str, Content] = {}
         """What each member is; filled when its bytes were verified."""
+        self.wholes: dict[str, Whole] = {}
+        """What stays inflated for whoever edits it, who takes it from here."""
         self._descriptor = descriptor
         self._window = 0, b""
 
@@ -90,6 +94,7 @@ class Archive:
     def close(self) -> None:
         """Close the file. Buffers that were handed out stay valid."""
         self.contents = {}
+        self.wholes.clear()
         self._window = 0, b""
         if self._descriptor >= 0:
             os.close(self._descriptor)
@@ -107,7 +112,7 @@ class Archive:
         """Read all of the file once more. Raises `BadWheelError` if it is not what it was."""
         now = Archive(self.path, os.dup(self._descriptor))
         with now:
-            _fill(now, self.wheel.name, None, {})
+            _fill(now, self.wheel.name, None, {}, keeps=False)
             same = now.entries == self.entries and all(
                 (now.contents[member].hash, now.contents[member].stored_crc)
                 == (then.hash, then.stored_crc)
@@ -153,28 +158,39 @@ class Archive:
         return self.contents[member].what.tables or self.buffer(member)
 
     def inflated(
-        self, member: str, watch: Callable[[bytes], None] | None = None
+        self,
+        member: str,
+        watch: Callable[[bytes], None] | None = None,
+        *,
+        mark: Mark | None = None,
     ) -> Iterator[bytes]:
         """Yield a member's bytes in pieces of up to 1 MiB; `watch` is given the data as stored.
+
+        `mark` is for `inflated_pieces`, and called of a member that is deflated.
 
         Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
         or CRC are not as stated.
         """
-        yield from self._inflated(self.entries[member], watch)
+        yield from self._inflated(self.entries[member], watch, mark)
 
     def check_folder(self, entry: Entry) -> None:
         """Hold the entry of a folder, which is no member, to its local header and to nothing.
 
         Raises what `inflated` raises.
         """
-        for _ in self._inflated(entry, None):
+        for _ in self._inflated(entry):
             pass
 
-    def _inflated(self, entry: Entry, watch: Callable[[bytes], None] | None) -> Iterator[bytes]:
+    def _inflated(
+        self,
+        entry: Entry,
+        watch: Callable[[bytes], None] | None = None,
+        mark: Mark | None = None,
+    ) -> Iterator[bytes]:
         _, raw = self._raw(entry)
         if watch:
             raw = watched(raw, watch)
-        pieces = inflated_pieces(entry, raw) if entry.method == DEFLATED else raw
+        pieces = inflated_pieces(entry, raw, mark=mark) if entry.method == DEFLATED else raw
         yield from _checked(entry, pieces)
 
     def checked(self, member: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -224,7 +240,7 @@ class Archive:
     def _head(self, entry: Entry) -> bytes:
         if entry.end - entry.offset <= SHORT:
             return self._ahead(entry.offset, entry.end)
-        return self.read_at(entry.offset, min(entry.end - entry.offset, _PIECE))
+        return self.read_at(entry.offset, min(entry.end - entry.offset, _HEAD))
 
     def _pread_rest(self, start: int, end: int) -> bytes:
         # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
@@ -277,12 +293,14 @@ def open_wheel(
     name: WheelName | None = None,
     origin: Archive | None = None,
     written: Mapping[str, tuple[Entry, Content]] | None = None,
+    keeps: bool = False,
 ) -> Archive:
     """Open a wheel, verify every byte of it, and read its ELF objects.
 
     `name` is for a file that does not carry its name, such as one that is yet to be published.
     What has the same compressed bytes as in `origin`, which was opened before, is as it was there;
-    likewise what is `written`, where somebody knows of these bytes what they inflate to.
+    likewise what is `written`, where somebody knows of these bytes what they inflate to. An archive
+    that `keeps` what it read has the largest object in its `wholes`.
     A RECORD that disagrees with the files does not fail the opening: it is `record_problems`.
 
     Raises `BadWheelError`, naming the file, the member and the reason, for what is no wheel and
@@ -300,7 +318,7 @@ def open_wheel(
     try:
         if not _is_regular(descriptor):
             raise BadWheelError("is not a file", hint="give the path of a wheel")  # noqa: TRY301 - closed below
-        _fill(archive, name, origin, written or {})
+        _fill(archive, name, origin, written or {}, keeps=keeps)
     except BadWheelError as error:
         archive.close()
         raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
@@ -319,6 +337,8 @@ def _fill(
     name: WheelName,
     origin: Archive | None,
     written: Mapping[str, tuple[Entry, Content]],
+    *,
+    keeps: bool,
 ) -> None:
     known = _known(origin)
     entries = _read_directory(archive, known)
@@ -333,7 +353,7 @@ def _fill(
     dist_info = _find_dist_info(archive.entries, name)
     _check_places(archive.entries, f"{dist_info.removesuffix('.dist-info')}.data/")
     _check_lists(archive, dist_info)
-    archive.wheel = _verified(archive, name, dist_info, origin, written, known)
+    archive.wheel = _verified(archive, name, dist_info, origin, written, known, keeps=keeps)
 
 
 def _known(origin: Archive | None) -> dict[Any, Any]:
@@ -539,6 +559,8 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
     origin: Archive | None,
     written: Mapping[str, tuple[Entry, Content]],
     known: Mapping[Any, Any],
+    *,
+    keeps: bool,
 ) -> Wheel:
     """Inflate every member once: CRC and size, RECORD's hash, and what ELF objects say."""
     metadata = _read_wheel_file(archive, dist_info)
@@ -547,7 +569,8 @@ def _verified(  # noqa: PLR0913, PLR0917 - what a wheel is told by
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
     contents = _unchanged(archive, origin, written, stated)
     rest = {member: entry for member, entry in archive.entries.items() if member not in contents}
-    contents.update(read_contents(archive, rest, stated))
+    wholes = archive.wholes if keeps else None
+    contents.update(read_contents(archive, rest, stated, wholes=wholes))
     archive.contents = contents
     found = (
         Member(e.name, e.size, e.compressed_size, e.mode)  # by position: a third quicker

@@ -13,18 +13,23 @@ from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from threading import Event, Thread
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wheelfix.elf import Elf
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
-from wheelfix.inflating import crc32
+from wheelfix.inflating import Mark, ahead, crc32
 from wheelfix.likeness import is_library_name, likeness, may_open
 from wheelfix.mapped import pieces
 from wheelfix.record import hash_field
 from wheelfix.strings import Strings
 from wheelfix.tmpdir import ADVICE, unnamed_file
-from wheelfix.zipformat import Entry
+from wheelfix.zipformat import DEFLATED, Entry
 
+if TYPE_CHECKING:
+    from wheelfix.splice import Tracked
+
+HUGE = 32 * 2**20
+"""Bytes; what has as many keeps more than one thread busy."""
 LARGE = 8 * 2**20
 """Bytes; what is larger is never in memory as a whole."""
 _SMALL = 2**18  # a thread for less is not worth it
@@ -47,8 +52,13 @@ Watch = Callable[[bytes], None]
 class Inflater(Protocol):
     """Gives the bytes of members."""
 
-    def inflated(self, member: str, watch: Watch, /) -> Iterator[bytes]:
-        """Yield them in pieces, and show `watch` what is read as it is stored."""
+    def inflated(
+        self, member: str, watch: Watch, /, *, mark: Mark | None = None
+    ) -> Iterator[bytes]:
+        """Yield them in pieces, and show `watch` what is read as it is stored.
+
+        `mark` is for `inflating.inflated_pieces`.
+        """
         ...
 
     def read_short(self, member: str, /) -> tuple[bytes, int]:
@@ -76,6 +86,14 @@ class What(NamedTuple):
     """Of an object: its tables at their places, and zeros elsewhere."""
 
 
+class Whole(NamedTuple):
+    """A large object as it was inflated, and how to inflate parts of it again."""
+
+    data: memoryview
+    """A mapped file without a name."""
+    tracked: "Tracked"
+
+
 NOTHING = What()
 
 
@@ -90,14 +108,20 @@ class Content(NamedTuple):
 
 
 def read_contents(
-    archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
+    archive: Inflater,
+    entries: Mapping[str, Entry],
+    stated: Mapping[str, str],
+    *,
+    wholes: dict[str, Whole] | None = None,
 ) -> dict[str, Content]:
     """Inflate every member once, and say what it is.
 
-    `stated` has what RECORD says of each member that is to be hashed. Raises what `archive` raises
-    of the first member, in their order, for which it does.
+    `stated` has what RECORD says of each member that is to be hashed. The largest member stays
+    inflated in `wholes`, if it is a huge object: on disk that is no more than reading it takes.
+
+    Raises what `archive` raises of the first member, in their order, for which it does.
     """
-    reader = _Reader(archive, entries, stated)
+    reader = _Reader(archive, entries, stated, wholes)
     try:
         reader.read_all()
     except BadWheelError:
@@ -112,7 +136,11 @@ class _Reader:
     """The work, shared by two threads."""
 
     def __init__(
-        self, archive: Inflater, entries: Mapping[str, Entry], stated: Mapping[str, str]
+        self,
+        archive: Inflater,
+        entries: Mapping[str, Entry],
+        stated: Mapping[str, str],
+        wholes: dict[str, Whole] | None,
     ) -> None:
         self.contents: dict[str, Content] = {}
         self._archive = archive
@@ -123,6 +151,8 @@ class _Reader:
         self._spare = _SOURCES
         large = (m for m, e in entries.items() if m.endswith(".py") and e.size > _SMALL)
         self._large_sources = frozenset(islice(large, _LARGE_SOURCES))
+        self._wholes = wholes
+        self._largest = "" if wholes is None else _largest(entries)
 
     def read_all(self) -> None:
         """Read all members, the large ones beside the small."""
@@ -188,20 +218,32 @@ class _Reader:
             nonlocal stored_crc
             stored_crc = crc32(piece, stored_crc)
 
-        pieces = self._archive.inflated(member, watch)
+        tracked = self._tracked(member)
+        pieces = self._archive.inflated(member, watch, mark=tracked.mark if tracked else None)
+        if self._entries[member].size >= HUGE:
+            pieces = ahead(pieces)
         if hasher:
             pieces = watched(pieces, hasher.update)
         if stoppable:
             pieces = self._stoppable(pieces)
-        what = self._what(member, next(pieces, b""), pieces)
+        what = self._what(member, next(pieces, b""), pieces, tracked)
         for _ in pieces:
             pass
         said = hash_field(algorithm, hasher.digest()) if hasher else ""
         return Content(said, stored_crc, what)
 
-    def _what(self, member: str, first: bytes, rest: Iterator[bytes]) -> What:
+    def _tracked(self, member: str) -> "Tracked | None":
+        if member != self._largest:
+            return None
+        from wheelfix.splice import Tracked  # noqa: PLC0415 (few wheels need it)
+
+        return Tracked(self._entries[member].compressed_size)
+
+    def _what(
+        self, member: str, first: bytes, rest: Iterator[bytes], tracked: "Tracked | None" = None
+    ) -> What:
         if first.startswith(_ELF_MAGIC):
-            return self._object(member, chain([first], rest))
+            return self._object(member, chain([first], rest), tracked)
         if member.endswith(".py"):
             return self._source(member, first, rest)
         if ".so" in member and is_library_name(member):
@@ -232,7 +274,7 @@ class _Reader:
         self._spare -= len(source)
         return self._spare > 0
 
-    def _object(self, member: str, pieces: Iterator[bytes]) -> What:
+    def _object(self, member: str, pieces: Iterator[bytes], tracked: "Tracked | None") -> What:
         from wheelfix.elfread import read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
 
         names = Strings(_NAME)
@@ -242,6 +284,8 @@ class _Reader:
             elf, tables = read_elf_and_tables(data, member)
         except BadElfError as error:
             return What(broken=error.message, library_names=None)
+        if tracked and self._wholes is not None:
+            self._wholes[member] = Whole(data, tracked)
         found = frozenset(text for at, text in names.found if at not in tables.strings)
         return What(
             elf=elf,
@@ -269,6 +313,14 @@ class _Reader:
             if self._stopped.is_set():
                 return
             yield piece
+
+
+def _largest(entries: Mapping[str, Entry]) -> str:
+    """Return the largest member, if it is huge and deflated; otherwise no name."""
+    largest = max(entries.values(), key=lambda entry: entry.size, default=None)
+    if largest is None or largest.size < HUGE or largest.method != DEFLATED:
+        return ""
+    return largest.name
 
 
 def _is_plain(member: str, data: bytes) -> bool:

@@ -12,6 +12,7 @@ import sys
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from wheelfix.elfimage import VERNAUX, VERNEED, Dt, Dynamic, Image, NeedRecord, Pt, Sht
@@ -125,7 +126,8 @@ class _Draft:
 
     def _overwritten(self, start: int, stop: int, raw: bytes) -> _Draft:
         padded = raw.ljust(stop - start, b"\0")
-        return replace(self, strings=self.strings[:start] + padded + self.strings[stop:])
+        with memoryview(self.strings) as view:  # of a large table, one copy and no more
+            return replace(self, strings=b"".join((view[:start], padded, view[stop:])))
 
     def _free(self) -> Iterator[tuple[int, int]]:
         """Yield where each vacated string starts, and where its end or the next user is.
@@ -158,13 +160,12 @@ def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
         return frozenset(range(len(dynamic.strings)))  # who knows
     size = dynamic.image.layout.sym.size
     count = max([dynamic.symbol_count(), *(length // size for length in sections)])
-    names = array("I", dynamic.image.loaded(place, count * size, "the symbol table"))
-    names = names[:: size // names.itemsize]  # st_name comes first in both classes
+    raw = memoryview(dynamic.image.loaded(place, count * size, "the symbol table")).cast("I")
+    names = array("I", raw[:: size // raw.itemsize])  # st_name comes first in both classes
     if (dynamic.image.layout.order == "<") != (sys.byteorder == "little"):
         names.byteswap()
-    return frozenset(names).union(
-        name for _, _, names in dynamic.definition_records() for name in names
-    )
+    definitions = (name for _, _, names in dynamic.definition_records() for name in names)
+    return frozenset(chain(names, definitions))
 
 
 def _capacity(dynamic: Dynamic) -> int:

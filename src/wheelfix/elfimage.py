@@ -25,7 +25,7 @@ MAX_SYMBOLS = 1 << 20
 MAX_VERSIONS = 1 << 15
 """Version indices have 15 bits (LSB core, "Symbol Version Table")."""
 MAX_CHAIN = 1 << 16
-_LARGE = 8 * 2**20
+_LARGE = 2 * 2**20
 """Bytes of a string table that is not copied."""
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
@@ -52,9 +52,11 @@ class Sht(IntEnum):
     NULL = 0
     PROGBITS = 1
     SYMTAB = 2
+    STRTAB = 3
     NOTE = 7
     NOBITS = 8
     DYNSYM = 11
+    X86_64_UNWIND = 0x70000001
     GNU_VERNEED = 0x6FFFFFFE
     GNU_VERSYM = 0x6FFFFFFF
 
@@ -654,7 +656,13 @@ class Dynamic:
                 yield entry[1] >> shift
 
     def relocations(self) -> Iterator["Relocations"]:
-        """Yield the tables of DT_RELA, DT_REL and DT_JMPREL that are there."""
+        """Yield the tables of DT_RELA, DT_REL and DT_JMPREL that are there, read."""
+        for tag, struct, size in self.relocation_tables():
+            raw = self.image.loaded(self.tags[tag], size, f"DT_{tag.name}")
+            yield Relocations(tag=tag, struct=struct, raw=raw)
+
+    def relocation_tables(self) -> Iterator[tuple[Dt, Struct, int]]:
+        """Yield the tag of each such table, its entry's structure, and its size in bytes."""
         layout, tags = self.image.layout, self.tags
         plt = layout.rela if tags.get(Dt.PLTREL) == Dt.RELA else layout.rel
         for tag, size_tag, struct in (
@@ -665,8 +673,7 @@ class Dynamic:
             size = tags.get(size_tag, 0)
             size -= size % struct.size
             if tag in tags and size:
-                raw = self.image.loaded(tags[tag], size, f"DT_{tag.name}")
-                yield Relocations(tag=tag, struct=struct, raw=raw)
+                yield tag, struct, size
 
 
 class Relocations(NamedTuple):

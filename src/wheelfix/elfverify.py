@@ -14,10 +14,10 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, cast
 
 from wheelfix.elf import Machine
-from wheelfix.elfimage import Dt, Dynamic, Image, Pt
+from wheelfix.elfimage import Dt, Dynamic, Image, Layout, Pt
 from wheelfix.elfread import read_elf
 from wheelfix.errors import BadElfError
-from wheelfix.mapped import forget
+from wheelfix.mapped import equal, forget
 
 if TYPE_CHECKING:
     import mmap
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     Buffer = bytes | bytearray | memoryview | mmap.mmap
 
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
 _PAGE = 1 << 12
 _SHOWN = 3
 _PADDING = 64
@@ -50,6 +50,8 @@ _MOVABLE = {
     Dt.RELR,
 }
 """Tags of tables that are compared by content, wherever they are."""
+_ST_SHNDX = {32: 14, 64: 6}
+"""Where st_shndx stands in a symbol, by class."""
 _STT_SECTION = 3
 _STB_WEAK = 2
 _VER_NDX_GLOBAL = 1
@@ -215,11 +217,36 @@ def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         return
     size = count * was.image.layout.sym.size
     raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
-    if raw[0] != raw[1]:
+    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.layout):
         yield from islice(_unlike_symbols(was, now, count), _SHOWN)
-    elif not now.strings.startswith(was.strings):
+    elif not _keeps_strings(was, now):
         yield from islice(_unlike_names(was, now, raw[0]), _SHOWN)
     yield from _version_index_differences(was, now, count)
+
+
+def _unlike_in_sections_alone(old: bytes, new: bytes, layout: Layout) -> bool:
+    """Whether two symbol tables are one but for sections that have other numbers now."""
+    size = layout.sym.size
+    at = _ST_SHNDX[layout.bits]
+    tables = bytearray(old), bytearray(new)
+    high, low = (at, at + 1) if layout.order == ">" else (at + 1, at)
+    columns = (column for each in tables for column in (each[high::size], each[low::size]))
+    for a, b, c, d in set(zip(*columns, strict=True)):
+        if _section_kind(a << 8 | b) != _section_kind(c << 8 | d):
+            return False
+    for each in tables:
+        each[at::size] = each[at + 1 :: size] = bytes(len(each) // size)
+    return tables[0] == tables[1]
+
+
+def _keeps_strings(was: Dynamic, now: Dynamic) -> bool:
+    """Whether all strings are where they were, in a table that may be longer."""
+    size = was.tags.get(Dt.STRSZ, 0)
+    if now.tags.get(Dt.STRSZ, 0) < size:
+        return False
+    what = "the dynamic string table"
+    place, other = (each.image.place(each.tags[Dt.STRTAB], size, what) for each in (was, now))
+    return _first_difference(was.image.view, now.image.view, place, other, size) is None
 
 
 def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
@@ -296,27 +323,29 @@ def _dynamic_address(dynamic: Dynamic) -> int:
 
 
 def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
-    old_tables = {table.tag: table for table in was.relocations()}
-    new_tables = {table.tag: table for table in now.relocations()}
-    for tag in sorted({*old_tables, *new_tables}):
-        old, new = old_tables.get(tag), new_tables.get(tag)
-        if old is None or new is None or len(old.raw) != len(new.raw):
-            yield f"the relocations of DT_{tag.name} changed in number"
-        elif old.raw != new.raw:
-            pairs = zip(
-                old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True
-            )
-            yield from islice(
-                (
-                    f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
-                    f" to {_relocation(now, b)}"
-                    for a, b in pairs
-                    if a != b
-                ),
-                _SHOWN,
-            )
+    old_sizes = {tag: size for tag, _, size in was.relocation_tables()}
+    new_sizes = {tag: size for tag, _, size in now.relocation_tables()}
+    for tag in sorted({*old_sizes, *new_sizes}):
+        size, what = old_sizes.get(tag), f"DT_{tag.name}"
+        if size is None or size != new_sizes.get(tag):
+            yield f"the relocations of {what} changed in number"
+            continue
+        place, other = (each.image.place(each.tags[tag], size, what) for each in (was, now))
+        if _first_difference(was.image.view, now.image.view, place, other, size) is not None:
+            yield from islice(_unlike_relocations(was, now, tag), _SHOWN)
     if _relr(was) != _relr(now):
         yield "the relocations of DT_RELR changed"
+
+
+def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
+    old, new = (next(t for t in each.relocations() if t.tag == tag) for each in (was, now))
+    pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
+    for a, b in pairs:
+        if a != b:
+            yield (
+                f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
+                f" to {_relocation(now, b)}"
+            )
 
 
 def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
@@ -392,7 +421,7 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
     if Dt.VERSYM in tags:
         yield tags[Dt.VERSYM], tags[Dt.VERSYM] + 2 * count
     sizes[Dt.RELR] = tags.get(Dt.RELRSZ, 0)
-    sizes.update((table.tag, len(table.raw)) for table in was.relocations())
+    sizes.update((tag, size) for tag, _, size in was.relocation_tables())
     for tag, size in sizes.items():
         if tag in tags and tags[tag] != now.tags.get(tag):
             yield tags[tag], tags[tag] + size
@@ -500,6 +529,5 @@ def _first_difference(
         forget(old)
         forget(new)
         if first != second:
-            differing = (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b)
-            return done + next(differing, min(len(first), len(second)))
+            return done + equal(first, second)
     return None

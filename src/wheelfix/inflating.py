@@ -9,11 +9,14 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from wheelfix.errors import BadWheelError
 from wheelfix.zipformat import Entry, shown
 
 _PIECE = 2**20
+_STRIDE = 2**18
+"""Bytes of the stream from one place that may be marked to the next."""
 _DAMAGED = "the file is damaged or incomplete: build or download it again"
 
 
@@ -27,6 +30,8 @@ def _fastest() -> ModuleType:
 LIBRARY = _fastest()
 """What inflates: a module with what `zlib` has."""
 crc32: Callable[[bytes, int], int] = LIBRARY.crc32
+Mark = Callable[[Any, int, int], None]
+"""Is shown an inflater, how much of the stream it was fed, and how much data it gave."""
 
 
 def inflated_whole(entry: Entry, stored: bytes, library: ModuleType = LIBRARY) -> bytes | None:
@@ -41,21 +46,29 @@ def inflated_whole(entry: Entry, stored: bytes, library: ModuleType = LIBRARY) -
 
 
 def inflated_pieces(
-    entry: Entry, raw: Iterable[bytes], library: ModuleType = LIBRARY
+    entry: Entry,
+    raw: Iterable[bytes],
+    library: ModuleType = LIBRARY,
+    *,
+    mark: Mark | None = None,
 ) -> Iterator[bytes]:
-    """Inflate a member in pieces of up to 1 MiB.
+    """Inflate a member in pieces of up to 1 MiB; `mark` is called on the way, and may copy.
 
     Raises `BadWheelError` where it inflates past its stated size, and where its deflate stream is
     none, or ends elsewhere than its data.
     """
     inflater = library.decompressobj(-zlib.MAX_WBITS)
     left = entry.size
+    fed = 0
     surplus = False
     try:
-        for packed in raw:
+        for packed in raw if mark is None else _in_strides(raw):
             if inflater.eof:
                 surplus = True
                 break
+            if mark:
+                mark(inflater, fed, entry.size - left)
+            fed += len(packed)
             while not inflater.eof:
                 data = inflater.decompress(
                     inflater.unconsumed_tail or packed, min(_PIECE, left + 1)
@@ -80,3 +93,20 @@ def inflated_pieces(
         raise BadWheelError(
             f"{shown(entry.name)} does not end where its compressed data should", hint=_DAMAGED
         )
+
+
+def _in_strides(raw: Iterable[bytes]) -> Iterator[bytes]:
+    for piece in raw:
+        for at in range(0, len(piece), _STRIDE):
+            yield piece[at : at + _STRIDE]
+
+
+def ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield pieces, of which the next is being made meanwhile."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
+
+    with ThreadPoolExecutor(1) as pool:
+        following = pool.submit(next, pieces, None)
+        while (piece := following.result()) is not None:
+            following = pool.submit(next, pieces, None)
+            yield piece

@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Iterator
 from io import BytesIO
 
-PIECE = 1 << 20
+PIECE = 1 << 18
 
 
 def copied(view: memoryview, start: int, stop: int) -> bytes:
@@ -22,7 +22,7 @@ def copied(view: memoryview, start: int, stop: int) -> bytes:
 
 
 def pieces(view: memoryview) -> Iterator[bytes]:
-    """Yield a buffer in pieces of 1 MiB; of a mapping, only the piece stays in memory."""
+    """Yield a buffer in pieces of 256 KiB; of a mapping, only the piece stays in memory."""
     for start in range(0, len(view), PIECE):
         piece = bytes(view[start : start + PIECE])
         forget(view)
@@ -35,10 +35,22 @@ def forget(view: memoryview) -> None:
         view.obj.madvise(mmap.MADV_DONTNEED)
 
 
+def equal(one: bytes, other: bytes) -> int:
+    """Return how many bytes are the same at the beginning of both."""
+    known, unknown = 0, min(len(one), len(other)) + 1
+    while unknown - known > 1:
+        middle = (known + unknown) // 2
+        if one[known:middle] == other[known:middle]:
+            known = middle
+        else:
+            unknown = middle
+    return known
+
+
 class Text:
     """Part of a large file, looked into like `bytes` and never in memory as a whole."""
 
-    _LOOKS = 256  # before pages are let go of: a look at one maps some of its neighbours
+    _LOOKS = 64  # before pages are let go of: a look at one maps some of its neighbours
 
     def __init__(self, view: memoryview, start: int, stop: int) -> None:
         self._view = view

@@ -28,6 +28,7 @@ from wheelfix.errors import (
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
 from wheelfix.graft import Origin
+from wheelfix.heap import trim
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Layout, Scheme, describe
 from wheelfix.loader import Load, Request
@@ -104,7 +105,7 @@ def repair_with(
         progress("reading")
         standby.prepare()
         with (
-            open_wheel(path) as archive,
+            open_wheel(path, keeps=publish) as archive,
             scratch() as folder,
             ExitStack() as stack,
         ):
@@ -403,7 +404,9 @@ class _Run:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
         splices = self.settings.zip_level < 0
+        trim(self.archive.size)
         applied = apply(self.archive, decision.after, edits, self.workdir, splices=splices)
+        trim(self.archive.size)
         pending = write_wheel(
             self.archive,
             decision.after,
@@ -437,6 +440,7 @@ class _Run:
 
         If somebody may have written to the input meanwhile, nothing is known by its CRC.
         """
+        trim(self.archive.size)
         opened = partial(open_wheel, pending.path, name=predicted.name)
         if self.archive.is_untouched():
             opened = partial(opened, origin=self.archive, written=pending.written)

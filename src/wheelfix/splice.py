@@ -12,7 +12,10 @@ import zlib
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple, Protocol, Self
+
+from wheelfix.mapped import equal
 
 _WINDOW = 2**15
 """How far back deflate may refer."""
@@ -30,9 +33,9 @@ _PROOF = 2**12
 """Compressed bytes that are inflated to see that a block begins where it seems to."""
 _PROVING = 2**17
 """Bytes of data that may come out of them there."""
-_PIECE = 2**20
+_PIECE = 2**18
 """Bytes of data that are read, or come out, at once."""
-_PLACES = 128
+_PLACES = 64
 """Places that are remembered of a stream; each takes 40 KiB."""
 _JOINED = 2**16
 """Compressed bytes that are inflated to see that a stream goes on as it did."""
@@ -47,6 +50,15 @@ _WIDE = 144  # literals from here on take nine bits in a block with fixed codes
 
 Read = Callable[[int, int], bytes]
 """Reads from an offset so many bytes, fewer at the end."""
+Differs = Callable[[int, int | None], int | None]
+"""Finds where the old data first differs from the new, from one offset on and before another."""
+
+
+class Old(NamedTuple):
+    """What a stream inflates to."""
+
+    read: Read
+    differs: Differs
 
 
 class Block(NamedTuple):
@@ -74,7 +86,15 @@ class Kept(NamedTuple):
     """None for the end."""
 
 
-Part = bytes | Kept
+class Filed(NamedTuple):
+    """A range of bytes that is in a file, so as not to be in memory."""
+
+    path: Path
+    start: int
+    stop: int
+
+
+Part = bytes | Kept | Filed
 """A part of the new stream."""
 
 
@@ -82,7 +102,7 @@ def plan(
     stream: Read,
     new: Read,
     *,
-    old: Read | None = None,
+    old: "Old | None" = None,
     places: "Sequence[Place]" = (),
     worth: int = 2**23,
 ) -> list[Fresh] | None:
@@ -133,35 +153,17 @@ class Place(NamedTuple):
 
 
 class Tracked:
-    """A stream that is inflated once, and the places on its way from which to go on again."""
+    """A stream that is being inflated, and the places on its way from which to go on again."""
 
-    def __init__(self, stream: Read, size: int) -> None:
-        """Inflate nothing yet; `size` is that of the stream, in bytes."""
+    def __init__(self, size: int) -> None:
+        """Know of no place yet; `size` is that of the stream, in bytes."""
         self.places: list[Place] = []
-        self._stream = stream
-        self._distance = max(_LOOKBACK, size // _PLACES // _STRIDE) * _STRIDE
+        self._distance = max(_LOOKBACK * _STRIDE, size // _PLACES)
 
-    def inflated(self) -> Iterator[bytes]:
-        """Yield the data in pieces. Raises `zlib.error` for a stream that cannot be inflated."""
-        inflater: _Inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-        at = out = size = 0
-        got: list[bytes] = []
-        while not inflater.eof:
-            if not at % self._distance:
-                self.places.append(Place(inflater.copy(), at, out))
-            packed = _read(self._stream, at)
-            at += len(packed)
-            data = inflater.decompress(packed, _PIECE)
-            while data:
-                out += len(data)
-                size += len(data)
-                got.append(data)
-                if size >= _PIECE:
-                    yield b"".join(got)
-                    got, size = [], 0
-                data = inflater.decompress(inflater.unconsumed_tail, _PIECE)
-        if got:
-            yield b"".join(got)
+    def mark(self, inflater: _Inflater, at: int, out: int) -> None:
+        """Remember an inflater that was fed `at` bytes and gave `out`, far from the last one."""
+        if not self.places or at >= self.places[-1].at + self._distance:
+            self.places.append(Place(inflater.copy(), at, out))
 
 
 def _read(stream: Read, at: int) -> bytes:
@@ -175,7 +177,7 @@ class _Planner:
     """Goes through an old stream and the new data, side by side."""
 
     def __init__(
-        self, stream: Read, new: Read, old: Read | None, places: Sequence[Place], worth: int
+        self, stream: Read, new: Read, old: Old | None, places: Sequence[Place], worth: int
     ) -> None:
         self._stream = stream
         self._new = new
@@ -190,10 +192,10 @@ class _Planner:
     def skip_equal(self) -> bool:
         """Go on while the old data is as the new; false at the end, if both end."""
         if self._old is not None:
-            change = first_difference(self._old, self._new, self._place.out)
+            change = self._old.differs(self._place.out, None)
             if change is None:
                 return False
-            self._leap(self._old, change)
+            self._leap(self._old.read, change)
         while not self._place.inflater.eof:
             before = self._place._replace(inflater=self._place.inflater.copy())
             data = self._feed()
@@ -296,23 +298,11 @@ def first_difference(old: Read, new: Read, at: int, stop: int | None = None) -> 
         size = _PIECE if stop is None else min(_PIECE, stop - at)
         one, other = old(at, size), new(at, size)
         if one != other:
-            return at + _equal(one, other)
+            return at + equal(one, other)
         if not one:
             return None
         at += len(one)
     return None
-
-
-def _equal(one: bytes, other: bytes) -> int:
-    """Return how many bytes are the same at the beginning of both."""
-    known, unknown = 0, min(len(one), len(other)) + 1
-    while unknown - known > 1:
-        middle = (known + unknown) // 2
-        if one[known:middle] == other[known:middle]:
-            known = middle
-        else:
-            unknown = middle
-    return known
 
 
 def _shifted(data: bytes, bits: int) -> bytes:
@@ -358,11 +348,28 @@ def spliced(
     yield from bits.copied(stream, kept_from, None)
 
 
+def filed(parts: Iterable[Part], path: Path) -> Iterator[Part]:
+    """Yield the parts of a stream, of which the longer ones go to a new file at `path`."""
+    with path.open("xb") as file:
+        for part in parts:
+            if isinstance(part, bytes) and len(part) > _STRIDE:
+                start = file.tell()
+                file.write(part)
+                yield Filed(path, start, file.tell())
+            else:
+                yield part
+
+
 def stored(parts: Iterable[Part], stream: Read) -> Iterator[bytes]:
     """Yield the bytes of a stream that is in parts that of another."""
     for part in parts:
         if isinstance(part, bytes):
             yield part
+            continue
+        if isinstance(part, Filed):
+            with part.path.open("rb") as file:
+                file.seek(part.start)
+                yield file.read(part.stop - part.start)
             continue
         at, stop = part
         while stop is None or at < stop:
@@ -374,17 +381,17 @@ def stored(parts: Iterable[Part], stream: Read) -> Iterator[bytes]:
 
 
 def holds(
-    parts: Iterable[Part], stream: Read, old: Read, new: Read, places: Sequence[Place]
+    parts: Iterable[Part], stream: Read, differs: Differs, new: Read, places: Sequence[Place]
 ) -> bool:
-    """Tell whether a stream in parts inflates to `new`, where what it is made from does to `old`.
+    """Tell whether a stream in parts inflates to `new`, which `differs` from what it was made of.
 
     What is kept is inflated from the last of `places` on, and at its beginning until it is clear
-    that it goes on as it did; between those it is what it was, so `old` and `new` must be equal.
+    that it goes on as it did; between those it is what it was, so there nothing may differ.
     """
     check = _Check(new)
     for part in parts:
-        if isinstance(part, bytes):
-            if not check.fits([part]):
+        if not isinstance(part, Kept):
+            if not check.fits(stored([part], stream)):
                 return False
             continue
         start, stop = part
@@ -396,13 +403,13 @@ def holds(
         if not check.fits(stored([joined], stream)):
             return False
         if place:
-            if first_difference(old, new, check.out, place.out) is not None:
+            if differs(check.out, place.out) is not None:
                 return False
             check.inflater, check.out = place.inflater.copy(), place.out
             if not check.fits(stored([Kept(place.at, stop)], stream)):
                 return False
         elif stop is None and not check.inflater.eof:
-            return first_difference(old, new, check.out) is None
+            return differs(check.out, None) is None
     return check.inflater.eof and not new(check.out, 1)
 
 

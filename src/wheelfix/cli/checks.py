@@ -11,6 +11,7 @@ from wheelfix.cli.reporting import Delivery, reports_in
 from wheelfix.cli.terminal import Terminal
 from wheelfix.config import Configuration
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.heap import spare
 from wheelfix.reports.formats import Format
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ def check_wheels(asked: Asked, configuration: Configuration) -> ExitCode:
     terminal = Terminal(verbosity=-1 if asked.quiet else asked.verbosity)
     known = _baseline(configuration, write_baseline=asked.write_baseline)
     wheels = _expanded([*asked.wheels, *_listed(asked.from_file)])
+    spare(wheels)
     _refuse(asked)
     with _crew(wheels, configuration.settings, asked.dask, streams=asked.streams) as crew:
         if asked.streams:

@@ -32,7 +32,9 @@ def repair_wheels(
     Nothing is written where the plan or what would differ is all that was asked for.
     """
     from wheelfix.cli.terminal import Terminal
+    from wheelfix.heap import spare
 
+    spare(wheels)
     terminal = Terminal(verbosity=verbosity)
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")

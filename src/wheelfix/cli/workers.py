@@ -11,6 +11,7 @@ from multiprocessing import active_children, parent_process
 
 from wheelfix.cli.watchdog import Watched, bounded
 from wheelfix.crew import Crew
+from wheelfix.heap import share
 
 _WAITING = 2
 """Calls per process that wait in its queue, so that it never has nothing to do."""
@@ -55,6 +56,7 @@ def _settle_in() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     least = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=MEMORY)
     resource.setrlimit(resource.RLIMIT_DATA, (min(least, MEMORY), hard))
+    share()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
