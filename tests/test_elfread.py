@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import itertools
 import mmap
 import os
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from build import executable, extension, shared_object, stub_library_with_versions
 from wheelfix.elf import Elf, ElfType, Machine, Undefined, VersionNeed
-from wheelfix.elfread import read_elf
+from wheelfix.elfread import read_elf, read_elf_and_tables, read_exports
 from wheelfix.errors import BadElfError
 
 SYMBOL = re.compile(
@@ -316,3 +317,17 @@ def test_every_word_of_the_tables_may_lie(versioned: Path) -> None:
             content = bytearray(original)
             content[at : at + 4] = lie
             survives(bytes(content))
+
+
+def test_what_was_read_of_an_object_is_gone_at_once(tmp_path: Path) -> None:
+    """Nothing refers to itself: no garbage collector has to find it, and a mapping with it."""
+    data = extension(tmp_path / "demo.so", "demo").read_bytes()
+    assert read_elf(data, "demo.so").module_hooks == ("PyInit_demo",)
+    gc.collect()
+    gc.disable()
+    try:
+        read_elf_and_tables(memoryview(data), "demo.so")
+        read_exports(data, "demo.so")
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

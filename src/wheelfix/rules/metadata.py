@@ -313,7 +313,11 @@ _REQUIREMENT = re.compile(
     rf"(?:;{_TEST}(?:(?<=[\s'\"])(?:and|or)(?=\s){_TEST})*)?",
     re.ASCII,
 )
-"""A requirement that is surely one (PEP 508)."""
+
+
+def is_plain_requirement(text: str) -> bool:
+    """Return whether `text` is surely a requirement (PEP 508); most are."""
+    return _REQUIREMENT.fullmatch(text) is not None
 
 
 def _clauses(specifier: str) -> list[tuple[str, list[int]]] | None:
@@ -353,7 +357,7 @@ def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
 
 def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
-        if _REQUIREMENT.fullmatch(text):
+        if is_plain_requirement(text):
             continue
         from packaging.requirements import Requirement  # noqa: PLC0415 - see above
 
@@ -413,7 +417,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
     # The first and the last patch release that anybody may mean.
     patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
-    if patches and not _allows_any(wheel.metadata.requires_python, patches):
+    if patches and not allows_any(wheel.metadata.requires_python, patches):
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
@@ -423,7 +427,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
 
 
-def _allows_any(requires_python: str, versions: Iterable[str]) -> bool:
+def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     """Whether a specifier allows one of some releases, or cannot be read."""
     clauses = _clauses(requires_python)
     if clauses is not None:
