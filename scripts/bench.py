@@ -3,14 +3,15 @@
     python scripts/bench.py                                # all parts, all wheels
     python scripts/bench.py -n 5 --parts check --wheels tiny,many
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
+    python scripts/bench.py --parts no-verdict             # repair --no-verdict beside repair
     python scripts/bench.py --parts explain                # beside auditwheel lddtree and libtree
 
-The parts: `repair` and `check` of single wheels, `start` (--help and the like), `batch` (200 wheels
-in a directory), `explain`. Each run is a process of its own, measured by wait4: wall seconds, user
-and system CPU seconds of the process tree, and the peak memory of its largest process. The tables
-show medians, or with --least the least of all runs, and ratios of them, wheelfix to the other:
-below 1 is better. The wheels are made here, or fetched and made unrepaired again; they stay in the
-cache for the next run, as does an environment with repairwheel.
+The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
+`batch` (200 wheels in a directory), `explain`. Each run is a process of its own, measured by wait4:
+wall seconds, user and system CPU seconds of the process tree, and the peak memory of its largest
+process. The tables show medians, or with --least the least of all runs, and ratios of them,
+wheelfix to the other: below 1 is better. The wheels are made here, or fetched and made unrepaired
+again; they stay in the cache for the next run, as does an environment with repairwheel.
 """
 
 import argparse
@@ -520,6 +521,20 @@ def repairing(programs: corpus.Programs, options: argparse.Namespace) -> str:
     return of_each_wheel(row, options)
 
 
+def without_verdict(programs: corpus.Programs, options: argparse.Namespace) -> str:
+    """Measure our repair without auditwheel's verdict, beside the same with it."""
+
+    def row(case: Case) -> dict[str, str]:
+        judged = partial(repair_command, OURS, programs[OURS], case)
+        commands: Commands = {
+            "judged": judged,
+            OURS: lambda out: [*judged(out), "--no-verdict"],
+        }
+        return cells(compare(commands, options.n, case.libraries), least=options.least)
+
+    return of_each_wheel(row, options)
+
+
 def checking(programs: corpus.Programs, options: argparse.Namespace) -> str:
     """Measure `wheelfix check` beside `auditwheel show` on each wheel that was asked for."""
 
@@ -640,6 +655,7 @@ def repairwheel(cache: Path) -> tuple[str, ...]:
 Part = Callable[[corpus.Programs, argparse.Namespace], str]
 PARTS: Mapping[str, Part] = {
     "repair": repairing,
+    "no-verdict": without_verdict,
     "check": checking,
     "start": starting,
     "batch": in_batches,
@@ -652,7 +668,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--parts", default="repair,check,start,batch", help="default: %(default)s")
+    parser.add_argument(
+        "--parts", default="repair,no-verdict,check,start,batch", help="default: %(default)s"
+    )
     parser.add_argument("--wheels", default=",".join(MAKERS), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
     parser.add_argument("--least", action="store_true", help="the least of all runs, not medians")

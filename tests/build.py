@@ -134,18 +134,20 @@ def make_wheel(
     root_is_purelib: bool = False,
     modes: Mapping[str, int] | None = None,
     metadata: str = "",
+    wheel_lines: str = "",
 ) -> Path:
     """Write a wheel with METADATA, WHEEL and a true RECORD; a `Path` stands for its content.
 
     ELF members get mode 0755 and others 0644, unless `modes` say otherwise (permission bits).
-    `metadata` is appended to the header fields of METADATA.
+    `metadata` is appended to the header fields of METADATA, and `wheel_lines` to WHEEL.
     """
     dist_info = f"{name}-{version}.dist-info"
     contents = {member: _content(source) for member, source in (files or {}).items()}
     contents[f"{dist_info}/METADATA"] = (
         f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}".encode()
     )
-    contents[f"{dist_info}/WHEEL"] = wheel_text(tag, root_is_purelib=root_is_purelib).encode()
+    lines = wheel_text(tag, root_is_purelib=root_is_purelib) + wheel_lines
+    contents[f"{dist_info}/WHEEL"] = lines.encode()
     contents[f"{dist_info}/RECORD"] = record_text(contents, f"{dist_info}/RECORD").encode()
     directory.mkdir(parents=True, exist_ok=True)
     wheel = directory / f"{name}-{version}-{tag}.whl"

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,11 @@ from wheelfix.elfread import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.policy import satisfies, unmet
 from wheelfix.settings import Settings
-from wheelfix.tools.auditwheel import Graft, graft, verdict
+from wheelfix.tools.auditwheel import Graft, graft, looked_at, verdict, version_by_name
+from wheelfix.tools.policies import known_policies
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
+from wheelfix.view import build_view
 from wheelfix.wheel import Wheel
 
 
@@ -116,6 +120,41 @@ def test_graft_is_what_auditwheel_repair_does(
         after = repaired.elfs[library.member]
         assert tuple(renames.get(name, name) for name in elf.needed) == after.needed
         assert library.soname == after.soname
+
+
+@pytest.mark.parametrize(
+    "exclude", [(), ("libb.so*",), ("/*/libm.so.6",), ("*/libb.so*",)], ids=str
+)
+def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
+    exclude: tuple[str, ...], libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One path of theirs may be excluded: then it is told."""
+    c = build.shared_object(
+        libraries / "libc-user.so.1",
+        "double cos(double); double c(double x) { return cos(x); }",
+        soname="libc-user.so.1",
+        needed=[libraries / "libb.so.2"],
+        runpath=str(libraries),
+        flags=["-Wl,--no-as-needed", "-lm", "-lgcc_s"],
+    )
+    x = build.extension(tmp_path / "x.so", "x", needed=[c], rpath=str(libraries))
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
+    read: list[bool] = []
+
+    def grafted() -> Graft:
+        found = _graft(wheel, exclude=exclude)
+        judged = looked_at(known_policies())
+        view = build_view(_wheel(wheel), Settings(exclude=exclude), judged=judged)
+        read.append("libm.so.6" not in view.platform)
+        return replace(
+            found, libraries=tuple(each._replace(path=Path()) for each in found.libraries)
+        )
+
+    here = grafted()
+    monkeypatch.setattr("wheelfix.view._COMPILERS", ())
+    assert grafted() == here
+    assert "libc-user.so.1" in [each.original for each in here.libraries]
+    assert read == [any("/" in pattern for pattern in exclude), True]
 
 
 def _repair(wheel: Path, output: Path, options: list[str]) -> Path:
@@ -363,11 +402,15 @@ def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
         _graft(wheel, plat="manylinux_2_17_m68k")
 
 
-def test_an_old_auditwheel_is_refused(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def version(_: str) -> str:
-        return "6.7.1"
+def test_the_version_is_what_the_metadata_say() -> None:
+    assert version_by_name() == metadata.version("auditwheel")
 
-    monkeypatch.setattr("importlib.metadata.version", version)
+
+def test_an_old_auditwheel_is_refused(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old" / "auditwheel-6.7.1.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
     with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
         _graft(wheel)
     assert "pip install" in (caught.value.hint or "")

@@ -299,6 +299,18 @@ def test_a_file_that_is_no_journal_is_left_alone(
         assert (folder / "records").read_text("latin-1") == text + '{"a":1}\n'
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_cannot_be_gone_on_with(
+    folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "pipe":
+        os.mkfifo(folder / "records")
+    else:
+        (folder / "records").symlink_to("/dev/zero")
+    assert resumed() == 2
+    assert "`records` is not a file" in capsys.readouterr().err
+
+
 def test_two_runs_do_not_write_to_one_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from build import make_wheel, shared_object
 from wheelfix import cli
 from wheelfix.cli import commands, front
 from wheelfix.cli.ahead import ahead
+from wheelfix.cli.front import plain_repair
 from wheelfix.errors import BadWheelError
 from wheelfix.findings import Finding, Severity
 from wheelfix.outcome import Outcome, Status
@@ -543,6 +544,57 @@ def test_what_is_answered_at_once_is_what_the_commands_would_say(
     assert [code for code in codes if f"({code}, " not in str(at_once["rule", code])] == []
 
 
+@pytest.mark.parametrize(
+    ("words", "environ"),
+    [
+        (["check"], {}),
+        (["check", "a.whl", "-q"], {}),
+        (["check", "--", "a.whl"], {}),
+        (["repair", "a.whl"], {}),
+        (["-v", "check", "a.whl"], {}),
+        ([], {}),
+        (["check", "a.whl"], {"WHEELFIX_STRICT": "1"}),
+        (["check", "a.whl"], {"_WHEELFIX_COMPLETE": "complete_bash"}),
+    ],
+)
+def test_where_more_is_said_the_options_are_read(words: list[str], environ: dict[str, str]) -> None:
+    assert front.plain_check(["check", "a.whl", "b"], {"PATH": "/bin"}) == ("a.whl", "b")
+    assert front.plain_check(words, environ) == ()
+
+
+def test_a_check_without_options_says_what_it_says_by_way_of_the_options(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    library = shared_object(tmp_path / "libx.so", "int x;")
+    files = {"demo/libx.so": library}
+    wheel = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files=files)
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("WHEELFIX_")]:
+        monkeypatch.delenv(name)
+    asked = (["check", wheel.name], ["check", "."], ["check", "none.whl"], ["check", "none", "."])
+
+    def told() -> list[object]:
+        return [(cli.run(words), capsys.readouterr()) for words in asked]
+
+    def nothing(*_: object) -> tuple[str, ...]:
+        return ()
+
+    def bare_and_by_options() -> tuple[object, object]:
+        bare = told()
+        with monkeypatch.context() as patch:
+            patch.setattr(front, "plain_check", nothing)
+            return bare, told()
+
+    bare, by_options = bare_and_by_options()
+    assert bare == by_options
+    Path("wheelfix.toml").write_text('ignore = ["ALL"]\n', encoding="utf-8")
+    ignoring, by_options = bare_and_by_options()
+    assert ignoring == by_options != bare
+    Path("wheelfix.toml").write_text('no-such-key = ["ALL"]\n', encoding="utf-8")
+    refused, by_options = bare_and_by_options()
+    assert refused == by_options != ignoring
+
+
 def test_the_help_names_every_command_and_option() -> None:
     group = typer.main.get_command(commands.app)
     assert isinstance(group, TyperGroup)
@@ -581,6 +633,7 @@ def test_an_answer_that_nobody_reads_is_no_error() -> None:
 
 NOT_FOR_EVERY_WHEEL = (
     *("packaging", "concurrent.futures", "logging", "tomllib", "zipfile", "email", "statistics"),
+    *("typer", "subprocess", "tempfile", "shutil", "difflib", "random"),
     *("importlib.resources", "importlib.metadata", "wheelfix.sbom", "wheelfix.executors"),
     *("wheelfix.preloading", "wheelfix.repairing", "wheelfix.tools.auditwheel"),
 )
@@ -592,36 +645,91 @@ def test_a_check_imports_only_what_the_wheel_needs(tmp_path: Path) -> None:
     assert set(NOT_FOR_EVERY_WHEEL).isdisjoint(imported_by(["check", str(wheel)], 1, tmp_path))
 
 
-def test_few_classes_are_made_at_each_start() -> None:
-    """A dataclass takes ten times longer to make than a NamedTuple: half a millisecond."""
-    program = (
-        "import sys, wheelfix.checking\n"
-        "print(sum('__dataclass_fields__' in vars(each) and each.__module__ == name\n"
-        "          for name, module in list(sys.modules.items()) if name.startswith('wheelfix')\n"
-        "          for each in vars(module).values() if isinstance(each, type)))\n"
-    )
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert int(done.stdout) < 40
+def test_large_members_and_plain_metadata_need_no_more(tmp_path: Path) -> None:
+    """Two that are read side by side, one of them by way of a file."""
+    source = "static const char data[9 << 20] = {1}; const char *x = data;"
+    library = shared_object(tmp_path / "libx.so", source)
+    data = bytes(range(256)) * 4096
+    files: dict[str, bytes | str | Path] = {"demo/a.bin": data, "demo/libx.so": library}
+    metadata = "Requires-Python: >=3.8, !=3.9.0, <4\nRequires-Dist: numpy>=1.2,<3\n"
+    metadata += "Requires-Dist: pytest ; extra == 'test'\n"
+    tag = "py3-none-linux_x86_64"
+    wheel = make_wheel(tmp_path, tag=tag, files=files, metadata=metadata)
+    assert set(NOT_FOR_EVERY_WHEEL).isdisjoint(imported_by(["check", str(wheel)], 1, tmp_path))
 
 
 def test_auditwheel_is_started_before_anything_that_takes_long_is_imported() -> None:
     program = (
         "import sys\nfrom wheelfix import cli\nfrom wheelfix.tools import standby\n"
-        "standby.start = lambda *_, **__: sys.exit(f'started: {sorted(sys.modules)}')\n"
+        "standby._started = lambda *_, **__: sys.exit(f'started: {sorted(sys.modules)}')\n"
         "sys.argv[1:] = ['-v', 'repair', 'x.whl']\ncli.main()\n"
     )
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr.startswith("started: ")
-    for heavy in ("typer", "inspect", "json", "wheelfix.settings", "wheelfix.rules"):
-        assert f"'{heavy}'" not in done.stderr
+    heavy = ("typer", "inspect", "json", "subprocess", "wheelfix.settings", "wheelfix.rules")
+    assert not [name for name in heavy if f"'{name}'" in done.stderr]
 
 
 @pytest.mark.parametrize("words", [[], ["repair"], ["repair", "x.whl", "-h"], ["check", "repair"]])
 def test_auditwheel_is_not_started_for_anything_else(words: list[str]) -> None:
     with ahead(words, os.environ) as standby:
         assert standby is None
+
+
+@pytest.mark.parametrize(
+    ("words", "wheels", "place"),
+    [
+        ("a.whl", ("a.whl",), None),
+        ("-w out a.whl b.whl", ("a.whl", "b.whl"), "out"),
+        ("a.whl --wheel-dir out", ("a.whl",), "out"),
+    ],
+)
+def test_a_plain_repair_needs_no_parser(
+    words: str, wheels: tuple[str, ...], place: str | None
+) -> None:
+    environ = {"PATH": "/bin", "AUDITWHEEL_LD_LIBRARY_PATH": "/lib"}
+    assert plain_repair(["repair", *words.split()], environ) == (wheels, place)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("repair", "check a.whl", "-v repair a.whl", "repair -w out", "repair a.whl -w"),
+        *("repair a.whl --strip", "repair a.whl -h", "repair -- -w", "repair -w -w a.whl"),
+        *("repair a.whl -w out -v", "repair -w a -w b c.whl", "repair a.whl -w out b.whl"),
+    ],
+)
+def test_any_other_command_line_goes_to_the_parser(words: str) -> None:
+    assert plain_repair(words.split(), {}) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["WHEELFIX_STRIP", "_WHEELFIX_COMPLETE", "AUDITWHEEL_PLAT", "AUDITWHEEL_PATCHER"]
+)
+def test_a_variable_may_stand_for_an_option_of_a_repair(name: str) -> None:
+    assert plain_repair(["repair", "a.whl"], {name: "1"}) is None
+
+
+def test_a_plain_repair_does_what_the_parser_asks_for(tmp_path: Path) -> None:
+    """Both with a configuration, and both in a process of their own."""
+    library = shared_object(tmp_path / "libx.so", "int x;")
+    wheel = make_wheel(tmp_path, tag="py3-none-linux_x86_64", files={"demo/libx.so": library})
+    (tmp_path / "pyproject.toml").write_text("[tool.wheelfix]\nonly-plat = true\n")
+    program = (
+        "import sys\nfrom wheelfix.cli import main\n"
+        "try:\n    main()\nfinally:\n    print('typer' in sys.modules)\n"
+    )
+
+    def repaired(*words: str) -> tuple[str, str, list[bytes]]:
+        out = tmp_path / "out" / str(len(words))
+        given = [sys.executable, "-c", program, "repair", "-w", f"{out}/", *words, str(wheel)]
+        done = subprocess.run(given, capture_output=True, text=True, check=True, cwd=tmp_path)
+        *said, parsed = done.stdout.replace(str(out), "OUT").splitlines()
+        assert (parsed == "True") == bool(words)
+        return "".join(said), done.stderr, [each.read_bytes() for each in out.iterdir()]
+
+    assert repaired() == repaired("--no-strip")
 
 
 def test_what_carries_a_graft_out_is_imported_while_auditwheel_works(tmp_path: Path) -> None:

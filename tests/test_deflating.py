@@ -2,13 +2,15 @@
 
 import random
 import sys
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
-from wheelfix.deflating import ZLIB, Codec, codec_of, deflate_ahead
+from wheelfix.deflating import ZLIB, Codec, Early, codec_of, deflate_ahead
 from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.settings import ZipCodec
 
@@ -72,6 +74,54 @@ def test_a_piece_whose_end_is_not_found_is_left_to_zlib(tmp_path: Path) -> None:
     data = deflated(codec, file)
     assert zlib.decompress(data, -zlib.MAX_WBITS) == SOME
     assert data.startswith(deflated(ZLIB, file)[:1000])
+
+
+@pytest.mark.parametrize("edited", [0, 2**20 - 1, 2**20, 2**21 + 5, len(CODE) - 1])
+@pytest.mark.parametrize("one_shot", [True, False])
+def test_what_was_begun_early_is_used_where_it_is_what_is_asked_for(
+    edited: int, tmp_path: Path, *, one_shot: bool
+) -> None:
+    """A piece depends on what precedes it, too."""
+    done: list[bytes] = []
+
+    def compress(data: bytes, _level: int) -> bytes:
+        done.append(data)
+        return zlib.compress(data, 1, -15)
+
+    size = 2**20
+    codec = ZLIB._replace(piece=size, compress=compress if one_shot else None)
+    content = bytearray(CODE)
+    content[edited] ^= 1
+    before, after = tmp_path / "before", tmp_path / "after"
+    before.write_bytes(CODE)
+    after.write_bytes(content)
+    inner = range(size, len(CODE) - size, size)
+    with Early(codec, -1) as early, ThreadPoolExecutor(2) as pool:
+        early.begin([before])
+        while one_shot and len(done) < len(inner):
+            time.sleep(0.01)
+        data = b"".join(each for _, each in deflate_ahead(pool, [after], codec, -1, early))
+    made = done.copy()
+    assert data == deflated(codec, after)
+    again = [at for at in inner if at - 2**15 <= edited < at + size]
+    assert len(made) == one_shot * (len(range(0, len(CODE), size)) + len(again))
+
+
+def test_what_was_begun_early_and_is_not_asked_for_keeps_nobody_waiting(tmp_path: Path) -> None:
+    began = Event()
+
+    def slow(data: bytes, _level: int) -> bytes:
+        began.set()
+        time.sleep(0.2)
+        return zlib.compress(data, 1, -15)
+
+    file = tmp_path / "content"
+    file.write_bytes(SOME)
+    start = time.monotonic()
+    with Early(ZLIB._replace(piece=2**17, compress=slow), -1) as early:
+        early.begin([file])
+        began.wait()
+    assert time.monotonic() - start < 2
 
 
 @pytest.mark.parametrize("wrong", [b"\3\0", zlib.compress(b"something else", 6, -15), b"nonsense"])

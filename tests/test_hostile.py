@@ -3,10 +3,13 @@
 Each is checked by a process of its own, which may take 256 MiB and some seconds.
 """
 
+import os
+import re
 import resource
 import struct
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -139,6 +142,9 @@ METADATA: Mapping[str, str] = {
     f"Requires-Dist: a>=1.{DIGITS}\nRequires-Dist: nvidia-cublas-cu12>={DIGITS}\n",
     "markers in markers": f'Requires-Dist: a; {"(" * 50_000}python_version>"3"\n',
     "too many requirements": "".join(f"Requires-Dist: a{n}>=1\n" for n in range(30_000)),
+    "the same requirement without end": "Requires-Dist: a\n" * 240_000,
+    "files of licences without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
+    "one field on many lines": "Summary: x\n" + " y\n" * 1_300_000,
     "too many specifiers": "Requires-Python: " + ",".join(f">=3.{n}" for n in range(9_000)) + "\n",
 }
 
@@ -148,3 +154,58 @@ def test_metadata_that_was_made_to_hurt_is_judged_within_limits(text: str, tmp_p
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
     done = run("check", "-q", "--output-format", "concise", wheel)
     assert done.returncode in {0, 1}, done.stderr[-2000:]
+
+
+TAGS: Mapping[str, str] = {
+    "thousands by thousands": f"{'a.' * 3000}b-{'c.' * 3000}d-e",
+    "without end": "a.b-" * 60 + "c",
+    "long ones": "a" * 300_000 + "-" + "b." * 100_000 + "c-d",
+    "many long ones": "a" * 3_000 + "-b" * 3_000 + "-" + "c." * 100_000,
+}
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("command", ["check", "repair", "verify"])
+def test_tags_that_stand_for_more_tags_than_memory_holds(
+    tag: str, command: str, tmp_path: Path
+) -> None:
+    library = forged(needed=["libc.so.6"])
+    wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, wheel)
+    assert done.returncode in {1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+    if command == "check":
+        assert "WHEEL has other tags than the file name" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_wheels_beside_others_that_are_no_wheels_stop_nobody(command: str, tmp_path: Path) -> None:
+    """Of wheels that stand side by side a little is read before each is judged by itself."""
+    good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
+    names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
+    names["zero"].symlink_to("/dev/zero")
+    names["loop"].symlink_to(names["loop"])
+    names["text"].write_bytes(b"PK")
+    vast = {f"bomb-1.0.dist-info/{each}": bytes(1 << 30) for each in ("WHEEL", "METADATA")}
+    bomb = tmp_path / "bomb-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in vast.items():
+            archive.writestr(name, content)
+    for number, (flag, method) in enumerate(((0, 9), (1, 8), (0, 14))):
+        odd = bytearray(good.read_bytes().replace(b"good-", b"odd%d-" % number))
+        for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
+            struct.pack_into("<2H", odd, each.start() + 8, flag, method)
+        (tmp_path / f"odd{number}-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(odd)
+    os.mkfifo(tmp_path / "fifo-1.0-py3-none-any.whl")
+    wheels = [tmp_path] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, *wheels)
+    assert done.returncode == 2
+    assert "internal error" not in done.stderr
+    assert "Traceback" not in done.stderr
+    if command == "check":
+        for wheel in {*tmp_path.glob("*.whl")} - {good}:
+            assert wheel.name in done.stdout + done.stderr
+    else:
+        assert (tmp_path / "out" / good.name).exists()

@@ -1070,6 +1070,7 @@ def test_a_missing_auditwheel_comes_with_the_command_to_install_it(
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr("wheelfix.tools.auditwheel.version_by_name", lambda: None)
     error = repaired(package, tmp_path / "out").error
     assert isinstance(error, ToolError)
     assert "auditwheel is not installed" in error.message

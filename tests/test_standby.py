@@ -3,7 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,47 @@ def test_what_was_prepared_does_the_work_where_and_as_it_is_told(tmp_path: Path)
         assert not started()
         said = standby.run(["--version"], cwd=tmp_path, env={})
         assert said.stdout.startswith("auditwheel 6")
+
+
+def test_no_task_leaves_anything_to_the_next(tmp_path: Path) -> None:
+    """Neither what it made of its environment, nor a program that it started."""
+    places = [tmp_path / "first", tmp_path / "second"]
+    code = (
+        "import os, subprocess, sys\n"
+        "print(os.getcwd(), sorted(os.environ), sys.argv[1:], hasattr(os, 'mark'))\n"
+        "os.mark = os.environ['MARK'] = 'left'\n"
+        "subprocess.Popen(['sleep', '99'])\n"
+    )
+    fake = tmp_path / "fake" / "auditwheel"
+    fake.mkdir(parents=True)
+    (fake / "__init__.py").write_text("")
+    (fake / "__main__.py").write_text(code)
+    with _children() as started:
+        with Standby({**os.environ, "PYTHONPATH": str(fake.parent)}) as standby:
+            for place in places:
+                place.mkdir()
+                env = {"PATH": os.defpath}
+                said = standby.run([place.name], cwd=place, env=env, last=False)
+                known = "['PATH', 'PYTHONHASHSEED', 'PYTHONUTF8']"
+                assert said.stdout == f"{place} {known} ['{place.name}'] False\n"
+            (program,) = started()
+            assert len(_of_group(program)) == 3
+        assert not _of_group(program)
+
+
+def test_a_task_may_be_longer_than_a_pipe_and_so_may_what_it_says(tmp_path: Path) -> None:
+    with Standby(os.environ) as standby, pytest.raises(ToolError, match=r"x{1000}"):
+        standby.run(["x" * 100_000], cwd=tmp_path, env={"PATH": "y" * 100_000})
+
+
+def test_where_more_wheels_are_to_come_it_stays(tmp_path: Path) -> None:
+    with Standby(os.environ) as standby, _children() as started:
+        standby.stays = True
+        standby.run(["--version"], cwd=tmp_path, env={})
+        before = started()
+        standby.run(["--version"], cwd=tmp_path, env={})
+        assert len(before) == 1
+        assert started() == before
 
 
 def test_it_is_started_once_however_often_it_is_prepared() -> None:
@@ -50,6 +91,16 @@ def test_one_that_died_while_it_waited_is_an_error_and_no_hang(tmp_path: Path) -
 def _children() -> Generator[Callable[[], set[int]]]:
     before = _of_this_process()
     yield lambda: _of_this_process() - before
+
+
+def _of_group(leader: int) -> list[int]:
+    """Return the processes of a process group that still run."""
+    found: list[int] = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, group = each.read_text().rpartition(")")[2].split()[:3]
+            found += [int(each.parent.name)] if int(group) == leader and state != "Z" else []
+    return found
 
 
 def _of_this_process() -> set[int]:

@@ -172,7 +172,7 @@ def test_a_pipe_that_does_not_block_gets_everything(places: Mapping[str, Path]) 
     assert len(got) > 1 << 16
 
 
-@pytest.mark.parametrize("stage", ["typer", "subprocess"])
+@pytest.mark.parametrize("stage", ["threading", "json"])
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupt_while_our_modules_are_imported_ends_quietly(
     number: signal.Signals, code: int, stage: str, tmp_path: Path

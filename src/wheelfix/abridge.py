@@ -13,7 +13,7 @@ from wheelfix.elf import Machine
 from wheelfix.elfimage import Image, Section, Sht
 from wheelfix.mapped import pieces
 
-_LARGE = 1 << 22
+_LARGE = 1 << 20
 """Bytes; from smaller sections nothing is cut out."""
 _LEFT = 64
 """Bytes that stay of each section on both sides, so that nothing else begins or ends at a cut."""

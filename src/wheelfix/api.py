@@ -91,6 +91,7 @@ def repair_all(
 
     files = [Path(path) for path in paths]
     with Standby(where) as standby:
+        standby.stays = len(files) > 1
 
         def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
             return repairing.repair_with(standby, path, chosen, publish=publish)

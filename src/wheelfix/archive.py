@@ -171,36 +171,40 @@ class Archive:
         Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
         or CRC are not as stated.
         """
-        entry = self.entries[member]
-        _, raw = self.raw(member)
+        yield from self._inflated(self.entries[member], watch, mark)
+
+    def check_folder(self, entry: Entry) -> None:
+        """Hold the entry of a folder, which is no member, to its local header and to nothing.
+
+        Raises what `inflated` raises.
+        """
+        for _ in self._inflated(entry):
+            pass
+
+    def _inflated(
+        self,
+        entry: Entry,
+        watch: Callable[[bytes], None] | None = None,
+        mark: Mark | None = None,
+    ) -> Iterator[bytes]:
+        _, raw = self._raw(entry)
         if watch:
             raw = watched(raw, watch)
         pieces = inflated_pieces(entry, raw, mark=mark) if entry.method == DEFLATED else raw
-        yield from self.checked(member, pieces)
+        yield from _checked(entry, pieces)
 
     def checked(self, member: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the bytes of a member. Raises `BadWheelError` where they are not those stated."""
-        entry = self.entries[member]
-        crc = size = 0
-        for piece in pieces:
-            crc = crc32(piece, crc)
-            size += len(piece)
-            if size > entry.size:
-                break
-            yield piece
-        if size != entry.size:
-            raise BadWheelError(
-                f"{shown(member)} has {size} bytes, the zip states {entry.size}", hint=_DAMAGED
-            )
-        if crc != entry.crc:
-            raise BadWheelError(f"{shown(member)} has a wrong checksum (CRC)", hint=_DAMAGED)
+        yield from _checked(self.entries[member], pieces)
 
     def raw(self, member: str) -> tuple[bytes, Iterable[bytes]]:
         """Give the extra field of the local header, and the data as stored, in pieces.
 
         Raises `BadWheelError` where the local header and the central directory disagree.
         """
-        entry = self.entries[member]
+        return self._raw(self.entries[member])
+
+    def _raw(self, entry: Entry) -> tuple[bytes, Iterable[bytes]]:
         span = entry.end - entry.offset
         head = self._head(entry)
         length, extra = check_local(entry, head)
@@ -209,7 +213,7 @@ class Archive:
         # A local extra field longer than the central one may reach past the end of the entry.
         if end > span or (rest and not is_descriptor(entry, rest)):
             raise BadWheelError(
-                f"{shown(member)} is followed by foreign bytes in the zip",
+                f"{shown(entry.name)} is followed by foreign bytes in the zip",
                 hint="build the wheel again, or unpack and pack it with `wheel unpack` and "
                 "`wheel pack`",
             )
@@ -256,6 +260,22 @@ class Archive:
                 raise BadWheelError("the file shrank while it was read", hint=_DAMAGED)
             data += more
         return data
+
+
+def _checked(entry: Entry, pieces: Iterable[bytes]) -> Iterator[bytes]:
+    crc = size = 0
+    for piece in pieces:
+        crc = crc32(piece, crc)
+        size += len(piece)
+        if size > entry.size:
+            break
+        yield piece
+    if size != entry.size:
+        raise BadWheelError(
+            f"{shown(entry.name)} has {size} bytes, the zip states {entry.size}", hint=_DAMAGED
+        )
+    if crc != entry.crc:
+        raise BadWheelError(f"{shown(entry.name)} has a wrong checksum (CRC)", hint=_DAMAGED)
 
 
 def _state_of(descriptor: int) -> tuple[int, int, int]:
@@ -326,9 +346,12 @@ def _fill(
     for entry in entries:
         if fault := _fault(entry):
             raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
+        if entry.name.endswith("/"):
+            archive.check_folder(entry)
     _check_clashes(entries)
     archive.entries = {entry.name: entry for entry in entries if not entry.name.endswith("/")}
     dist_info = _find_dist_info(archive.entries, name)
+    _check_places(archive.entries, f"{dist_info.removesuffix('.dist-info')}.data/")
     _check_lists(archive, dist_info)
     archive.wheel = _verified(archive, name, dist_info, origin, written, known, keeps=keeps)
 
@@ -388,8 +411,8 @@ def _fault(entry: Entry) -> str | None:
     return _name_fault(entry.name)
 
 
-_DEEPEST, _LONGEST = 100, 4000
-"""Folders, and bytes of a name: Linux has no longer ones, PATH_MAX."""
+_DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
+"""Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files: of those, nothing more need be asked."""
 
@@ -403,8 +426,9 @@ def _name_fault(name: str) -> str | None:
         (name[1:2] == ":", "names a drive"),
         (".." in parts, "leads out of the wheel by `..`"),
         ("." in parts or "" in parts, "is not a plain relative name"),
+        (any(len(part.encode()) > _NAME_MAX for part in parts), "has a name that is too long"),
         (len(parts) > _DEEPEST, f"is {len(parts)} folders deep"),
-        (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a name that is too long"),
+        (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
 
@@ -436,6 +460,29 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
         raise BadWheelError(f"{shown(files[key])} is a file and a folder as well", hint=_CLASH)
 
 
+def _check_places(names: Iterable[str], data: str) -> None:
+    """Refuse members of the `.data` folder that no installer takes, or that overwrite others.
+
+    `data` is the name of that folder. purelib and platlib are one folder for nearly every Python.
+    """
+    moved = [name for name in names if name.startswith(data)]
+    if not moved:
+        return
+    files = {_folded(name): name for name in names}
+    for name in moved:
+        key, _, rest = name.removeprefix(data).partition("/")
+        if not rest or key not in _KEYS.split(", "):
+            raise BadWheelError(
+                f"{shown(name)} is in none of the folders of an installation, {_KEYS}",
+                hint=_UNSAFE,
+            )
+        if key in {"purelib", "platlib"}:
+            other = files.setdefault(_folded(rest), name)
+            if other != name:
+                raise BadWheelError(f"{shown(name)} is installed over {shown(other)}", hint=_CLASH)
+
+
+_KEYS = "purelib, platlib, headers, scripts, data"
 _CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
 
 
@@ -469,7 +516,7 @@ def _find_dist_info(names: Mapping[str, Entry], wheel: WheelName) -> str:
 def _check_lists(archive: Archive, dist_info: str) -> None:
     """Refuse lists longer than what they list: they are read as a whole."""
     names = sum(len(entry.raw_name) + 200 for entry in archive.entries.values())
-    most = {"WHEEL": _PIECE, "METADATA": 16 * _PIECE, "RECORD": _PIECE + 2 * names}
+    most = {"WHEEL": _PIECE, "METADATA": 4 * _PIECE, "RECORD": _PIECE + 2 * names}
     for name, size in most.items():
         entry = archive.entries.get(f"{dist_info}/{name}")
         if entry and entry.size > size:

@@ -4,7 +4,7 @@ Two at a time, as zlib and hashlib let go of the interpreter lock.
 """
 
 import errno
-import tempfile
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from wheelfix.elf import Elf
@@ -22,7 +22,7 @@ from wheelfix.likeness import is_library_name, likeness, may_open
 from wheelfix.mapped import pieces
 from wheelfix.record import hash_field
 from wheelfix.strings import Strings
-from wheelfix.tmpdir import ADVICE, tmpdir
+from wheelfix.tmpdir import ADVICE, unnamed_file
 from wheelfix.zipformat import DEFLATED, Entry
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ _LONGEST_WORD = 16
 """Bytes; no word of those by which a source opens a library is longer."""
 _ELF_MAGIC = b"\x7fELF"
 _NAME = b".so"  # in the name of every library that a linker makes
+_NAMED = re.compile(re.escape(_NAME)).search  # in half the time of `in`
 
 Watch = Callable[[bytes], None]
 
@@ -160,18 +161,27 @@ class _Reader:
         if len(queue) < 2:
             self._read_each(deque(self._entries))
             return
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
+        errors: list[Exception] = []
 
-        with ThreadPoolExecutor(1) as pool:
-            other = pool.submit(self._read_each, queue)
+        def read_large() -> None:
             try:
-                self._read_each(deque(m for m, e in self._entries.items() if e.size <= _SMALL))
                 self._read_each(queue)
-            except BaseException:
-                queue.clear()
-                self._stopped.set()
-                raise
-            other.result()
+            except Exception as error:  # noqa: BLE001 - it is raised again by who waits
+                errors.append(error)
+
+        other = Thread(target=read_large)
+        other.start()
+        try:
+            self._read_each(deque(m for m, e in self._entries.items() if e.size <= _SMALL))
+            self._read_each(queue)
+        except BaseException:
+            queue.clear()
+            self._stopped.set()
+            raise
+        finally:
+            other.join()
+        if errors:
+            raise errors[0]
 
     def _read_each(self, queue: deque[str]) -> None:
         while queue:
@@ -318,7 +328,7 @@ def _is_plain(member: str, data: bytes) -> bool:
     if data.startswith(_ELF_MAGIC):
         return False
     if member.endswith(".py"):
-        return _NAME not in data and not may_open(data)
+        return not _NAMED(data) and not may_open(data)
     return ".so" not in member
 
 
@@ -360,7 +370,7 @@ def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
         whole = BytesIO()  # unlike `bytes.join`, it does not hold the pieces and the whole at once
         whole.writelines(inflated)
         return memoryview(whole.getvalue())
-    with _file_errors(), tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
+    with _file_errors(), unnamed_file() as file:
         file.writelines(inflated)
         file.flush()
         return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
@@ -368,7 +378,7 @@ def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
 
 def _sparse_file(data: memoryview, ranges: Iterable[tuple[int, int]]) -> memoryview:
     """Map a file without a name that has these ranges of `data`, and holes between them."""
-    with _file_errors(), tempfile.TemporaryFile(prefix="wheelfix-", dir=tmpdir()) as file:
+    with _file_errors(), unnamed_file() as file:
         for start, stop in ranges:
             file.seek(start)
             file.writelines(pieces(data[start:stop]))

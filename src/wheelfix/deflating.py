@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.settings import ZipCodec
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
 _PIECE = 2**20
 _AHEAD = 12 * 2**20
 """Bytes that are in work, or wait for their turn to be written."""
+_EARLY = 12 * 2**20
+"""Bytes that are deflated before anybody asks for them."""
+_MARK = 2**10
+"""Bytes that tell most pieces from each other."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 
@@ -94,11 +100,16 @@ class Chunk(NamedTuple):
 
 
 def deflate_ahead(
-    pool: "ThreadPoolExecutor", contents: Iterable[Content], codec: Codec, level: int
+    pool: "ThreadPoolExecutor",
+    contents: Iterable[Content],
+    codec: Codec,
+    level: int,
+    early: "Early | None" = None,
 ) -> Iterator[tuple[Chunk, bytes]]:
     """Yield the chunks of `contents` in order, the next few being deflated meanwhile.
 
-    Threads serve, as the codecs let go of the interpreter lock.
+    What was begun `early` is not done again. Threads serve, as the codecs let go of the interpreter
+    lock.
     """
     ahead: deque[tuple[Chunk, Future[bytes]]] = deque()
     work = partial(_deflate, codec=codec, level=level)
@@ -107,9 +118,86 @@ def deflate_ahead(
             while ahead and len(chunk.data) + sum(len(each.data) for each, _ in ahead) > _AHEAD:
                 ready, future = ahead.popleft()
                 yield ready, future.result()
-            ahead.append((chunk, pool.submit(work, chunk)))
+            begun = early.take(chunk) if early else None
+            ahead.append((chunk, begun or pool.submit(work, chunk)))
     for ready, future in ahead:
         yield ready, future.result()
+
+
+class Early:
+    """Pieces of files that are deflated before it is known what will become of them.
+
+    A library that is grafted is edited in few places, and late: most of its pieces stay as they are
+    on this machine. The result is the same with this and without: what is asked for is compared
+    with what was deflated.
+    """
+
+    def __init__(self, codec: Codec, level: int) -> None:
+        """Begin nothing yet."""
+        self._codec = codec
+        self._level = level
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: dict[bytes, list[_Begun]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, paths: Iterable[Path]) -> None:
+        """Begin with those pieces of files, which must stay as they are, that edits spare most."""
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
+
+        chosen = list(islice(self._inner(paths), _EARLY // self._codec.piece))
+        if not chosen:
+            return
+        self._pool = ThreadPoolExecutor(1)
+        for path, at in chosen:
+            piece = partial(_piece, path, at)
+            size = self._codec.piece
+            future = self._pool.submit(_deflate_piece, piece, size, self._codec, self._level)
+            self._begun.setdefault(piece(_MARK).data, []).append(_Begun(piece, future))
+
+    def take(self, chunk: Chunk) -> "Future[bytes] | None":
+        """Return the deflating of `chunk`, if that has begun."""
+        alike = self._begun.get(chunk.data[:_MARK], [])
+        for begun in alike:
+            if begun.piece(len(chunk.data)) == chunk:
+                alike.remove(begun)
+                return None if begun.future.cancel() else begun.future
+        return None
+
+    def _inner(self, paths: Iterable[Path]) -> Iterator[tuple[Path, int]]:
+        """Yield what is neither the beginning nor the end of a file, of large files first."""
+        size = self._codec.piece
+        for stop, path in sorted(((path.stat().st_size, path) for path in paths), reverse=True):
+            yield from ((path, at) for at in range(size, stop - size, size))
+
+
+class _Begun(NamedTuple):
+    """A piece, and its deflating."""
+
+    piece: Callable[[int], Chunk]
+    """Reads so many bytes of it."""
+    future: "Future[bytes]"
+
+
+def _piece(path: Path, at: int, size: int) -> Chunk:
+    with path.open("rb") as file:
+        file.seek(at - _WINDOW)
+        dictionary = file.read(_WINDOW)
+        return Chunk(file.read(size), dictionary, last=False)
+
+
+def _deflate_piece(piece: Callable[[int], Chunk], size: int, codec: Codec, level: int) -> bytes:
+    return _deflate(piece(size), codec, level)
 
 
 def _chunks(content: Content, size: int) -> Iterator[Chunk]:

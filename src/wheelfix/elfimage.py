@@ -607,13 +607,22 @@ class Dynamic:
         if start + 4 * buckets > room:
             raise self.image.bad("DT_GNU_HASH is larger than the segment that holds it")
         return GnuHash(
-            dynamic=self,
+            image=self.image,
             symoffset=symoffset,
             count=buckets,
             buckets=at + start,
             chains=at + start + 4 * buckets,
             chain_count=(room - start - 4 * buckets) // 4,
         )
+
+    def find(self, name: bytes) -> tuple[int, ...] | None:
+        """Look a symbol up in DT_GNU_HASH; return its entry as `symbols` yields it."""
+        table = self.gnu_hash()
+        for index in table.candidates(name) if table is not None else ():
+            (entry,) = self.symbols(index, index + 1)
+            if self.text.startswith(name + b"\0", entry[0]):
+                return entry
+        return None
 
     def _sysv_chains(self) -> int:
         return self._sysv_counts()[1]
@@ -679,7 +688,7 @@ class Relocations(NamedTuple):
 class GnuHash:
     """The DT_GNU_HASH table: Bloom filter, buckets, chains; all places are file offsets."""
 
-    dynamic: Dynamic
+    image: Image
     symoffset: int
     """The first symbol that can be looked up; all undefined ones lie below."""
     count: int
@@ -691,7 +700,7 @@ class GnuHash:
 
     def last_symbol(self) -> int | None:
         """Return the highest index in the table, None where it is empty."""
-        image = self.dynamic.image
+        image = self.image
         raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
         last = max(words(raw, image.layout.order), default=0)
         if last < self.symoffset:
@@ -706,26 +715,24 @@ class GnuHash:
     @cached_property
     def is_empty(self) -> bool:
         """Whether no symbol can be looked up; `symoffset` means nothing then."""
-        buckets = self.dynamic.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        buckets = self.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
         return not buckets.strip(b"\0")
 
-    def find(self, name: bytes) -> tuple[int, ...] | None:
-        """Look a symbol up; return its entry as `Dynamic.symbols` yields it."""
-        if not self.count:
-            return None
-        image, word = self.dynamic.image, _WORDS[self.dynamic.image.layout.order]
+    def candidates(self, name: bytes) -> Iterator[int]:
+        """Yield the symbols whose hash is that of `name`, but for its last bit."""
+        image, word = self.image, _WORDS[self.image.layout.order]
         wanted = gnu_hash(name)
+        if not self.count:
+            return
         (first,) = image.unpack(word, self.buckets + 4 * (wanted % self.count), "a bucket")
         if first < self.symoffset:
-            return None
+            return
         for index in range(first, min(first + MAX_CHAIN, self.symoffset + self.chain_count)):
             (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
             if value | 1 == wanted | 1:
-                (entry,) = self.dynamic.symbols(index, index + 1)
-                if self.dynamic.text.startswith(name + b"\0", entry[0]):
-                    return entry
+                yield index
             if value & 1:
-                return None
+                return
         raise image.bad("a chain of DT_GNU_HASH does not end")
 
 

@@ -516,8 +516,7 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     names = _hook_names(dynamic)
     if not names:
         return ()
-    table = dynamic.gnu_hash()
-    if table is None:
+    if dynamic.gnu_hash() is None:
         found = {
             name
             for entry in dynamic.symbols(0, dynamic.symbol_count())
@@ -525,7 +524,7 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
             if name in names and _is_function(entry)
         }
     else:
-        found = {name for name in names if _is_function(table.find(name))}
+        found = {name for name in names if _is_function(dynamic.find(name))}
     return tuple(sorted(name.decode("utf-8", "surrogateescape") for name in found))
 
 

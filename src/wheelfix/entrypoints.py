@@ -1,5 +1,6 @@
 """Whether another distribution may bring rules: a look at files that most environments stop at."""
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -16,8 +17,8 @@ def rules_are_mentioned(folders: Iterable[str]) -> bool:
 def _mentions_rules(folder: str) -> bool:
     """Whether a distribution in `folder`, an element of `sys.path`, may bring rules."""
     with suppress(OSError):  # it may be no directory
-        for found in Path(folder).iterdir():
-            if found.name.endswith(".dist-info") and _has_group(found / "entry_points.txt"):
+        for name in os.listdir(folder or "."):  # noqa: PTH208 - a path for each takes ten times as long
+            if name.endswith(".dist-info") and _has_group(Path(folder, name, "entry_points.txt")):
                 return True
     return False
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import wheelfix
 from wheelfix.edits import (
@@ -34,7 +34,7 @@ from wheelfix.tools.auditwheel import Graft, GraftedLibrary
 from wheelfix.wheel import Wheel
 
 if TYPE_CHECKING:
-    from wheelfix.sbom import Expected
+    from wheelfix.sbom import Expected, Package
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
@@ -194,22 +194,40 @@ def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
 # --- The list of what was grafted -----------------------------------------------------------------
 
 
+class Origin(NamedTuple):
+    """What a list says of a library besides its places."""
+
+    library: GraftedLibrary
+    sha256: str
+    package: "Package | None"
+
+
+def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tuple[Origin, ...]:
+    """Hash what was grafted, and ask for the packages; `environ` says where their managers are.
+
+    Raises `ToolError` if one does not end.
+    """
+    from wheelfix.tools.packages import owners  # noqa: PLC0415 - `_LISTING` of `repairing`
+
+    known = [library.source for library in grafted if library.source.is_absolute()]
+    packages = owners(known, environ) if known else {}
+    return tuple(
+        Origin(library, _sha256(library), packages.get(library.source)) for library in grafted
+    )
+
+
 def sbom_edits(
-    grafted: Sequence[GraftedLibrary],
+    grafted: Sequence[Origin],
     expected: "Sequence[Expected]",
     wheel: Wheel,
     edits: Iterable[Edit],
-    environ: Mapping[str, str],
 ) -> Iterator[Edit]:
     """Yield the edits that put an SBOM of `grafted` into `wheel`, the one that `edits` made.
 
     It lists what is `expected` beside, too, and what the lists of earlier repairs have;
-    auditwheel's own list becomes a part of it. `environ` says where package managers are found.
-    Raises `ToolError` if one does not end.
+    auditwheel's own list becomes a part of it.
     """
-    # Imported while auditwheel works: `_LATER` of `repairing`.
-    from importlib import metadata  # noqa: PLC0415 - see above
-
+    # Imported while auditwheel works: `_LATER` and `_LISTING` of `repairing`.
     from wheelfix.sbom import (  # noqa: PLC0415 - see above
         AUDITWHEEL,
         MEMBER,
@@ -218,10 +236,7 @@ def sbom_edits(
         read_sbom,
         write_sbom,
     )
-    from wheelfix.tools.packages import owners  # noqa: PLC0415 - see above
 
-    known = [library.source for library in grafted if library.source.is_absolute()]
-    packages = owners(known, environ) if known else {}
     made = tuple(edits)
     present = {member.name for member in wheel.members}
 
@@ -231,11 +246,11 @@ def sbom_edits(
     listed = [
         Library(
             file=library.source.name,
-            sha256=_sha256(library),
-            package=packages.get(library.source),
+            sha256=sha256,
+            package=package,
             members=members,
         )
-        for library in grafted
+        for library, sha256, package in grafted
         if (members := places(library.member))
     ]
     names = [f"{wheel.dist_info}/{each}" for each in (AUDITWHEEL, MEMBER)]
@@ -244,6 +259,8 @@ def sbom_edits(
     member = names[-1]
     if not (listed or expected or member in earlier):
         return
+    from importlib import metadata  # noqa: PLC0415 - see above
+
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))
     for name in dict.fromkeys((*earlier, member)):

@@ -6,8 +6,6 @@ here is no error: what cannot be looked into is not judged.
 
 import mmap
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,7 +26,7 @@ from wheelfix.providers import folder_of
 from wheelfix.pruning import Pruning
 from wheelfix.settings import Settings
 from wheelfix.strings import Strings
-from wheelfix.tmpdir import tmpdir
+from wheelfix.tmpdir import unnamed_file
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -290,8 +288,10 @@ def _opened(path: Path) -> memoryview | None:
 
 def _inflated(archive: "ZipFile", member: str) -> memoryview:
     """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
-    with archive.open(member) as source, tempfile.TemporaryFile(dir=tmpdir()) as file:
-        shutil.copyfileobj(source, file, 1 << 20)
+    from shutil import copyfileobj  # noqa: PLC0415 - for wheels that are handed over
+
+    with archive.open(member) as source, unnamed_file() as file:
+        copyfileobj(source, file, 1 << 20)
         file.flush()
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
@@ -325,8 +325,10 @@ def _offered(path: Path) -> Iterator[_Offer]:
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
 
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - told below
         archive = zipfile.ZipFile(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         raise SettingsError(
             f"`{path}` holds no libraries: {getattr(error, 'strerror', None) or error}",
             hint="`library-path` takes directories and wheels",

@@ -6,6 +6,7 @@ producers put lines of their own there.
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
@@ -88,6 +89,8 @@ def _header(line: str) -> tuple[str, str]:
 
 # --- METADATA -------------------------------------------------------------------------------------
 
+MAX_FIELDS = 20_000
+"""Some twenty times what the largest published wheels have; each is judged by several rules."""
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
 _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
@@ -95,7 +98,9 @@ _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 def read_core_metadata(text: str) -> Metadata:
     """Read the header of METADATA as Python's `email` does, in a hundredth of its import time."""
-    fields = tuple(_fields(text))
+    fields = tuple(islice(_fields(text), MAX_FIELDS + 1))
+    if len(fields) > MAX_FIELDS:
+        return Metadata(problem=f"METADATA has more than {MAX_FIELDS:,} fields")
     return Metadata(
         metadata_version=_one(fields, "metadata-version") or "",
         name=_one(fields, "name") or "",

@@ -18,7 +18,7 @@ from typing import BinaryIO, Self
 
 from wheelfix.archive import Archive
 from wheelfix.contents import Content, What
-from wheelfix.deflating import ZLIB, Chunk, Codec, deflate_ahead
+from wheelfix.deflating import ZLIB, Chunk, Codec, Early, deflate_ahead
 from wheelfix.errors import OutputError, VerificationError
 from wheelfix.made import Made, look_at
 from wheelfix.metadata import add_requirements, edit_metadata
@@ -60,6 +60,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
     level: int = -1,
     epoch: int | None = None,
     false_rows: AbstractSet[str] = frozenset(),
+    early: Early | None = None,
 ) -> "PendingWheel":
     """Write `result` as a file without a name in `directory`, which is made if need be.
 
@@ -74,6 +75,8 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
 
     Rows of RECORD stand as they stood unless the file changes; those of `false_rows` are dropped,
     and `content` must have such a file if it stays.
+
+    What was deflated `early`, by the same codec at the same level, is not deflated again.
 
     Raises `OutputError` where the file cannot be written, `BadWheelError` where the input has
     become unreadable.
@@ -101,7 +104,7 @@ def write_wheel(  # noqa: PLR0913 (the contract of a repair: what, from what, to
                 if isinstance(each, Made) and each.parts is not None and level < 0
             }
             fresh = [new[m.name] for m in result.members if m.name in new.keys() - parts.keys()]
-            deflated = deflate_ahead(pool, map(_deflatable, fresh), codec, level)
+            deflated = deflate_ahead(pool, map(_deflatable, fresh), codec, level, early)
             for member in result.members:
                 old = archive.entries.get(moved.get(member.name, member.name))
                 if member.name in new:

@@ -4,7 +4,8 @@ Only names are read here; the symbols of their libraries are `hostlibs`' to read
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from glob import escape
 from pathlib import Path, PurePosixPath
@@ -20,6 +21,8 @@ from wheelfix.settings import Settings
 from wheelfix.wheel import Wheel, WheelName, normalized
 
 if TYPE_CHECKING:
+    from zipfile import ZipFile
+
     from wheelfix.sbom import Expected
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
@@ -208,20 +211,11 @@ def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
 
 
 def _in_wheel(path: Path) -> tuple[Provider, ...]:
-    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
-
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.namelist()
-            texts = [archive.read(m) for m in members if m.endswith(".dist-info/WHEEL")]
-    except (OSError, zipfile.BadZipFile) as error:
-        raise SettingsError(
-            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
+    with _zip(path) as archive:
+        members = archive.namelist()
+        texts = [_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
     name = WheelName.parse(path.name)
-    root = (
-        "purelib" if any(b"root-is-purelib: true" in each.lower() for each in texts) else "platlib"
-    )
+    root = "purelib" if any("root-is-purelib: true" in each for each in texts) else "platlib"
     data = f"{name.distribution}-{name.version}.data/"
     places = (_place_in_wheel(member, data, root) for member in members)
     return _providers(
@@ -266,25 +260,41 @@ def _wheel_name(path: Path) -> WheelName:
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
+    with suppress(SettingsError), _zip(path) as archive:
+        members = (m for m in archive.namelist() if m.count("/") == 1)
+        member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
+        return read_core_metadata(_text(archive, member)).requires_dist if member else ()
+    return ()
+
+
+@contextmanager
+def _zip(path: Path) -> Generator["ZipFile"]:
+    """Open a wheel that nobody has verified, to read a little of it.
+
+    Raises `SettingsError` for what cannot be opened, or turns out to be damaged.
+    """
     import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
     import zlib  # noqa: PLC0415 - as above
 
-    unreadable = (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError)
     try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")  # noqa: TRY301 - told as the others are
         with zipfile.ZipFile(path) as archive:
-            members = (m for m in archive.namelist() if m.count("/") == 1)
-            member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
-            if member is None:
-                return ()
-            with archive.open(member) as file:
-                text = file.read(_MOST_METADATA).decode("utf-8", "replace")
-    except unreadable:
-        return ()
-    return read_core_metadata(text).requires_dist
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError) as error:
+        raise SettingsError(
+            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
 
 
-_MOST_METADATA = 1 << 22
-"""More than this of METADATA is not read: bytes."""
+def _text(archive: "ZipFile", member: str) -> str:
+    """Return the beginning of a text: what is longer than any is not for us to refuse here."""
+    with archive.open(member) as file:
+        return file.read(_MOST_TEXT).decode("utf-8", "replace")
+
+
+_MOST_TEXT = 1 << 22
+"""Bytes that are read of METADATA, or of WHEEL."""
 
 
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
@@ -413,11 +423,9 @@ def _sha256(path: Path) -> str:
 def _metadata(provider: Provider, wheel: Path | None) -> str:
     """Return the METADATA of the provider at hand; empty where there is none."""
     if wheel is not None:
-        import zipfile  # noqa: PLC0415 - slow to import
-
-        with zipfile.ZipFile(wheel) as archive:
+        with _zip(wheel) as archive:
             names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((archive.read(n).decode("utf-8", "replace") for n in names), "")
+            return next((_text(archive, name) for name in names), "")
     from importlib import metadata  # noqa: PLC0415 - slow to import
 
     if not provider.at_hand:

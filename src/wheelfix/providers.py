@@ -71,7 +71,12 @@ class Provider:
 
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        return any(fnmatchcase(library, glob) for glob in self.libraries)
+        # What comes before the first wildcard decides most: to compile a pattern takes longer.
+        globs = (glob for glob in self.libraries if library.startswith(_WILD.split(glob, 1)[0]))
+        return any(fnmatchcase(library, glob) for glob in globs)
+
+
+_WILD = re.compile(r"[*?[]")
 
 
 def name_of(requirement: str) -> str:
@@ -208,7 +213,9 @@ def never_bundled(library: str) -> str | None:
     """
     name = _HASH.sub(r"\1", library)
     for globs, reason in _never():
-        if any(fnmatchcase(name, glob) for glob in globs):
+        # Most begin otherwise, and then no glob need be made a pattern.
+        near = (glob for glob in globs if name.startswith(glob.partition("*")[0]))
+        if any(fnmatchcase(name, glob) for glob in near):
             return reason
     return None
 

@@ -14,7 +14,6 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, NamedTuple, cast
 
@@ -66,12 +65,12 @@ def _tokens(source: bytes) -> int:
     return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
 
 
-@dataclass(slots=True)
 class Effort:
     """What may yet be spent on the sources of one wheel: 20 times what SciPy's take."""
 
-    left: int = 1_000_000
-    """Steps of the walk, each some 5 microseconds; 16 bytes of source count as one."""
+    def __init__(self, left: int = 1_000_000) -> None:
+        self.left = left
+        """Steps of the walk, each some 5 microseconds; 16 bytes of source count as one."""
 
 
 class Followed(NamedTuple):
@@ -431,14 +430,14 @@ _ASKING = frozenset({"exists", "isfile", "is_file", "access", "lexists", "stat"}
 _FORGIVING = frozenset({"contextlib.suppress", "suppress"})
 
 
-@dataclass(slots=True)
 class _Scope:
     """Where the walk stands."""
 
-    on_import: bool
-    sure: bool = True
-    depth: int = 0
-    returned: list[_Values] = field(default_factory=list[tuple[object, ...]])
+    def __init__(self, *, on_import: bool, sure: bool = True, depth: int = 0) -> None:
+        self.on_import = on_import
+        self.sure = sure
+        self.depth = depth
+        self.returned: list[_Values] = []
 
 
 class _Scan:

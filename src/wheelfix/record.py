@@ -63,7 +63,7 @@ def parse_record(
             if len(fields) == 3 and fields[0] and _is_size(fields[2]):
                 name, digest, size = fields[0], fields[1], int(fields[2])
                 row = RecordRow(known.get(name, name), digest, size)
-                rows.append(known.get(row, row))
+                rows.append(known.get(row, row) if known else row)
             elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:

@@ -4,8 +4,8 @@ Decisions are made on values (`rules`, `engine`); this module asks for them in o
 auditwheel graft in between, and acts once, at the end.
 """
 
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from wheelfix import graft as grafting
 from wheelfix.archive import Archive, open_wheel
-from wheelfix.deflating import Codec, codec_of
+from wheelfix.deflating import Codec, Early, codec_of
 from wheelfix.edits import Strip
 from wheelfix.elf import Elf
 from wheelfix.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
@@ -27,6 +27,7 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.findings import Finding, PlannedEdit, Severity
+from wheelfix.graft import Origin
 from wheelfix.heap import trim
 from wheelfix.hostlibs import HostLibraries
 from wheelfix.layout import Layout, Scheme, describe
@@ -63,11 +64,10 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 
-_LATER = (
-    *("importlib.metadata", "concurrent.futures.thread"),
-    *("wheelfix.apply", "wheelfix.pack", "wheelfix.sbom", "wheelfix.tools.packages"),
-)
-"""What a graft is carried out with: imported while auditwheel works, for which nobody waits."""
+_LATER = ("concurrent.futures.thread", "wheelfix.apply", "wheelfix.pack", "wheelfix.sbom")
+"""What a repair is carried out with: imported while auditwheel works, for which nobody waits."""
+_LISTING = ("importlib.metadata", "wheelfix.tools.packages")
+"""What it takes to list what is grafted."""
 
 
 def silent(_step: str) -> None:
@@ -107,8 +107,11 @@ def repair_with(
         with (
             open_wheel(path, keeps=publish) as archive,
             scratch() as folder,
+            ExitStack() as stack,
         ):
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
+            codec = codec_of(settings.zip_codec)
+            early = stack.enter_context(Early(codec, settings.zip_level)) if publish else None
             run = _Run(
                 path=path,
                 archive=archive,
@@ -116,7 +119,8 @@ def repair_with(
                 standby=standby,
                 workdir=folder,
                 progress=progress,
-                codec=codec_of(settings.zip_codec),
+                codec=codec,
+                early=early,
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
@@ -161,6 +165,8 @@ class _Run:
     workdir: Path
     progress: Progress
     codec: Codec
+    early: Early | None
+    """What is deflated while there is more to decide; None where nothing is written."""
     rules: tuple[Rule, ...]
     definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
@@ -250,11 +256,15 @@ class _Run:
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
-        wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
-        stages["search paths"] = wheel
-        wheel, stripped = self._strip(wheel)
-        edits = (*early, *grafted.edits, *late, *stripped)
-        wheel, listed = self._list_grafted(wheel, grafted, edits)
+        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
+
+        with ThreadPoolExecutor(1) as beside:
+            origins = beside.submit(grafting.origins, grafted.grafted, self.standby.environ)
+            wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
+            stages["search paths"] = wheel
+            wheel, stripped = self._strip(wheel)
+            edits = (*early, *grafted.edits, *late, *stripped)
+            wheel, listed = self._list_grafted(wheel, origins.result(), edits)
         return replace(grafted, after=wheel, edits=(*edits, *listed), stages=stages)
 
     def _breaks(self, stages: Mapping[str, Wheel]) -> dict[Break, str]:
@@ -301,8 +311,8 @@ class _Run:
         )
         found: list[tuple[Finding, ...]] = []
 
-        def meanwhile() -> None:
-            for module in _LATER:
+        def meanwhile(grafts: bool) -> None:  # noqa: FBT001 (that is all it is told)
+            for module in (*_LATER, *(_LISTING if grafts else ())):
                 import_module(module)
             found.append(self._found())
 
@@ -317,6 +327,8 @@ class _Run:
             self.standby.prepare()
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
         graft = grafting.with_names_kept(rest, self.settings.keep_names)
+        if self.early is not None:
+            self.early.begin(library.path for library in graft.libraries)
         before = wheel
         wheel, steps = planned_in_turn(
             before,
@@ -363,14 +375,14 @@ class _Run:
         return not self.settings.verdict or keeps_promise(wheel, self._verdict(wheel))
 
     def _list_grafted(
-        self, wheel: Wheel, decision: _Decision, steps: Sequence[PlannedEdit]
+        self, wheel: Wheel, origins: Sequence[Origin], steps: Sequence[PlannedEdit]
     ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         """Add the SBOM last: it names the wheel, and all the members that hold a library."""
         if not steps:
             return wheel, ()
         made = [step.edit for step in steps]
         expected = tuple(map(described, taken_from_others(wheel, self.settings)))
-        edits = grafting.sbom_edits(decision.grafted, expected, wheel, made, self.standby.environ)
+        edits = grafting.sbom_edits(origins, expected, wheel, made)
         return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
@@ -405,6 +417,7 @@ class _Run:
             codec=self.codec,
             level=self.settings.zip_level,
             epoch=_epoch(self.standby.environ),
+            early=self.early,
         )
         return pending, applied.ways
 
@@ -499,10 +512,9 @@ class _Run:
         for known, verdict in self.verdicts:
             if known.name == wheel.name and _judged(known) == _judged(wheel):
                 return verdict
-        folder = Path(tempfile.mkdtemp(dir=self.workdir))
         others = (*excluded, *given_by_others(wheel, self.settings))
         settings = replace(self.settings, exclude=(*self.settings.exclude, *others))
-        verdict = auditwheel.verdict(wheel, settings, folder, self.standby)
+        verdict = auditwheel.verdict(wheel, settings, self.workdir, self.standby)
         self.verdicts.append((wheel, verdict))
         return verdict
 

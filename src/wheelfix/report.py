@@ -1,7 +1,7 @@
 """What a check found: the values that every output format is made from."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from wheelfix.errors import WheelfixError
@@ -38,7 +38,7 @@ class SetReport:
     reports: tuple[Report, ...]
     findings: tuple[Finding, ...] = ()
     """What shows only beside the other wheels, or is about none of them, worst first."""
-    suppressed: tuple[Suppressed, ...] = field(default=())
+    suppressed: tuple[Suppressed, ...] = ()
 
     @property
     def all_findings(self) -> Iterator[tuple[Report | None, Finding]]:

@@ -6,8 +6,7 @@ table of these keys, so that a value is judged in one place wherever it comes fr
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields, replace
-from difflib import get_close_matches
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -21,7 +20,7 @@ from wheelfix.settings import Requirement, Settings, Size
 ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "provider"})
 """The keys whose values add to those of the layer below; all others replace them."""
 
-FIELDS = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
+FIELDS = {name.replace("_", "-"): name for name in Settings.__annotations__}
 """Key of the table -> field of `Settings`."""
 _SEVERITIES = tuple(severity.label for severity in Severity)
 RUN_WIDE = frozenset({"jobs", "timeout", "fail-on", "baseline"})
@@ -64,6 +63,8 @@ def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:
     """Return a hint with what may have been meant by `word`, if anything comes near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for who misspells
+
     spelled = {name.lower(): name for name in known}
     near = get_close_matches(word.lower().replace("_", "-"), spelled, n=3)
     return (

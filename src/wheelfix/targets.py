@@ -7,6 +7,7 @@ gives becomes objects that only have a name: the loader's model then finds them 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple, cast
 
 from wheelfix import data as package_data
@@ -220,14 +221,15 @@ def with_program(target: Target, program: Program) -> Target:
     )
 
 
-def _presets() -> dict[str, Any]:
+@cache
+def _presets() -> Mapping[str, Any]:
     import tomllib  # noqa: PLC0415 - only who names a target needs it
 
     text = package_data.text("targets.toml")
     return tomllib.loads(text)
 
 
-def _platform(text: str, data: dict[str, Any]) -> Target:
+def _platform(text: str, data: Mapping[str, Any]) -> Target:
     name, colon, release = text.partition(":")
     table = data["platforms"].get(name)
     if table is None:
@@ -253,7 +255,9 @@ def _unknown(text: str) -> SettingsError:
     )
 
 
-def _target(name: str, table: dict[str, Any], data: dict[str, Any], base: Target | None) -> Target:
+def _target(
+    name: str, table: dict[str, Any], data: Mapping[str, Any], base: Target | None
+) -> Target:
     _check(table, _PLATFORM_KEYS, f"target `{name}`")
     try:
         libc = Libc(table.get("libc", base.libc if base else Libc.GLIBC))
@@ -293,7 +297,7 @@ def _target(name: str, table: dict[str, Any], data: dict[str, Any], base: Target
     )
 
 
-def _bare(name: str, libc: Libc, data: dict[str, Any]) -> Target:
+def _bare(name: str, libc: Libc, data: Mapping[str, Any]) -> Target:
     python = "shared" if libc is Libc.MUSL else "static"
     directories = (
         ("/lib", "/usr/local/lib", "/usr/lib") if libc is Libc.MUSL else ("/lib", "/usr/lib")
@@ -301,7 +305,7 @@ def _bare(name: str, libc: Libc, data: dict[str, Any]) -> Target:
     return Target(name=name, libc=libc, program=_program(python, data), directories=directories)
 
 
-def _program(name: str, data: dict[str, Any]) -> Program:
+def _program(name: str, data: Mapping[str, Any]) -> Program:
     table = data["pythons"].get(name)
     if table is None:
         raise _unknown(name)

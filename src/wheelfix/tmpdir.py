@@ -3,6 +3,7 @@
 import errno
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 _NAMED_BY = ("TMPDIR", "TEMP", "TMP")
 ADVICE = {
@@ -26,3 +27,18 @@ def tmpdir() -> Path:
         if os.path.isdir(place) and os.access(place, os.W_OK | os.X_OK):  # noqa: PTH112 (20 times as fast)
             return Path(place).absolute()
     raise FileNotFoundError(errno.ENOENT, "no folder for temporary files can be written, TMPDIR")
+
+
+def unnamed_file() -> BinaryIO:
+    """Make a file there without a name (O_TMPFILE of open(2)): it is gone when it is closed.
+
+    Raises `OSError` where there is no place for one.
+    """
+    folder = tmpdir()
+    try:
+        flags = os.O_TMPFILE | os.O_RDWR | os.O_EXCL | os.O_CLOEXEC
+        return os.fdopen(os.open(folder, flags, 0o600), "w+b")
+    except OSError:  # not every file system can do it; what is wrong otherwise, the next says
+        from tempfile import TemporaryFile  # noqa: PLC0415 - imports much, and is seldom needed
+
+        return TemporaryFile(prefix="wheelfix-", dir=folder)

@@ -17,7 +17,7 @@ that nothing of the zip's layout can mislead it:
 """
 
 import posixpath
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -29,8 +29,13 @@ from wheelfix.wheel import Wheel
 
 # Names by which auditwheel tells the C library, and one that it removes wherever it stands: they
 # stay in view even where the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
-_LIBC = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
+C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
+_COMPILERS = (
+    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
+    *("libgcc_s.so.1", "libstdc++.so.6"),
+)
+"""What compilers link to: libraries that need none but each other."""
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Abi = tuple[int, bool, int]
@@ -61,6 +66,8 @@ class View(NamedTuple):
     """Object in the view -> the members for whose DT_NEEDED entries it asks."""
     excluded: frozenset[str]
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
+    platform: Mapping[str, bytes]
+    """Objects that do for some libraries of this machine, by name."""
 
 
 class _Group(NamedTuple):
@@ -81,7 +88,7 @@ class _Group(NamedTuple):
 
     def searches(self, name: str, judged: Judged) -> bool:
         """Return whether it matters where `name` stands on this machine."""
-        if name.startswith(_LIBC):
+        if name.startswith(C_LIBRARIES):
             return False
         return Libc.GLIBC not in self.libcs or name not in judged.platform
 
@@ -144,6 +151,7 @@ def build_view(wheel: Wheel, settings: Settings, *, judged: Judged | None = None
         names=names,
         askers=askers,
         excluded=excluded,
+        platform=_stand_ins(groups, settings, judged),
     )
 
 
@@ -154,7 +162,8 @@ def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
     return frozenset(
         name
         for name in names
-        if not name.startswith(_LIBC) and any(fnmatchcase(name, pattern) for pattern in patterns)
+        if not name.startswith(C_LIBRARIES)
+        and any(fnmatchcase(name, pattern) for pattern in patterns)
     )
 
 
@@ -186,7 +195,7 @@ def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str
         for name in dict.fromkeys(name for elf in elfs.values() for name in elf.needed)
         if name in providers
         and name not in excluded
-        and not name.startswith((*_LIBC, _LIBPYTHON))
+        and not name.startswith((*C_LIBRARIES, _LIBPYTHON))
         and "/" not in name
     }
 
@@ -229,7 +238,7 @@ def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> It
                 each
                 for each in needed
                 if (asker == member and each in searched)
-                or (speaker == member and each.startswith(_LIBC))
+                or (speaker == member and each.startswith(C_LIBRARIES))
                 or (elf.undefined and each in judged.libraries)
             )
         content = skeleton(
@@ -273,9 +282,18 @@ def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
 def _anchor(group: _Group) -> bytes:
     """Build the object that needs what is shipped, and the C library that one of its users has."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
-    libc = next((name for name in needed if name.startswith(_LIBC)), None)
+    libc = next((name for name in needed if name.startswith(C_LIBRARIES)), None)
+    return skeleton(
+        _blank(group),
+        needed=[*((libc,) if libc else ()), *group.shipped],
+        search_path=_search_path(group, ()),
+    )
+
+
+def _blank(group: _Group) -> Elf:
+    """Return an object of the group's kind that says nothing."""
     some = next(iter(group.elfs.values()))
-    blank = Elf(
+    return Elf(
         bits=some.bits,
         little_endian=some.little_endian,
         machine=some.machine,
@@ -283,11 +301,25 @@ def _anchor(group: _Group) -> bytes:
         flags=some.flags,
         type=ElfType.DYN,
     )
-    return skeleton(
-        blank,
-        needed=[*((libc,) if libc else ()), *group.shipped],
-        search_path=_search_path(group, ()),
-    )
+
+
+def _stand_ins(
+    groups: Sequence[_Group], settings: Settings, judged: Judged | None
+) -> dict[str, bytes]:
+    """Build what auditwheel may find in place of libraries that every glibc platform gives.
+
+    It looks for them only to leave them where they are, and reads all their hash tables: for a
+    small wheel a third of its work. None where an exclude pattern may be for a path of theirs.
+    """
+    for_paths = any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude)
+    if judged is None or for_paths or [group.libcs for group in groups] != [{Libc.GLIBC}]:
+        return {}
+    blank = _blank(groups[0])
+    return {
+        name: skeleton(blank, needed=(), soname=name)
+        for name in _COMPILERS
+        if name in judged.platform
+    }
 
 
 def _metadata(wheel: Wheel, objects: Iterable[str]) -> dict[str, bytes]:

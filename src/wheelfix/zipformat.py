@@ -209,7 +209,7 @@ def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any
     attr = known.setdefault(attr, attr)
     extra = data[extra_at:comment_at]
     if extra:
-        _check_unicode_path(extra, name)
+        _check_extra(extra, name)
     if _MAX32 in (packed, size, offset):
         size, packed, offset = _widen(extra, name, size, packed, offset)
     if disk or flags & (_ENCRYPTED | _PATCH) or method not in (STORED, DEFLATED):
@@ -250,10 +250,19 @@ def _decode(raw_name: bytes, flags: int) -> str:
         ) from None
 
 
-def _check_unicode_path(extra: bytes, name: str) -> None:
+def _check_extra(extra: bytes, name: str) -> None:
+    """Refuse an extra field that readers would read differently, if at all (4.5, 4.6.9)."""
+    kinds: list[int] = []
+    at = 0
     for kind, value in _fields(extra):
         if kind == _UNICODE_PATH and value[5:] != name.encode():
             raise BadWheelError(f"{shown(name)} has a second, different name", hint=_REPACK)
+        kinds.append(kind)
+        at += 4 + len(value)
+    if len(extra) - at >= 4:  # less is padding
+        raise BadWheelError(f"{shown(name)} has an extra field that is cut off", hint=_REPACK)
+    if kinds.count(_ZIP64) > 1:
+        raise BadWheelError(f"{shown(name)} has Zip64 sizes twice", hint=_REPACK)
 
 
 def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
@@ -325,7 +334,7 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
             f"{shown(entry.name)} has another name in its local header", hint=_REPACK
         )
     if extra:
-        _check_unicode_path(extra, entry.name)
+        _check_extra(extra, entry.name)
     if method != entry.method or (flags ^ entry.flags) & (_ENCRYPTED | _PATCH | _UTF8):
         raise BadWheelError(
             f"{shown(entry.name)} is encoded otherwise in its local header than in the central "

@@ -14,11 +14,12 @@ from wheelfix.cli.streams import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 if TYPE_CHECKING:
+    from wheelfix.cli.front import Plain
     from wheelfix.tools.standby import Standby
 
-_YOUNG = 2_000
-"""Objects after which garbage is looked for: what is imported is none. With ten times as many, half
-as much memory again is held by what nobody needs any more."""
+_YOUNG = 50_000
+"""Objects after which garbage is looked for: what is imported is none. What is read of a wheel is
+in no cycles: to look more often takes up to a tenth of the time, and no less is in memory."""
 
 
 def main() -> None:
@@ -35,10 +36,11 @@ def main() -> None:
 
 def _worked(arguments: Sequence[str]) -> int:
     from wheelfix.cli.ahead import ahead
-    from wheelfix.cli.ending import end_now, heed_signals
-    from wheelfix.patience import is_somebody_late
 
     with ahead(arguments, os.environ) as standby:
+        from wheelfix.cli.ending import end_now, heed_signals
+        from wheelfix.patience import is_somebody_late
+
         at_the_end = heed_signals()
         code = _commanded(arguments, standby)
     at_the_end()
@@ -58,7 +60,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     """Let a command do what is asked; `standby` may have what `repair` needs ready."""
+    from wheelfix.cli.front import plain_check, plain_repair
+
     try:
+        if checked := plain_check(arguments, os.environ):
+            return _checked(checked)
+        if plain := plain_repair(arguments, os.environ):
+            return _repaired(plain, standby)
         from wheelfix.cli.commands import app
 
         app(arguments, prog_name="wheelfix", obj=standby)
@@ -72,6 +80,37 @@ def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         _crashed(error, arguments)
     return ExitCode.ERROR
+
+
+def _repaired(asked: "Plain", standby: "Standby | None") -> int:
+    """Repair wheels as `wheelfix repair` does with no option but `-w`."""
+    from pathlib import Path
+
+    from wheelfix.cli.repairs import refuse_wheels, repair_wheels
+    from wheelfix.config import Layer, configured
+    from wheelfix.plugins import all_rules
+    from wheelfix.tools.standby import Standby
+
+    wheels = [Path(wheel) for wheel in asked.wheels]
+    table = {"wheel-dir": os.fspath(Path(asked.wheel_dir))} if asked.wheel_dir else {}
+    flags = [Layer(source="the command line", table=table)] if table else []
+    with standby or Standby(os.environ) as ready:
+        ready.prepare()
+        refuse_wheels(wheels)
+        configuration = configured(Path.cwd(), None).over(flags).check(all_rules())
+        return repair_wheels(wheels, configuration, ready)
+
+
+def _checked(wheels: Sequence[str]) -> int:
+    """Check wheels as `wheelfix check` does without any option."""
+    from pathlib import Path
+
+    from wheelfix.cli.checks import Asked, check_wheels
+    from wheelfix.config import configured
+    from wheelfix.plugins import all_rules
+
+    configuration = configured(Path.cwd(), None).check(all_rules())
+    return check_wheels(Asked(wheels=[Path(wheel) for wheel in wheels]), configuration)
 
 
 def _answered(arguments: Sequence[str]) -> int | None:

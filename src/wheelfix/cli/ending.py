@@ -9,9 +9,6 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.scratch import remove_own
-from wheelfix.tools.run import stop_children
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -56,9 +53,23 @@ def end_now(code: int) -> NoReturn:
     leave first. What they write is nowhere but in the temporary folders, or has no name yet.
     """
     for _ in range(2):  # a thread may have started something meanwhile
-        stop_children()
-        remove_own()
+        _stop_children()
+        _remove_folders()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     os._exit(code)
+
+
+def _stop_children() -> None:
+    if "wheelfix.tools.run" in sys.modules:  # or nothing was started
+        from wheelfix.tools.run import stop_children
+
+        stop_children()
+
+
+def _remove_folders() -> None:
+    if "wheelfix.scratch" in sys.modules:  # or none was made
+        from wheelfix.scratch import remove_own
+
+        remove_own()

@@ -4,7 +4,7 @@ Whatever is asked with more words than here goes to `commands`.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,6 +60,49 @@ def answer(arguments: Sequence[str]) -> str | None:
             return f"{explained(found[0])}\n" if found else None
         case _:
             return None
+
+
+def plain_check(arguments: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return what `check` is to look at where nothing else is said; nothing for all others.
+
+    An environment variable may stand for an option, and make a completion of a command line.
+    """
+    command, *words = arguments or [""]
+    said = any(name.startswith(("WHEELFIX_", "_WHEELFIX_")) for name in environ)
+    if command != "check" or said or any(word.startswith("-") for word in words):
+        return ()
+    return tuple(words)
+
+
+class Plain(NamedTuple):
+    """What `repair` is to work on, where nothing else is said but where to write it."""
+
+    wheels: tuple[str, ...]
+    wheel_dir: str | None = None
+
+
+def plain_repair(arguments: Sequence[str], environ: Mapping[str, str]) -> Plain | None:
+    """Return what `repair` is asked for by words that need no parser; None for all others.
+
+    An environment variable may stand for an option, and make a completion of a command line.
+    """
+    command, *wheels = arguments or [""]
+    prefixes = ("WHEELFIX_", "_WHEELFIX_", "AUDITWHEEL_")
+    said = {name for name in environ if name.startswith(prefixes)}
+    if command != "repair" or said - {"AUDITWHEEL_LD_LIBRARY_PATH"}:
+        return None
+    wheel_dir = None
+    if len(wheels) > 2 and wheels[0] in _WHEEL_DIR:
+        _, wheel_dir, *wheels = wheels
+    elif len(wheels) > 2 and wheels[-2] in _WHEEL_DIR:
+        *wheels, _, wheel_dir = wheels
+    words = (*wheels, *([] if wheel_dir is None else [wheel_dir]))
+    if not wheels or any(not word or word.startswith("-") for word in words):
+        return None
+    return Plain(tuple(wheels), wheel_dir)
+
+
+_WHEEL_DIR = {"-w", "--wheel-dir"}
 
 
 # --- Rules, without the modules that they work with -----------------------------------------------

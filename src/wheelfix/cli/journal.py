@@ -53,6 +53,11 @@ def continued(path: Path, wanted: Mapping[str, str]) -> Generator[Journal]:
     """
     with ExitStack() as stack:
         file = _opened(path, stack)
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise SettingsError(
+                f"`{path}` is not a file: there is nothing in it to go on from",
+                hint="name the file that the earlier run wrote, or leave --resume out",
+            )
         kept: dict[str, Record] = {}
         spans = list(_kept(file, path, wanted, kept))
         end = spans[-1][1] if spans else 0

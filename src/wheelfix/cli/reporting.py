@@ -21,7 +21,7 @@ _FOR_PEOPLE = {Format.FULL, Format.CONCISE}
 _LINKED = {Format.SARIF, Format.MARKDOWN}
 
 
-def asked(texts: Iterable[str]) -> list[tuple[Format, Path]]:
+def reports_in(texts: Iterable[str]) -> list[tuple[Format, Path]]:
     """Read `FORMAT=FILE` options. Raises `SettingsError`."""
     found: list[tuple[Format, Path]] = []
     for text in texts:

@@ -31,7 +31,8 @@ from wheelfix.reports.text import counted, printable
 def draw(found: SetReport, drawing: Drawing) -> str:
     """Return the page: a section a wheel, an article a finding."""
     template = data.text("check.html")
-    reasons = {rule.code: why(rule) for rule in drawing.rules}
+    hit = {finding.code for _, finding in found.all_findings}
+    reasons = {rule.code: why(rule) for rule in drawing.rules if rule.code in hit}
     sections: list[str] = []
     if found.findings:
         sections += _section("all wheels side by side", of_set(found, drawing), reasons)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from inspect import cleandoc
 
 from wheelfix.findings import Severity
 from wheelfix.rules.base import AnyRule
@@ -31,13 +30,21 @@ def sections(rule: AnyRule) -> Mapping[str, str]:
     """Return the documentation by heading; the summary under the empty one."""
     found: dict[str, list[str]] = {"": []}
     heading = ""
-    for line in cleandoc(rule.explanation).splitlines():
+    for line in _trimmed(rule.explanation):
         if line.startswith(_HEADING):
             heading = line.removeprefix(_HEADING)
             found[heading] = []
         else:
             found[heading].append(line)
     return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
+
+
+def _trimmed(docstring: str) -> list[str]:
+    """Return the lines of a docstring without their indentation (PEP 257); 3.13 compiles it so."""
+    first, *others = docstring.strip().splitlines() or [""]
+    indented = (len(line) - len(line.lstrip()) for line in others if line.strip())
+    margin = min(indented, default=0)
+    return [first, *(line[margin:] for line in others)]
 
 
 def why(rule: AnyRule) -> str:

@@ -1,8 +1,9 @@
 """Whether RECORD, WHEEL and METADATA tell the truth, and the same as the file name."""
 
+import operator
 import re
-from collections.abc import Iterable, Iterator
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice, product
 
 from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.findings import Fix, Hit, Safety, Severity
@@ -135,7 +136,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
-    said = {each for tag in wheel.tags for each in _expanded(tag)}
+    said = set(islice((each for tag in wheel.tags for each in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
@@ -152,12 +153,19 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     )
 
 
+_MOST_TAGS, _LONGEST_TAG = 20_000, 1000
+"""Tags, and letters of one: file names, of which 255 bytes are all, stand for less."""
+
+
 def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
     return name.pythons, name.abis, name.platforms
 
 
 def _expanded(tag: str) -> Iterator[str]:
     """Yield the tags that a compressed one stands for (PEP 425, "Compressed Tag Sets")."""
+    if tag.count("-") != 2 or len(tag) > _LONGEST_TAG:  # none at all
+        yield tag[:_LONGEST_TAG]
+        return
     for parts in product(*(part.split(".") for part in tag.split("-"))):
         yield "-".join(parts)
 
@@ -262,7 +270,7 @@ _REBUILD = "mend it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
 _LONGEST = 4000
 """Characters of a field that is read further."""
-_NAME = re.compile(r"[a-z0-9]|[a-z0-9][a-z0-9._-]*[a-z0-9]", re.IGNORECASE)
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
@@ -283,11 +291,45 @@ def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
         yield from _invalid_requirements(metadata.requires_dist)
 
 
-# `packaging` is slow to import, part by part: each is only for wheels that need it.
+# `packaging` takes 15 ms to import, and most wheels say what is plain enough to be read without it.
+
+_NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"
+_CLAUSE = re.compile(rf"\s*(<=|>=|==|!=|<|>)\s*({_NUMBERS})\s*", re.ASCII)
+_COMPARED: Mapping[str, Callable[[list[int], list[int]], bool]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+_TEST = (
+    r"\s*(?:python_version|sys_platform|platform_machine|platform_system|os_name|extra)"
+    r"""\s*(?:<=|>=|==|!=|<|>)\s*(?:"[\w.-]*"|'[\w.-]*')\s*"""
+)
+_REQUIREMENT = re.compile(
+    rf"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
+    rf"(?:{_CLAUSE.pattern}(?:,{_CLAUSE.pattern})*|\s*)"
+    rf"(?:;{_TEST}(?:(?<=[\s'\"])(?:and|or)(?=\s){_TEST})*)?",
+    re.ASCII,
+)
+"""A requirement that is surely one (PEP 508)."""
+
+
+def _clauses(specifier: str) -> list[tuple[str, list[int]]] | None:
+    """Return operators and numbers of a plain specifier (PEP 440); None for all others."""
+    found = [_CLAUSE.fullmatch(clause) for clause in specifier.split(",")]
+    plain = [(each[1], _release(each[2])) for each in found if each is not None]
+    return plain if len(plain) == len(found) else None
+
+
+def _release(version: str) -> list[int]:
+    """Return the numbers of a release, without zeros at the end: 3.11 is 3.11.0."""
+    return [int(part) for part in re.sub(r"(\.0+)+$", "", version).split(".")]
 
 
 def _is_version(text: str) -> bool:
-    if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", text):
+    if re.fullmatch(_NUMBERS, text):
         return True
     from packaging.version import Version  # noqa: PLC0415 - see above
 
@@ -299,6 +341,8 @@ def _is_version(text: str) -> bool:
 
 
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
+    if _clauses(text) is not None:
+        return
     from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
 
     try:
@@ -308,9 +352,11 @@ def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
-    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
-
     for text in texts:
+        if _REQUIREMENT.fullmatch(text):
+            continue
+        from packaging.requirements import Requirement  # noqa: PLC0415 - see above
+
         try:
             Requirement(_readable(text))
         except (ValueError, RecursionError) as error:
@@ -364,16 +410,10 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     if not wheel.metadata.requires_python:
         return
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 (start-up)
-
-    try:
-        wanted = SpecifierSet(_readable(wheel.metadata.requires_python))
-    except ValueError:
-        return
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
     # The first and the last patch release that anybody may mean.
     patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
-    if patches and not any(wanted.contains(each, prereleases=True) for each in patches):
+    if patches and not _allows_any(wheel.metadata.requires_python, patches):
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
@@ -381,6 +421,23 @@ def python_excluded(context: Context) -> Iterator[Hit]:
             entry="Requires-Python",
             hint="drop this Python from the build matrix",
         )
+
+
+def _allows_any(requires_python: str, versions: Iterable[str]) -> bool:
+    """Whether a specifier allows one of some releases, or cannot be read."""
+    clauses = _clauses(requires_python)
+    if clauses is not None:
+        return any(
+            all(_COMPARED[compared](_release(version), own) for compared, own in clauses)
+            for version in versions
+        )
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
+
+    try:
+        wanted = SpecifierSet(_readable(requires_python))
+    except ValueError:
+        return True
+    return any(wanted.contains(each, prereleases=True) for each in versions)
 
 
 RULES = (

@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
@@ -603,7 +604,7 @@ def _missing_path(
     # A top folder without `__init__.py` is shared with other distributions (PEP 420).
     if place[1] in files or f"{top}/__init__.py" not in files:
         return
-    if any(fnmatchcase(file, glob) for glob in wanted for file in files):
+    if any(filter_names(files, glob) for glob in wanted):
         return
     name = posixpath.basename(place[1])
     yield Hit(

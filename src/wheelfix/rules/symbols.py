@@ -1,7 +1,6 @@
 """Whether every symbol that an object of the wheel asks for has a provider, once installed."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix import cpython
@@ -100,7 +99,14 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
         for each in world.libraries[path].exports.definitions
         if each[:4] == name[:4] and abs(len(each) - len(name)) <= 4
     ]
-    return next(iter(get_close_matches(name, known, n=1, cutoff=0.85)), None)
+    return _alike(name, known)
+
+
+def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
+    """Return what is spelled most like `name`, if anything comes near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - for the few names that nobody has
+
+    return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 
 def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
@@ -117,8 +123,8 @@ def _resembling(name: str) -> tuple[str, ...]:
     """Say which name of Python's C API is spelled most like `name`."""
     if not cpython.is_python_name(name):
         return ()
-    near = get_close_matches(name, cpython.names(), n=1, cutoff=0.85)
-    return (f"Python has `{near[0]}`",) if near else ()
+    near = _alike(name, cpython.names())
+    return (f"Python has `{near}`",) if near else ()
 
 
 def _undefined(
@@ -387,12 +393,12 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
             defined = read().definitions if read else None
             for pattern in demand.symbols if defined is not None else ():
                 if not any(fnmatchcase(name, pattern) for name in defined or ()):
-                    near = get_close_matches(pattern, defined or (), n=1)
+                    near = _alike(pattern, defined or (), cutoff=0.6)
                     yield Hit(
                         message=f"defines no symbol `{pattern}`, which the project demands",
                         member=member,
                         entry=pattern,
-                        notes=(f"it defines `{near[0]}`",) if near else (),
+                        notes=(f"it defines `{near}`",) if near else (),
                         hint="export the symbol, or mend `require` in the configuration",
                     )
 

@@ -12,9 +12,11 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -39,7 +41,7 @@ from wheelfix.tools.policies import INSTALL_HINT, known_policies
 from wheelfix.tools.run import Completed
 from wheelfix.tools.standby import Standby
 from wheelfix.verdict import Verdict
-from wheelfix.view import Judged, View, build_view
+from wheelfix.view import C_LIBRARIES, Judged, View, build_view
 from wheelfix.wheel import Wheel, WheelName
 
 MINIMUM = (6, 8)
@@ -57,7 +59,7 @@ case $1 in
     printf '%s\\0' "$#" "$@" >>"$here/calls" || exit 1
     if [ "$1" = --set-soname ]; then
         for file; do :; done
-        mv "$file" "$here/../grafted/$2" && : >"$file"
+        mv "$file" "$here/grafted-$2" && : >"$file"
     fi
     ;;
 esac
@@ -146,12 +148,12 @@ def graft(
     settings: Settings,
     workdir: Path,
     standby: Standby,
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Callable[[bool], object] | None = None,
 ) -> Graft:
     """Ask auditwheel what to graft into `wheel`; everything it writes stays in `workdir`.
 
-    `meanwhile` is called while auditwheel works, where that has anything to do. So is its version
-    read: that takes longer than all that comes before.
+    `meanwhile` is called while auditwheel works, where that has anything to do, with whether it may
+    graft a library. So is its version read.
 
     Of the user's environment PATH, LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH
     count, the latter relative to its PWD.
@@ -165,13 +167,16 @@ def graft(
     def beside() -> None:
         _require_version()
         if meanwhile is not None:
-            meanwhile()
+            meanwhile(grafts)
 
     policies = known_policies()
-    view = build_view(wheel, settings, judged=_judged(policies))
+    judged = looked_at(policies)
+    view = build_view(wheel, settings, judged=judged)
     folder = _prepare(workdir, view)
     env = _environment(folder, standby.environ)
+    searched = _searched(settings, env)
     env["PATH"] = _write_recorder(folder, env.get("PATH", os.defpath))
+    env |= _write_platform(folder, view, env)
     arguments = ["-w", str(folder / "out"), "-z", "0", "--plat", settings.plat]
     arguments += ["-L", settings.lib_sdir, "--patcher", "patchelf"]
     arguments += [word for pattern in settings.exclude for word in ("--exclude", pattern)]
@@ -179,10 +184,13 @@ def graft(
     arguments += [] if settings.update_tags else ["--no-update-tags"]
     if settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
+    words = _words("repair", arguments, folder, view, settings)
+    grafts = _may_graft(wheel, view, judged)
+    last = not (settings.verdict and grafts)
     try:
-        completed = _auditwheel("repair", arguments, folder, view, env, settings, standby, beside)
+        completed = standby.run(words, cwd=folder, env=env, last=last, meanwhile=beside)
     except ToolError as error:
-        raise explain(error, wheel, settings, policies, _searched(settings, env)) from error
+        raise explain(error, wheel, settings, policies, searched) from error
     calls = list(_read_calls(folder))
     graft = _graft(wheel, view, folder, calls, completed)
     best = strictest(graft.platforms)
@@ -220,7 +228,7 @@ def _show(  # noqa: PLR0913 - the parts of one call
     search: bool = False,
 ) -> dict[str, Any]:
     """Run `auditwheel show --json`; with `search`, external libraries are looked for."""
-    view = build_view(wheel, settings, judged=_judged(policies))
+    view = build_view(wheel, settings, judged=looked_at(policies))
     folder = _prepare(workdir, view)
     arguments = ["--json"]
     env = _environment(folder, standby.environ)
@@ -232,13 +240,14 @@ def _show(  # noqa: PLR0913 - the parts of one call
     elif settings.ldpaths is not None:
         arguments += ["--ldpaths", settings.ldpaths]
     try:
-        completed = _auditwheel("show", arguments, folder, view, env, settings, standby)
+        words = _words("show", arguments, folder, view, settings)
+        completed = standby.run(words, cwd=folder, env=env)
     except ToolError as error:
         raise explain(error, wheel, settings, policies) from error
     return _parse_json(completed.stdout)
 
 
-def _judged(policies: Sequence[Policy]) -> Judged | None:
+def looked_at(policies: Sequence[Policy]) -> Judged | None:
     """Return what auditwheel looks at by name; None if its policies are not known."""
     symbols = judged_symbols(policies)
     if symbols is None:
@@ -272,23 +281,41 @@ def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str
 
 
 def _require_version() -> None:
-    from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
+    version = version_by_name()
+    if version is None:
+        from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
 
-    try:
-        version = metadata.version("auditwheel")
-    except metadata.PackageNotFoundError:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+        try:
+            version = metadata.version("auditwheel")
+        except metadata.PackageNotFoundError:
+            raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < MINIMUM:
         raise ToolError(
             f"auditwheel {version} is too old: wheelfix needs 6.8 or newer", hint=INSTALL_HINT
         )
 
 
+def version_by_name() -> str | None:
+    """Return auditwheel's version, by the name of the folder that says it is installed.
+
+    So is it called where files lie in folders ("Recording installed projects", by PyPA).
+    """
+    for place in sys.path:
+        with suppress(OSError):
+            for name in os.listdir(place or os.curdir):  # noqa: PTH208 (a tenth of the time)
+                if name.startswith("auditwheel-") and name.endswith(".dist-info"):
+                    return name.removeprefix("auditwheel-").removesuffix(".dist-info")
+    return None
+
+
 def _prepare(workdir: Path, view: View) -> Path:
-    """Create a folder in `workdir` with the view in it, and return its real path."""
+    """Create a folder in `workdir` with the view in it, and return its real path.
+
+    All else comes into the same: to remove a folder may take as long as auditwheel needs for one
+    object.
+    """
     workdir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
-    (folder / "tmp").mkdir()
     with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
         for name, content in view.members.items():
             entry = zipfile.ZipInfo(name)
@@ -302,20 +329,26 @@ def _write_recorder(folder: Path, path: str) -> str:
 
     It is the only program there. Itself it finds `mv` where most systems have it, or in `path`.
     """
-    (folder / "grafted").mkdir()
-    recorder = folder / "bin" / "patchelf"
-    recorder.parent.mkdir()
+    recorder = folder / "patchelf"
     # A relative folder would be one of the wheel's.
     folders = [*os.defpath.split(os.pathsep), *path.split(os.pathsep)]
     own = os.pathsep.join(folder for folder in folders if folder.startswith("/"))
     recorder.write_text(_RECORDER.replace("@PATH@", shlex.quote(own)))
     recorder.chmod(0o755)
-    if shutil.which("patchelf", path=str(recorder.parent)) is None:
+    if shutil.which("patchelf", path=str(folder)) is None:
         raise ToolError(
             f"no program can be run in `{folder.parent}`: is it mounted with noexec?",
             hint="set TMPDIR to a directory where programs can be run",
         )
-    return str(recorder.parent)
+    return str(folder)
+
+
+def _write_platform(folder: Path, view: View, env: Mapping[str, str]) -> dict[str, str]:
+    """Write what the view has for the platform's libraries, and return how it is found first."""
+    for name, content in view.platform.items():
+        (folder / name).write_bytes(content)
+    variable = "AUDITWHEEL_LD_LIBRARY_PATH"
+    return {variable: ":".join(filter(None, (str(folder), env.get(variable))))}
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -325,7 +358,7 @@ def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
         if environ.get(key):
             env[key] = _absolute(key, environ[key], environ.get("PWD", ""))
     return env | {
-        "TMPDIR": str(folder / "tmp"),
+        "TMPDIR": str(folder),
         "COLUMNS": "1000",  # argparse wraps what is read here
     }
 
@@ -349,19 +382,21 @@ def _searched(settings: Settings, env: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
 
 
-def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
-    command: str,
-    arguments: Iterable[str],
-    folder: Path,
-    view: View,
-    env: Mapping[str, str],
-    settings: Settings,
-    standby: Standby,
-    meanwhile: Callable[[], object] | None = None,
-) -> Completed:
+def _words(
+    command: str, arguments: Iterable[str], folder: Path, view: View, settings: Settings
+) -> tuple[str, ...]:
     options = [] if settings.isa_ext_check else ["--disable-isa-ext-check"]
-    words = (command, *arguments, *options, str(folder / view.filename))
-    return standby.run(words, cwd=folder, env=env, meanwhile=meanwhile)
+    return (command, *arguments, *options, str(folder / view.filename))
+
+
+def _may_graft(wheel: Wheel, view: View, judged: Judged | None) -> bool:
+    """Whether a library may have to be grafted: then auditwheel is asked again, for its verdict."""
+    given = {member.rpartition("/")[2] for member in wheel.elfs} | view.excluded
+    given |= {elf.soname for elf in wheel.elfs.values() if elf.soname}
+    needed = {name for elf in wheel.elfs.values() for name in elf.needed} - given
+    return judged is None or any(
+        name not in judged.platform and not name.startswith(C_LIBRARIES) for name in needed
+    )
 
 
 # --- Reading what it decided --------------------------------------------------------------------
@@ -369,10 +404,10 @@ def _auditwheel(  # noqa: PLR0913, PLR0917 - the parts of one call
 
 def _read_calls(folder: Path) -> Iterator[_Call]:
     """Read the recorder's log: for each call the number of arguments and they themselves."""
-    log = folder / "bin" / "calls"
+    log = folder / "calls"
     words = iter(os.fsdecode(log.read_bytes()).split("\0")[:-1] if log.exists() else ())
     for count in words:
-        yield _call(list(islice(words, int(count))), (folder / "tmp").resolve())
+        yield _call(list(islice(words, int(count))), folder)
 
 
 def _call(arguments: list[str], temporary: Path) -> _Call:
@@ -463,7 +498,7 @@ def _library(call: _Call, folder: Path, asked: Iterable[_Call], said: str) -> Gr
     under one name, the names that its asker got are the right ones for what it needs itself.
     """
     soname = call.soname or ""
-    path = folder / "grafted" / soname
+    path = folder / f"grafted-{soname}"
     askers = [dict(asker.renames) for asker in asked if soname in asker.renames.values()]
     names = {**call.renames, **(askers[0] if askers else {})}
     needed: Iterable[str] = call.renames

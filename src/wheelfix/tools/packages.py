@@ -99,9 +99,10 @@ def _ask_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Pa
     database = system.root / "var/lib/dpkg"
     wanted = {os.fsencode(name): name for name in names}
     owned: dict[str, list[str]] = {}
-    for listing in sorted(database.glob("info/*.list")):
-        for line in wanted.keys() & listing.read_bytes().split(b"\n"):
-            owned.setdefault(listing.stem, []).append(wanted[line])
+    for stem, listing in _dpkg_lists(database / "info"):
+        if any(name in listing for name in wanted):
+            for line in wanted.keys() & listing.split(b"\n"):
+                owned.setdefault(stem, []).append(wanted[line])
     if not owned:
         return
     stanzas = _dpkg_status(database / "status", {stem.partition(":")[0] for stem in owned})
@@ -119,6 +120,19 @@ def _ask_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Pa
                     licence=_debian_licence(system.root / f"usr/share/doc/{name}/copyright"),
                 )
                 yield from ((file, package) for file in files)
+
+
+def _dpkg_lists(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the packages of this system, hundreds, and what they have installed."""
+    suffix = ".list"
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 (a tenth of the time)
+    except OSError:
+        return
+    for name in names:
+        if name.endswith(suffix):
+            with open(f"{folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 (see above)
+                yield name.removesuffix(suffix), file.read()
 
 
 def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str, str]]]:

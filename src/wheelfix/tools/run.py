@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,8 +18,7 @@ from wheelfix.tmpdir import ADVICE
 _DYING = 1.0
 """Seconds for which is waited until what was killed is gone."""
 _PIPE = 65_536
-"""Bytes that go into a pipe though nobody reads yet (pipe(7)): more might wait for a program that
-hangs, and without a limit of time."""
+"""Bytes that are read at once: what a pipe holds (pipe(7))."""
 MOST = 32 << 20
 """Bytes that a program may print: some hundred times what one prints that lists every file of the
 packages it was asked for. What prints without end would fill our memory until its time is up."""
@@ -66,7 +65,7 @@ def start(
     install_hint: str | None = None,
     name: str | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start `argv` as `run` does, and return while it runs; `finish` or `stop` ends it.
+    """Start `argv` as `run` does, and return while it runs; `finish` ends it.
 
     Raises `ToolError` if it is missing.
     """
@@ -92,44 +91,71 @@ def finish(  # noqa: PLR0913 - the parts of one call
     *,
     name: str,
     task: str = "",
-    meanwhile: Callable[[], object] | None = None,
     timeout: float = 600,
     accepted: Container[int] = (0,),
 ) -> Completed:
     """Hand `task` to a program that was started, and wait for its end, as `run` does.
 
-    `meanwhile` is called while the program works. Raises `ToolError` if it fails, prints too much,
-    or does not end in time.
+    Raises `ToolError` if it fails, prints too much, or does not end in time.
     """
     said = bytearray(), bytearray()
     with process:
         try:
-            _attended(process, os.fsencode(task), timeout, meanwhile, said)
-        except _EndedError as error:
-            _kill(process)
-            raise ToolError(
-                f"`{name}` {error}{_quote(*map(_tail, said))}", hint=error.hint
-            ) from None
+            _attended(process, name, os.fsencode(task), timeout, said)
         except BaseException:
-            _kill(process)
+            if process.returncode is None:
+                end(process.pid)
             raise
+    return completed(argv, process.returncode, said, name=name, accepted=accepted)
+
+
+Said = Sequence[bytearray]
+"""What a program has printed, and what it complained of."""
+
+
+def completed(
+    argv: Sequence[str], code: int, said: Said, *, name: str, accepted: Container[int] = (0,)
+) -> Completed:
+    """Return what a program has said that ended with `code`. Raises `ToolError` if it failed."""
     stdout, stderr = map(_text, said)
-    if process.returncode not in accepted:
+    if code not in accepted:
         raise ToolError(
-            f"`{name}` failed: {_ending(process.returncode)}{_quote(stdout, stderr)}",
+            f"`{name}` failed: {_ending(code)}{_quote(stdout, stderr)}",
             hint=_advice(stderr) or f"the call was: {_command_line(argv)}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
+
+
+def late(name: str, timeout: float, said: Said) -> ToolError:
+    """Return the error for a program that has to be ended, since its time is up."""
+    return ToolError(
+        f"`{name}` did not end within {timeout:g} seconds{_quote(*map(_tail, said))}",
+        hint="was the machine overloaded? run it again",
+    )
+
+
+def limit(name: str, said: Said) -> None:
+    """Raise `ToolError` for a program that has to be ended, since it prints more than `MOST`."""
+    if sum(map(len, said)) > MOST:
+        raise ToolError(
+            f"`{name}` printed more than {MOST >> 20} MiB, and was ended"
+            f"{_quote(*map(_tail, said))}",
+            hint="run the same program by hand: it is broken, or not what its name says",
+        )
 
 
 def _advice(stderr: str) -> str | None:
     return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
 
 
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """End a program that was started, with all that it has started."""
-    with process:
-        _kill(process)
+def end(leader: int) -> None:
+    """End a program that leads a process group and that nobody has waited for yet.
+
+    With it ends all that it has started, in sessions of their own, too.
+    """
+    end_tree(leader)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 def stop_children() -> None:
@@ -175,47 +201,15 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-class _EndedError(Exception):
-    """A program was ended: why, and what may help."""
-
-    def __init__(self, reason: str, hint: str) -> None:
-        super().__init__(reason)
-        self.hint = hint
-
-
 def _attended(
-    process: subprocess.Popen[bytes],
-    task: bytes,
-    timeout: float,
-    meanwhile: Callable[[], object] | None,
-    said: Sequence[bytearray],
+    process: subprocess.Popen[bytes], name: str, task: bytes, timeout: float, said: Said
 ) -> None:
-    """See a program to its end, and put what it prints into `said`. Raises `_EndedError`."""
-    if meanwhile is not None:
-        if len(task) <= _PIPE:
-            _hand_over(process, task)
-        meanwhile()
-    end = time.monotonic() + timeout
-    try:
-        _exchange(process, task, end, said)
-        process.wait(max(end - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        raise _EndedError(
-            f"did not end within {timeout:g} seconds", "was the machine overloaded? run it again"
-        ) from None
-
-
-def _exchange(
-    process: subprocess.Popen[bytes], task: bytes, end: float, said: Sequence[bytearray]
-) -> None:
-    """Write a program's input, unless it has it, and read what it prints until that is closed.
-
-    Raises `_EndedError` where it prints too much, and `TimeoutExpired` at `end`.
-    """
+    """See a program to its end, and put what it prints into `said`. Raises `ToolError`."""
+    last = time.monotonic() + timeout
     left = bytearray(task)
     steps = [
-        (process.stdout, selectors.EVENT_READ, partial(_read, kept=said[0])),
-        (process.stderr, selectors.EVENT_READ, partial(_read, kept=said[1])),
+        (process.stdout, selectors.EVENT_READ, partial(read, kept=said[0])),
+        (process.stderr, selectors.EVENT_READ, partial(read, kept=said[1])),
         (process.stdin, selectors.EVENT_WRITE, partial(_write, left=left)),
     ]
     with selectors.DefaultSelector() as pipes:
@@ -223,26 +217,20 @@ def _exchange(
             if stream is not None:
                 os.set_blocking(stream.fileno(), False)
                 pipes.register(stream, events, (step, stream))
-        while pipes.get_map():
-            for key, _ in pipes.select(max(end - time.monotonic(), 0)):
+        while pipes.get_map() and time.monotonic() < last:
+            for key, _ in pipes.select(max(last - time.monotonic(), 0)):
                 step, stream = key.data
                 if not step(key.fd):
                     pipes.unregister(stream)
                     stream.close()
-            _limit(process, end, said)
+            limit(name, said)
+    try:
+        process.wait(max(last - time.monotonic(), 0))
+    except subprocess.TimeoutExpired:
+        raise late(name, timeout, said) from None
 
 
-def _limit(process: subprocess.Popen[bytes], end: float, said: Sequence[bytearray]) -> None:
-    if sum(map(len, said)) > MOST:
-        raise _EndedError(
-            f"printed more than {MOST >> 20} MiB, and was ended",
-            "run the same program by hand: it is broken, or not what its name says",
-        )
-    if time.monotonic() >= end:
-        raise subprocess.TimeoutExpired(process.args, 0)
-
-
-def _read(pipe: int, kept: bytearray) -> bool:
+def read(pipe: int, kept: bytearray) -> bool:
     """Read what is in a pipe; return whether it is open."""
     piece = os.read(pipe, _PIPE)
     kept += piece
@@ -256,24 +244,6 @@ def _write(pipe: int, left: bytearray) -> bool:
     except BrokenPipeError:  # it ended, or closed its input; its exit code says why
         return False
     return bool(left)
-
-
-def _hand_over(process: subprocess.Popen[bytes], task: bytes) -> None:
-    """Write a program's input, and end it, though nobody waits yet for what it prints."""
-    if process.stdin is not None:
-        with contextlib.suppress(BrokenPipeError):  # it ended before; its exit code says why
-            process.stdin.write(task)
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
-        process.stdin = None
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """End a program with all that it has started, in sessions of their own, too."""
-    if process.returncode is None:
-        end_tree(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _text(data: bytearray) -> str:

@@ -1,0 +1,156 @@
+"""What `wheelfix repair` does with wheels and settings, whoever has read them."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+
+if TYPE_CHECKING:
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.config import Configuration
+    from wheelfix.outcome import Outcome
+    from wheelfix.settings import Settings
+    from wheelfix.tools.standby import Standby
+
+PATCHER = "patchelf"
+
+
+def repair_wheels(
+    wheels: Sequence[Path],
+    configuration: "Configuration",
+    standby: "Standby",
+    *,
+    verbosity: int = 0,
+    as_plan: bool = False,
+    as_diff: bool = False,
+) -> ExitCode:
+    """Repair `wheels`, say what comes of each, and return the exit code.
+
+    Nothing is written where the plan or what would differ is all that was asked for.
+    """
+    from wheelfix.cli.terminal import Terminal
+    from wheelfix.heap import spare
+
+    spare(wheels)
+    terminal = Terminal(verbosity=verbosity)
+    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
+        terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
+    show = partial(_show, terminal=terminal, as_plan=as_plan, as_diff=as_diff)
+    publish = not (as_plan or as_diff)
+    return _shown(_repaired(wheels, configuration, terminal, standby, publish=publish), show)
+
+
+def _repaired(
+    wheels: Sequence[Path],
+    configuration: "Configuration",
+    terminal: "Terminal",
+    standby: "Standby",
+    *,
+    publish: bool,
+) -> "Iterator[Outcome]":
+    """Yield what becomes of each wheel, in their order."""
+    from wheelfix.together import repair_each
+
+    def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
+        return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
+
+    standby.stays = len(wheels) > 1
+    jobs = configuration.settings.jobs
+    return repair_each(wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs)
+
+
+def _attempt(
+    standby: "Standby",
+    wheel: Path,
+    settings: "Settings",
+    progress: Callable[[str], None],
+    *,
+    publish: bool,
+) -> "Outcome":
+    """Repair one wheel; a bug that shows on it must not stop the others."""
+    from wheelfix.outcome import Outcome, Status
+    from wheelfix.repairing import repair_with
+
+    try:
+        return repair_with(standby, wheel, settings, progress=progress, publish=publish)
+    except WheelfixError as error:
+        return Outcome(source=wheel, status=Status.FAILED, error=error)
+    except Exception as error:  # noqa: BLE001 - see above; it is reported, and the exit code is 2
+        return Outcome(source=wheel, status=Status.FAILED, error=internal_error(error))
+
+
+# --- Words ----------------------------------------------------------------------------------------
+
+
+def _shown(outcomes: "Iterator[Outcome]", show: "Callable[[Outcome], None]") -> ExitCode:
+    """Show each outcome as it comes, and return the worst exit code of all."""
+    worst = ExitCode.OK
+    written: set[Path] = set()
+    for outcome in outcomes:
+        show(outcome)
+        worst = max(worst, _exit_code(outcome))
+        if outcome.output is not None and outcome.output in written:
+            raise SettingsError(
+                f"two of the wheels were both written to `{outcome.output}`",
+                hint="repair them in two runs, each with a -w of its own",
+            )
+        written.update([outcome.output] if outcome.output else [])
+    return worst
+
+
+def _exit_code(outcome: "Outcome") -> ExitCode:
+    from wheelfix.outcome import Status
+
+    match outcome.status:
+        case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
+            return ExitCode.OK
+        case Status.REJECTED:
+            return ExitCode.FINDINGS
+        case Status.FAILED:
+            return ExitCode.ERROR
+
+
+def _show(outcome: "Outcome", *, terminal: "Terminal", as_plan: bool, as_diff: bool) -> None:
+    from wheelfix.outcome import Status
+    from wheelfix.reports import diff, text
+
+    terminal.show(outcome)
+    if outcome.status is Status.FAILED:
+        return
+    if as_plan:
+        terminal.result(text.plan(outcome, colour=terminal.colours_results))
+    if as_diff:
+        terminal.result(diff.diff(outcome, colour=terminal.colours_results))
+    if outcome.output is not None:
+        terminal.result(text.printable(str(outcome.output)))
+
+
+# --- Refusals -------------------------------------------------------------------------------------
+
+
+def refuse_wheels(wheels: Sequence[Path]) -> None:
+    """Raise `SettingsError` for wheels that are not there, or would be written to one name."""
+    for wheel in wheels:
+        if wheel.is_file():
+            continue
+        if set("*?[").intersection(str(wheel)) and not wheel.exists():
+            raise SettingsError(
+                f"no file matches `{wheel}`",
+                hint="the shell found nothing to put in its place; build the wheel first",
+            )
+        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is a directory" if wheel.is_dir() else problem
+        hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
+        raise SettingsError(f"`{wheel}` {problem}", hint=hint)
+    from collections import Counter
+
+    names = Counter(wheel.name for wheel in wheels)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise SettingsError(
+            f"{times} of the wheels are called `{name}`; they would be written to one file",
+            hint="repair them in several runs, each with a -w of its own",
+        )
