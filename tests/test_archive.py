@@ -1190,6 +1190,7 @@ def test_what_stayed_inflated_is_edited_without_being_inflated_again(
     new = done.path.read_bytes()
     assert zlib.decompress(stream, -15) == new
     assert sha256(new).digest() == done.sha256
+    assert done.elf is not None
     assert read_elf(new, "libhuge.so") == done.elf
     assert done.elf.rpath == "$ORIGIN/../demo.libs"
     assert differences(content, new, done.elf, "libhuge.so") == ()

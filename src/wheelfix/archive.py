@@ -193,10 +193,6 @@ class Archive:
         pieces = inflated_pieces(entry, raw, mark=mark) if entry.method == DEFLATED else raw
         yield from _checked(entry, pieces)
 
-    def checked(self, member: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the bytes of a member. Raises `BadWheelError` where they are not those stated."""
-        yield from _checked(self.entries[member], pieces)
-
     def raw(self, member: str) -> tuple[bytes, Iterable[bytes]]:
         """Give the extra field of the local header, and the data as stored, in pieces.
 
