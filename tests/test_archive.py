@@ -1183,6 +1183,7 @@ def test_what_stayed_inflated_is_edited_without_being_inflated_again(
         after = predict(archive.wheel, [entry, *edits])
         done = apply(archive, after, [entry, *edits], tmp_path).content["demo/libhuge.so"]
         assert isinstance(done, Made)
+        assert done.elf
         assert not archive.wholes
         assert done.parts is not None
         stream = b"".join(stored(done.parts, archive.stored("demo/libhuge.so")))
