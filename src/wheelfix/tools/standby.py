@@ -23,16 +23,10 @@ if TYPE_CHECKING:
 _MAIN = """\
 import gc
 gc.set_threshold(50_000)
-import contextlib, importlib, json, logging, os, runpy, sys, types
-class Unused(types.ModuleType):
-    __getattr__ = lambda self, name: None
-unused = ["elftools.dwarf.dwarfinfo", "elftools.ehabi.ehabiinfo"]
-sys.modules |= {name: Unused(name) for name in unused}
+import contextlib, importlib, json, logging, os, runpy, sys
 for module in "main", "main_repair", "main_show", "wheel_abi", "repair":
-    with contextlib.suppress(Exception):
+    with contextlib.suppress(ImportError):
         importlib.import_module("auditwheel." + module)
-for name in unused:
-    del sys.modules[name]
 gc.freeze()
 while task := json.loads(sys.stdin.readline() or "null"):
     child = 0 if task["last"] else os.fork()
@@ -57,8 +51,7 @@ os._exit(0)
 """
 """auditwheel, and the one module's debug messages that tell where a library was found: all modules'
 (`-v`) are a megabyte and hide the cause of a failure. What is imported is no garbage: nobody has to
-look for it there, nor to take it apart at the end. Of pyelftools, what reads debugging information
-is left out: it is a tenth of the imports."""
+look for it there, nor to take it apart at the end."""
 # -P: it changes into the wheel, from which nothing shall be imported.
 _COMMAND = (sys.executable, "-P", "-c", _MAIN)
 _FIXED = {
