@@ -227,7 +227,7 @@ def sbom_edits(
     It lists what is `expected` beside, too, and what the lists of earlier repairs have;
     auditwheel's own list becomes a part of it.
     """
-    # Imported while auditwheel works: `_LATER` and `_LISTING` of `repairing`.
+    # Imported while auditwheel works: `_LATER` of `repairing`.
     from wheelfix.sbom import (  # noqa: PLC0415 - see above
         AUDITWHEEL,
         MEMBER,
@@ -259,7 +259,7 @@ def sbom_edits(
     member = names[-1]
     if not (listed or expected or member in earlier):
         return
-    from importlib import metadata  # noqa: PLC0415 - see above
+    from importlib import metadata  # noqa: PLC0415 - `_LISTING` of `repairing`
 
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))

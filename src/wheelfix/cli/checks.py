@@ -186,7 +186,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
     return without(checked, baselines.read(file))
 
 
-# --- Words ---
+# --- Words ----------------------------------------------------------------------------------------
 
 
 def _exit_code(checked: "SetReport", configuration: "Configuration") -> ExitCode:
