@@ -35,15 +35,15 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from wheelfix.archive import open_wheel
-from wheelfix.binding import Binding, Process, Symbols
-from wheelfix.elf import Exports, Libc, Lookup
-from wheelfix.elfread import read_exports, read_lookups
-from wheelfix.environments import Interpreter, find, install, interpreter, make
+from wheelfix.elf.model import Exports, Libc, Lookup
+from wheelfix.elf.reader import read_exports, read_lookups
 from wheelfix.errors import WheelfixError
-from wheelfix.lddebug import Asked, Log
-from wheelfix.loader import Environment, How, Load, Outcome, Request, load, load_all
-from wheelfix.machine import describe
+from wheelfix.host.ld_debug import Asked, Log
+from wheelfix.host.machine import describe
+from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
+from wheelfix.loader.binding import Binding, Process, Symbols
+from wheelfix.loader.search import Environment, How, Load, Outcome, Request, load, load_all
+from wheelfix.wheel.reader import open_wheel
 
 OPEN = "import sys, _ctypes\n_ctypes.dlopen(sys.argv[1], 2)"
 MAX_SHOWN = 20

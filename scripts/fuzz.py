@@ -40,28 +40,28 @@ from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree as ET
 
-from wheelfix.archive import open_wheel
-from wheelfix.checking import check, check_set
-from wheelfix.defined import Defined
-from wheelfix.elfedit import edit_in_place
-from wheelfix.elfimage import Dt, Dynamic, Image
-from wheelfix.elfread import read_elf, read_exports, read_lookups
-from wheelfix.elfverify import differences
+from wheelfix.cli.config.values import settings_from
+from wheelfix.elf.compare import differences
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.exports import Defined
+from wheelfix.elf.image import Dt, Dynamic, Image
+from wheelfix.elf.reader import read_elf, read_exports, read_lookups
 from wheelfix.errors import BadWheelError, WheelfixError
-from wheelfix.inflating import LIBRARY, inflated_pieces, inflated_whole
-from wheelfix.metadata import edit_metadata, read_core_metadata, read_metadata
-from wheelfix.plugins import all_rules
-from wheelfix.pysearch import searches
-from wheelfix.pysources import followed
-from wheelfix.record import format_record, hash_field, parse_record, verify_record
-from wheelfix.report import SetReport
-from wheelfix.reports.drawing import Drawing
+from wheelfix.pipelines.check import check, check_set
+from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS
-from wheelfix.rules.base import AnyRule
+from wheelfix.reports.render import Drawing
+from wheelfix.rules.context import AnyRule
+from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
-from wheelfix.tables import settings_from
-from wheelfix.wheel import RecordRow, WheelName
-from wheelfix.zipformat import Entry, fresh_entry
+from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
+from wheelfix.wheel.inflate import LIBRARY, inflated_pieces, inflated_whole
+from wheelfix.wheel.model import RecordRow, WheelName
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_searches import searches
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record, hash_field, parse_record, verify_record
+from wheelfix.wheel.zip_format import Entry, fresh_entry
 
 # ruff: noqa: S311 -- dice need no secrecy
 

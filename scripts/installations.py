@@ -22,12 +22,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from wheelfix.binding import Binding, MissingVersion, Process, Symbols
-from wheelfix.elf import Elf, ElfType, Exports, Libc, Lookup, Machine
-from wheelfix.elfimage import gnu_hash
-from wheelfix.elfread import read_elf, read_exports, read_lookups
-from wheelfix.loader import Environment, How, Load, Opening, Outcome, load, load_all
-from wheelfix.machine import describe
+from wheelfix.elf.image import gnu_hash
+from wheelfix.elf.model import Elf, ElfType, Exports, Libc, Lookup, Machine
+from wheelfix.elf.reader import read_elf, read_exports, read_lookups
+from wheelfix.host.machine import describe
+from wheelfix.loader.binding import Binding, MissingVersion, Process, Symbols
+from wheelfix.loader.search import Environment, How, Load, Opening, Outcome, load, load_all
 
 # ruff: noqa: S311 -- dice need no secrecy
 

@@ -28,11 +28,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from wheelfix.asneeded import Decision, Library, Why, decide
-from wheelfix.edits import without_needed
-from wheelfix.elf import Elf, Undefined
-from wheelfix.elfedit import edit_in_place
-from wheelfix.elfread import read_elf, read_exports
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.model import Elf, Undefined
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.loader.as_needed import Decision, Library, Why, decide
+from wheelfix.wheel.edits import without_needed
 
 # ruff: noqa: S311 -- dice need no secrecy
 

@@ -20,14 +20,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from wheelfix.archive import open_wheel
-from wheelfix.edits import DropNeeded, without_needed
-from wheelfix.elf import Elf
-from wheelfix.elfedit import edit_in_place
-from wheelfix.elfread import read_elf
-from wheelfix.outcome import Outcome
-from wheelfix.repairing import repair
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.wheel.edits import DropNeeded, without_needed
+from wheelfix.wheel.reader import open_wheel
 
 PROJECTS = (
     "psycopg2==2.9.13",

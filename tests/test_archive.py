@@ -27,21 +27,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from build import make_wheel, record_text, shared_object, wheel_text
-from wheelfix.apply import apply
-from wheelfix.archive import open_wheel
-from wheelfix.contents import HUGE
-from wheelfix.edits import AddEntry, SetPathTag
-from wheelfix.elf import PathTag
-from wheelfix.elfread import read_elf
-from wheelfix.elfverify import differences
-from wheelfix.engine import predict
+from wheelfix.elf.compare import differences
+from wheelfix.elf.model import PathTag
+from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, OutputError
-from wheelfix.made import Made
-from wheelfix.pack import PendingWheel, write_wheel
-from wheelfix.record import parse_record
-from wheelfix.splice import stored
-from wheelfix.wheel import Member, Wheel, WheelName
-from wheelfix.zipformat import End, fresh_entry, pack_central, pack_end, pack_local
+from wheelfix.pipelines.apply_edits import apply
+from wheelfix.rules.engine import predict
+from wheelfix.wheel.edited_file import Made
+from wheelfix.wheel.edits import AddEntry, SetPathTag
+from wheelfix.wheel.members import HUGE
+from wheelfix.wheel.model import Member, Wheel, WheelName
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import parse_record
+from wheelfix.wheel.splice import stored
+from wheelfix.wheel.writer import PendingWheel, write_wheel
+from wheelfix.wheel.zip_format import End, fresh_entry, pack_central, pack_end, pack_local
 
 NAME = "demo-1.0-cp311-cp311-linux_x86_64.whl"
 INFO = "demo-1.0.dist-info"
@@ -173,7 +173,7 @@ def test_a_broken_elf_does_not_stop_the_opening(tmp_path: Path) -> None:
 def test_large_members_are_streamed_to_an_unlinked_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wheelfix.contents.LARGE", 1000)
+    monkeypatch.setattr("wheelfix.wheel.members.LARGE", 1000)
     library = shared_object(tmp_path / "x.so", libc=False)
     plain = os.urandom(3 * 2**20)
     path = make_wheel(tmp_path, files={"x.so": library, "plain": plain})
@@ -964,8 +964,8 @@ import sys, os, time
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from wheelfix.archive import open_wheel
-from wheelfix.pack import write_wheel
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.writer import write_wheel
 os.umask(int(sys.argv[3], 8))
 with open_wheel(Path(sys.argv[1])) as archive:
     wheel = replace(archive.wheel, tags=("cp311-cp311-manylinux_2_28_x86_64",))
@@ -1031,7 +1031,7 @@ def no_unnamed_files(_: Path) -> int:
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Run with O_TMPFILE, and as on a file system without it."""
     if request.param == "hidden":
-        monkeypatch.setattr("wheelfix.pack._open_unnamed", no_unnamed_files)
+        monkeypatch.setattr("wheelfix.wheel.writer._open_unnamed", no_unnamed_files)
     return str(request.param)
 
 

@@ -11,8 +11,8 @@ from types import ModuleType
 import pytest
 
 from build import executable, shared_object
-from wheelfix.asneeded import Library, Why, decide
-from wheelfix.elfread import read_elf, read_exports
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.loader.as_needed import Library, Why, decide
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "linkers.py"
 

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 import build
-from wheelfix.archive import open_wheel
-from wheelfix.elfread import read_elf
+from wheelfix.analysis.policy_reasons import satisfies, unmet
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.policy import satisfies, unmet
+from wheelfix.host.policy_tables import known_policies
+from wheelfix.pipelines.auditwheel import Graft, graft, looked_at, verdict, version_by_name
+from wheelfix.pipelines.auditwheel_view import build_view
+from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
-from wheelfix.tools.auditwheel import Graft, graft, looked_at, verdict, version_by_name
-from wheelfix.tools.policies import known_policies
-from wheelfix.tools.standby import Standby
-from wheelfix.verdict import Verdict
-from wheelfix.view import build_view
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 
 def _wheel(path: Path) -> Wheel:
@@ -151,7 +151,7 @@ def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
         )
 
     here = grafted()
-    monkeypatch.setattr("wheelfix.view._COMPILERS", ())
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_view._COMPILERS", ())
     assert grafted() == here
     assert "libc-user.so.1" in [each.original for each in here.libraries]
     assert read == [any("/" in pattern for pattern in exclude), True]

@@ -29,17 +29,18 @@ import pytest
 
 import wheelfix
 from build import make_wheel
-from wheelfix import batch, cli
-from wheelfix.batch import records, tasks
-from wheelfix.checking import check
-from wheelfix.cli.workers import processes
-from wheelfix.crew import crew_of
+from wheelfix import cli
+from wheelfix.cli import check_records as batch
+from wheelfix.cli.check_records import records, tasks
+from wheelfix.cli.process_pool import processes
 from wheelfix.errors import BadWheelError, ToolError
-from wheelfix.patience import LateError, within
-from wheelfix.report import Report
-from wheelfix.reports.drawing import Drawing
+from wheelfix.pipelines.check import check
+from wheelfix.pipelines.check_result import Report
+from wheelfix.reports.render import Drawing
 from wheelfix.settings import Settings
-from wheelfix.spread import spread
+from wheelfix.system.crew import crew_of
+from wheelfix.system.spread import spread
+from wheelfix.system.timeouts import LateError, within
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")
@@ -216,7 +217,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr("wheelfix.cli.workers.ProcessPoolExecutor", InPlace)
+    monkeypatch.setattr("wheelfix.cli.process_pool.ProcessPoolExecutor", InPlace)
     return seen
 
 
@@ -281,7 +282,7 @@ def test_another_version_makes_all_records_anew(
 ) -> None:
     resumed()
     looked_at.clear()
-    for module in ("wheelfix.batch", "wheelfix.cli.stream"):
+    for module in ("wheelfix.cli.check_records", "wheelfix.cli.check_jsonl"):
         monkeypatch.setattr(f"{module}.__version__", "99")
     resumed()
     assert len(looked_at) == 8
@@ -314,7 +315,7 @@ def test_what_is_no_file_cannot_be_gone_on_with(
 def test_two_runs_do_not_write_to_one_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from wheelfix.cli.journal import begun
+    from wheelfix.cli.resume_file import begun
 
     with begun(folder / "records"):
         assert resumed() == 2
@@ -395,7 +396,7 @@ def test_a_worker_that_is_killed_costs_no_other_report_either(
             os.kill(os.getpid(), signal.SIGKILL)
         return check(path, *more)
 
-    monkeypatch.setattr("wheelfix.checking.check", perhaps)
+    monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
     assert cli.run(["check", "-j2", "--output-format", "json", "dist"]) == 2
     wheels = json.loads(capsys.readouterr().out)["wheels"]
     assert [each["name"][:6] for each in wheels if each["error"]] == ["demo3x", "demo2-"]
@@ -436,9 +437,9 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         ways.get(path.name.partition("-")[0], lambda: None)()
         return check(path, *more)
 
-    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 1)
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
     monkeypatch.setattr(batch, "check", perhaps)
-    monkeypatch.setattr("wheelfix.checking.check", perhaps)
+    monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
 
 
 @pytest.mark.usefixtures("folder", "endless")
@@ -493,7 +494,7 @@ def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> N
 def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
     code = (
         "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
-        "from wheelfix import checking\nfrom wheelfix.__main__ import main\n"
+        "from wheelfix.pipelines import check as checking\nfrom wheelfix.__main__ import main\n"
         "checking.check = lambda *_: Pool().submit(time.sleep, 60).result()\n"
         "sys.argv = ['wheelfix', 'check', '--timeout', '1', sys.argv[1]]; main()"
     )
@@ -541,7 +542,7 @@ def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     code = (
-        "import os, time\nfrom wheelfix.cli.workers import processes\n"
+        "import os, time\nfrom wheelfix.cli.process_pool import processes\n"
         "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
         "with processes(2, 0) as crew:\n"
         "    executor = crew.start()\n"

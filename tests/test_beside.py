@@ -16,16 +16,16 @@ from build import extension, make_wheel, shared_object
 from test_schemas import errors
 from values import elf, wheel
 from wheelfix import cli
-from wheelfix.beside import standing_beside
-from wheelfix.explain import Giver, Question, World, explain, world_of
-from wheelfix.graph import graph_of
-from wheelfix.provided import with_providers
-from wheelfix.providers import Provider, whose
-from wheelfix.repairing import repair
+from wheelfix.analysis.explain import Giver, Question, World, explain, world_of
+from wheelfix.analysis.graph import graph_of
+from wheelfix.analysis.providers import Provider, whose
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.provider_objects import standing_beside
+from wheelfix.host.trace import trace
+from wheelfix.loader.targets import default_name, find
+from wheelfix.pipelines.repair import repair
 from wheelfix.settings import ProviderBy, Settings
-from wheelfix.targets import default_name, find
-from wheelfix.trace import trace
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
 
 MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from scripting import load_script
-from wheelfix.binding import Bound, MissingVersion
-from wheelfix.elf import Elf, Libc
-from wheelfix.elfread import read_exports, read_lookups
-from wheelfix.loader import Environment
+from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.reader import read_exports, read_lookups
+from wheelfix.loader.binding import Bound, MissingVersion
+from wheelfix.loader.search import Environment
 
 installations = load_script("installations")
 Code, Step, Symbol = installations.Code, installations.Step, installations.Symbol

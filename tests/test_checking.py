@@ -8,10 +8,11 @@ import pytest
 
 import wheelfix
 from build import make_wheel
-from wheelfix import baseline, cli
-from wheelfix.checking import check
+from wheelfix import cli
 from wheelfix.errors import SettingsError
-from wheelfix.findings import Because, Finding, Severity
+from wheelfix.pipelines.check import check
+from wheelfix.rules import baseline
+from wheelfix.rules.findings import Because, Finding, Severity
 from wheelfix.settings import Settings
 
 ALARMED = Settings(severity={"WF601": "error"})

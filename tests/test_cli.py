@@ -21,13 +21,13 @@ from wheelfix.cli import commands, front
 from wheelfix.cli.ahead import ahead
 from wheelfix.cli.front import plain_repair
 from wheelfix.errors import BadWheelError
-from wheelfix.findings import Finding, Severity
-from wheelfix.outcome import Outcome, Status
-from wheelfix.plugins import all_rules
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.standby import Standby
 from wheelfix.rules import RULES, SET_RULES
-from wheelfix.rules.base import AnyRule
+from wheelfix.rules.context import AnyRule
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
-from wheelfix.tools.standby import Standby
 
 Progress = Callable[[str], None]
 
@@ -35,7 +35,7 @@ LEFT = Finding(code="WF101", name="unreachable-library", severity=Severity.ERROR
 
 
 class Repairs:
-    """A `wheelfix.repairing` that does nothing: file names choose the outcome."""
+    """A `wheelfix.pipelines.repair` that does nothing: file names choose the outcome."""
 
     def __init__(self) -> None:
         self.settings: list[Settings] = []
@@ -73,9 +73,9 @@ class Repairs:
 def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Repairs:
     """Repairs that are recorded, in an empty directory and environment."""
     repairs = Repairs()
-    module = ModuleType("wheelfix.repairing")
+    module = ModuleType("wheelfix.pipelines.repair")
     module.__dict__["repair_with"] = repairs.repair
-    monkeypatch.setitem(sys.modules, "wheelfix.repairing", module)
+    monkeypatch.setitem(sys.modules, "wheelfix.pipelines.repair", module)
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("WHEELFIX_", "AUDITWHEEL_")) or name in {"NO_COLOR", "FORCE_COLOR"}:
@@ -194,7 +194,7 @@ def test_colour_is_for_terminals_and_can_be_forced_or_forbidden(
 
 def test_the_progress_line_is_for_terminals_and_erased() -> None:
     program = (
-        "import sys\nfrom pathlib import Path\nfrom wheelfix.cli.terminal import Terminal\n"
+        "import sys\nfrom pathlib import Path\nfrom wheelfix.cli.console import Terminal\n"
         "t = Terminal(verbosity=int(sys.argv[1]))\n"
         "t.progress(Path('x.whl'))('reading')\nt.result('done')\n"
     )
@@ -487,7 +487,7 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
     def interrupted(*_: object, **__: object) -> Outcome:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["wheelfix.repairing"], "repair_with", interrupted)
+    monkeypatch.setattr(sys.modules["wheelfix.pipelines.repair"], "repair_with", interrupted)
     assert cli.run(["repair", *wheels("a")]) == 130
     assert cli.run(["repair", "-j2", *wheels("a", "b")]) == 130
     assert fake.settings == []
@@ -495,8 +495,14 @@ def test_interrupt_exits_with_130(fake: Repairs, monkeypatch: pytest.MonkeyPatch
 
 HEAVY = (
     *("auditwheel", "elftools", "rich", "pydantic", "packaging", "zipfile", "hashlib", "email"),
-    *("concurrent.futures", "tomllib", "wheelfix.repairing", "wheelfix.archive", "wheelfix.config"),
-    *("wheelfix.rules", "wheelfix.edits"),
+    *(
+        "concurrent.futures",
+        "tomllib",
+        "wheelfix.pipelines.repair",
+        "wheelfix.wheel.reader",
+        "wheelfix.cli.config.files",
+    ),
+    *("wheelfix.rules", "wheelfix.wheel.edits"),
 )
 AT_ONCE = (["--help"], ["--version"], ["rule", "WF101"], ["rule", "broken-elf"], ["rule"])
 
@@ -521,7 +527,7 @@ def test_light_commands_load_nothing_heavy(arguments: list[str]) -> None:
 @pytest.mark.parametrize("arguments", AT_ONCE)
 def test_what_is_answered_at_once_needs_no_typer(arguments: list[str]) -> None:
     found = imported_by(arguments)
-    assert not {"typer", "subprocess", "shutil", "dataclasses", "wheelfix.findings"} & found
+    assert not {"typer", "subprocess", "shutil", "dataclasses", "wheelfix.rules.findings"} & found
     assert sum(name.startswith("wheelfix") for name in found) < 8
 
 
@@ -634,8 +640,17 @@ def test_an_answer_that_nobody_reads_is_no_error() -> None:
 NOT_FOR_EVERY_WHEEL = (
     *("packaging", "concurrent.futures", "logging", "tomllib", "zipfile", "email", "statistics"),
     *("typer", "subprocess", "tempfile", "shutil", "difflib", "random"),
-    *("importlib.resources", "importlib.metadata", "wheelfix.sbom", "wheelfix.executors"),
-    *("wheelfix.preloading", "wheelfix.repairing", "wheelfix.tools.auditwheel"),
+    *(
+        "importlib.resources",
+        "importlib.metadata",
+        "wheelfix.pipelines.sbom",
+        "wheelfix.system.executors",
+    ),
+    *(
+        "wheelfix.analysis.preload_plan",
+        "wheelfix.pipelines.repair",
+        "wheelfix.pipelines.auditwheel",
+    ),
 )
 
 

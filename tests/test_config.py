@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from wheelfix.config import Layer, configured, find
+from wheelfix.cli.config.files import Layer, configured, find
+from wheelfix.cli.config.values import check_selectors, settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
-from wheelfix.tables import check_selectors, settings_from
 
 EVERYTHING: dict[str, Any] = {
     "wheel-dir": "out",

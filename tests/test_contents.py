@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from build import make_wheel, shared_object
-from wheelfix import contents
-from wheelfix.archive import open_wheel
-from wheelfix.elfread import read_exports
-from wheelfix.mapped import copied, forget, pieces
-from wheelfix.strings import Strings
+from wheelfix.elf.reader import read_exports
+from wheelfix.system.mmap_io import copied, forget, pieces
+from wheelfix.wheel import members as contents
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.strings import Strings
 
 # --- Strings -------------------------------------------------------------------------------------
 

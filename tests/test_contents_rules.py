@@ -15,19 +15,20 @@ from packaging.specifiers import SpecifierSet
 
 from build import executable, make_wheel, record_text, shared_object, wheel_text
 from values import elf, findings, wheel
-from wheelfix.archive import open_wheel
-from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
-from wheelfix.elf import Machine
-from wheelfix.engine import run_rules
-from wheelfix.findings import Finding, Safety, Severity
-from wheelfix.metadata import read_core_metadata
-from wheelfix.outcome import Status
-from wheelfix.repairing import repair
-from wheelfix.rules import RULES, SET_RULES, contents, metadata
-from wheelfix.rules.base import AnyRule, Context
+from wheelfix.elf.model import Machine
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.rules import RULES, SET_RULES, metadata
+from wheelfix.rules import files as contents
+from wheelfix.rules.context import AnyRule, Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.rules.metadata import allows_any, is_plain_requirement
 from wheelfix.settings import Settings
-from wheelfix.wheel import Metadata, RecordRow
+from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
+from wheelfix.wheel.model import Metadata, RecordRow
+from wheelfix.wheel.reader import open_wheel
 
 PURE = "py3-none-any"
 

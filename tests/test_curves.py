@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from scripting import SCRIPTS, load_script
-from wheelfix.archive import open_wheel
-from wheelfix.checking import check
+from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
+from wheelfix.wheel.reader import open_wheel
 
 
 @pytest.fixture(autouse=True)

@@ -17,8 +17,8 @@ import pytest
 import wheelfix
 from build import make_wheel
 from wheelfix import cli
-from wheelfix.batch import Record, Task, judged
 from wheelfix.cli import cluster
+from wheelfix.cli.check_records import Record, Task, judged
 
 dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
 distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
@@ -109,8 +109,8 @@ def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
         return judged(task)
 
     assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
-    monkeypatch.setattr("wheelfix.batch.judged", held)
-    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 1)
+    monkeypatch.setattr("wheelfix.cli.check_records.judged", held)
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
         distributed.LocalCluster(
@@ -146,7 +146,7 @@ def test_a_worker_without_a_nanny_is_not_ended(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may live in a process with other things, as here with the test."""
-    monkeypatch.setattr("wheelfix.cli.watchdog.GRACE", 0)
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 0)
     sample = next((folder / "dist").iterdir())
     with (
         distributed.LocalCluster(

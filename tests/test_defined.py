@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from build import shared_object
-from wheelfix import defined, elfimage
-from wheelfix.asneeded import Library
-from wheelfix.defined import Defined, Wanted, among, announce, exports_when_asked
-from wheelfix.elf import Exports, Libc
-from wheelfix.elfimage import Dynamic, Image
-from wheelfix.elfread import read_elf, read_exports
-from wheelfix.loader import Environment, load
-from wheelfix.symbols import Definers, Reference, bindings
+from wheelfix.elf import exports as defined
+from wheelfix.elf import image as elfimage
+from wheelfix.elf.exports import Defined, Wanted, among, announce, exports_when_asked
+from wheelfix.elf.image import Dynamic, Image
+from wheelfix.elf.model import Exports, Libc
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.search import Environment, load
+from wheelfix.loader.symbols import Definers, Reference, bindings
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 

@@ -10,9 +10,9 @@ from threading import Event
 
 import pytest
 
-from wheelfix.deflating import ZLIB, Codec, Early, codec_of, deflate_ahead
 from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.settings import ZipCodec
+from wheelfix.wheel.deflate import ZLIB, Codec, Early, codec_of, deflate_ahead
 
 SOME = random.Random(7).randbytes(700_000) * 4 + b"text " * 200_000  # noqa: S311 - no secret
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from build import make_wheel, shared_object
+from wheelfix.cli.config.describe import toml
+from wheelfix.cli.config.files import configured
 from wheelfix.cli.rule import written
-from wheelfix.config import configured
-from wheelfix.described import toml
 from wheelfix.reports.formats import Format
-from wheelfix.reports.rulebook import anchor, rulebook
+from wheelfix.reports.rule_docs import anchor, rulebook
 from wheelfix.rules import RULES, SET_RULES
-from wheelfix.rules.base import AnyRule
+from wheelfix.rules.context import AnyRule
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
@@ -104,13 +104,13 @@ def test_the_example_rule_of_contributing_is_one() -> None:
 
 EXAMPLE_NAMES = """
 from collections.abc import Iterator
-from wheelfix.edits import DropEntry
-from wheelfix.elf import Elf, ElfType
-from wheelfix.engine import run_rules, settle
-from wheelfix.findings import Fix, Hit, Severity
-from wheelfix.rules.base import Context, Stage, rule
+from wheelfix.wheel.edits import DropEntry
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.rules.engine import run_rules, settle
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.context import Context, Stage, rule
 from wheelfix.settings import Settings
-from wheelfix.wheel import Member, Wheel, WheelName
+from wheelfix.wheel.model import Member, Wheel, WheelName
 
 def an_elf(**fields):
     header = {"bits": 64, "little_endian": True, "machine": 62, "osabi": 0, "flags": 0}

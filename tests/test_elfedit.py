@@ -14,9 +14,17 @@ import pytest
 
 import build
 from build import executable, shared_object, stub_library_with_versions
-from wheelfix import apply as applying
-from wheelfix.archive import open_wheel
-from wheelfix.edits import (
+from wheelfix.elf.compare import differences
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.image import Dt, Dynamic, Image, Pt
+from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.reader import read_elf
+from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
+from wheelfix.pipelines import apply_edits as applying
+from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.rules.engine import predict
+from wheelfix.wheel.edited_file import Made
+from wheelfix.wheel.edits import (
     AddEntry,
     DropEntry,
     DropNeeded,
@@ -25,15 +33,7 @@ from wheelfix.edits import (
     SetPathTag,
     without_needed,
 )
-from wheelfix.elf import Elf, PathTag
-from wheelfix.elfedit import edit_in_place
-from wheelfix.elfimage import Dt, Dynamic, Image, Pt
-from wheelfix.elfread import read_elf
-from wheelfix.elfverify import differences
-from wheelfix.engine import predict
-from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
-from wheelfix.made import Made
-from wheelfix.tools.patchelf import find_patchelf
+from wheelfix.wheel.reader import open_wheel
 
 OPENER = """
 #include <dlfcn.h>

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from build import executable, extension, shared_object, stub_library_with_versions
-from wheelfix.elf import Elf, ElfType, Machine, Undefined, VersionNeed
-from wheelfix.elfread import read_elf, read_elf_and_tables, read_exports
+from wheelfix.elf.model import Elf, ElfType, Machine, Undefined, VersionNeed
+from wheelfix.elf.reader import read_elf, read_elf_and_tables, read_exports
 from wheelfix.errors import BadElfError
 
 SYMBOL = re.compile(

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from build import executable, shared_object, stub_library_with_versions
-from wheelfix.edits import without_needed
-from wheelfix.elf import Elf
-from wheelfix.elfedit import edit_in_place
-from wheelfix.elfimage import Dt, Dynamic, Image, Pt
-from wheelfix.elfread import read_elf
-from wheelfix.elfverify import differences
-from wheelfix.tools.patchelf import find_patchelf
+from wheelfix.elf.compare import differences
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.image import Dt, Dynamic, Image, Pt
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.wheel.edits import without_needed
 
 SOURCE = """
 int a(void); static int data[3] = {1, 2, 3}; int *where = data; int zeros[100];

@@ -6,7 +6,13 @@ from typing import get_args
 import pytest
 
 from values import elf, wheel
-from wheelfix.edits import (
+from wheelfix.elf.model import PathTag, Undefined, VersionNeed
+from wheelfix.errors import PlanConflictError
+from wheelfix.rules.context import Context, Rule, Stage, rule
+from wheelfix.rules.engine import plan, planned, predict, run_rules, settle
+from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.settings import Settings
+from wheelfix.wheel.edits import (
     AddEntry,
     AddMember,
     CopyOf,
@@ -25,13 +31,7 @@ from wheelfix.edits import (
     Source,
     Text,
 )
-from wheelfix.elf import PathTag, Undefined, VersionNeed
-from wheelfix.engine import plan, planned, predict, run_rules, settle
-from wheelfix.errors import PlanConflictError
-from wheelfix.findings import Finding, Fix, Hit, Safety, Severity
-from wheelfix.rules.base import Context, Rule, Stage, rule
-from wheelfix.settings import Settings
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
 
 A = "demo/a.so"
 

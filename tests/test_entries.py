@@ -3,11 +3,11 @@
 import pytest
 
 from values import elf, findings, wheel
-from wheelfix.elf import PathTag
-from wheelfix.engine import settle
+from wheelfix.elf.model import PathTag
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Rule, Stage
-from wheelfix.rules.entries import (
+from wheelfix.rules.context import Rule, Stage
+from wheelfix.rules.engine import settle
+from wheelfix.rules.search_paths import (
     SACRIFICE,
     absolute_entry,
     dead_entry,

@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from values import elf, wheel
-from wheelfix.elf import ElfType, Machine, VersionNeed
-from wheelfix.errors import SettingsError
-from wheelfix.explain import (
+from wheelfix.analysis.explain import (
     Explanation,
     Giver,
     Kind,
@@ -25,10 +23,12 @@ from wheelfix.explain import (
     world_of,
     worlds_of,
 )
-from wheelfix.loader import Outcome
-from wheelfix.reports.tree import asked_text, explanation_text, roots_text
-from wheelfix.targets import find
-from wheelfix.wheel import Wheel
+from wheelfix.elf.model import ElfType, Machine, VersionNeed
+from wheelfix.errors import SettingsError
+from wheelfix.loader.search import Outcome
+from wheelfix.loader.targets import find
+from wheelfix.reports.explain_text import asked_text, explanation_text, roots_text
+from wheelfix.wheel.model import Wheel
 
 SITE = "/env/lib/python3.11/site-packages"
 

@@ -26,16 +26,16 @@ import pytest
 from build import executable, make_wheel, shared_object
 from scripting import SCRIPTS
 from test_memory import LIMIT, peak
-from wheelfix import scratch as scratch_module
-from wheelfix.archive import open_wheel
-from wheelfix.elf import Elf
+from wheelfix.elf.model import Elf
 from wheelfix.errors import WheelfixError
-from wheelfix.outcome import Outcome, Status
-from wheelfix.repairing import repair
-from wheelfix.scratch import PREFIX, hold, scratch, sweep
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Settings
-from wheelfix.tools.patchelf import Patchelf, find_patchelf
-from wheelfix.tools.run import run
+from wheelfix.system import scratch as scratch_module
+from wheelfix.system.scratch import PREFIX, hold, scratch, sweep
+from wheelfix.system.subprocesses import run
+from wheelfix.wheel.reader import open_wheel
 
 SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
 PLATFORM = f"linux_{os.uname().machine}"
@@ -266,7 +266,7 @@ def test_no_temporary_folder_at_all(
     wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    monkeypatch.setattr("wheelfix.tmpdir._OTHERS", ())
+    monkeypatch.setattr("wheelfix.system.tmpdir._OTHERS", ())
     refused(repaired(wheel, tmp_path / "out", environ), "no folder for temporary files", "TMPDIR")
     assert not (tmp_path / "out").exists()
 
@@ -359,7 +359,7 @@ def test_a_temporary_folder_without_permission_is_passed_over(
 def test_no_temporary_folder_with_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
 ) -> None:
-    code = "import sys, wheelfix.tmpdir as t, wheelfix.cli as c; t._OTHERS = (); sys.exit(c.main())"
+    code = "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; t._OTHERS = (); sys.exit(c.main())"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "repair", "-w", str(tmp_path / "out"), str(wheel)],
         preexec_fn=as_a_user,  # noqa: PLW1509 - as above
@@ -578,8 +578,8 @@ def test_a_patchelf_that_misbehaves(
     words: tuple[str, ...],
 ) -> None:
     fake = Patchelf(program=program(tmp_path / "patchelf", script), version="0.19.3")
-    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
-    monkeypatch.setattr("wheelfix.tools.patchelf.run", partial(run, timeout=3))
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
+    monkeypatch.setattr("wheelfix.pipelines.patchelf.run", partial(run, timeout=3))
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
 
@@ -674,10 +674,10 @@ def test_a_patchelf_that_writes_a_wrong_file(
                 path.write_bytes(content)
 
     fake = Spoiling(program=honest.program, version=honest.version)
-    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: fake)
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
     refused(repaired(wheel, tmp_path / "out", environ), "core.so")
     assert left(tmp_path / "out", temporary) == []
-    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: honest)
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: honest)
     good = repaired(wheel, tmp_path / "out", environ)
     assert good.status is Status.REPAIRED
     assert good.ways["demo/core.so"] == "patchelf"
@@ -750,7 +750,7 @@ def test_an_auditwheel_that_misbehaves(
     code: str,
     words: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("wheelfix.tools.standby.TIMEOUT", 3)
+    monkeypatch.setattr("wheelfix.pipelines.standby.TIMEOUT", 3)
     place = pretender(tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
     assert left(tmp_path / "out", temporary) == []

@@ -18,17 +18,17 @@ from typing import Any, cast
 import pytest
 
 import values
-from wheelfix.edits import DropEntry
+from wheelfix.analysis.verdict import Verdict
 from wheelfix.errors import BadWheelError
-from wheelfix.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import Drawing
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.check_page import draw as html_page
 from wheelfix.reports.formats import FORMATS, Format
-from wheelfix.reports.html_page import draw as html_page
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.reports.render import Drawing
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Context, rule
-from wheelfix.verdict import Verdict
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
+from wheelfix.wheel.edits import DropEntry
 
 jsonschema = pytest.importorskip("jsonschema")
 
@@ -250,7 +250,9 @@ def test_the_concise_report_has_a_line_a_finding() -> None:
 
 
 def test_json_is_what_its_schema_says() -> None:
-    text = files("wheelfix.data").joinpath("schemas/check.schema.json").read_text(encoding="utf-8")
+    text = (
+        files("wheelfix.reports").joinpath("schemas/check.schema.json").read_text(encoding="utf-8")
+    )
     schema = json.loads(text)
     validator = jsonschema.Draft202012Validator
     validator.check_schema(schema)

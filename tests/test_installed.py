@@ -20,12 +20,12 @@ import pytest
 
 import trees
 from build import executable, make_wheel, shared_object
-from wheelfix import targets
-from wheelfix.archive import open_wheel
-from wheelfix.explain import Explanation, Question, World, explain, world_of
-from wheelfix.loader import load
-from wheelfix.machine import describe
-from wheelfix.verify import Options, verify
+from wheelfix.analysis.explain import Explanation, Question, World, explain, world_of
+from wheelfix.host.machine import describe
+from wheelfix.host.verify import Options, verify
+from wheelfix.loader import targets
+from wheelfix.loader.search import load
+from wheelfix.wheel.reader import open_wheel
 
 POLICIES = ("colocate", "search", "move")
 TREES = (*trees.REAL, *trees.SIMULATED)

@@ -10,8 +10,8 @@ import pytest
 
 from build import make_wheel
 from trees import DEBIAN_PYTHON, has_debian_python, install
-from wheelfix.elf import Elf, ElfType
-from wheelfix.layout import (
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.loader.install_schemes import (
     Key,
     Layout,
     Scheme,
@@ -24,7 +24,7 @@ from wheelfix.layout import (
     schemes,
     split,
 )
-from wheelfix.wheel import Member, Wheel, WheelName
+from wheelfix.wheel.model import Member, Wheel, WheelName
 
 HERE = f"python{sysconfig.get_python_version()}"
 LIBRARY = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=ElfType.DYN)

@@ -5,8 +5,8 @@ import tracemalloc
 
 import pytest
 
-from wheelfix.lddebug import MAX_KEPT, Binding, Image, Log
-from wheelfix.loader import How
+from wheelfix.host.ld_debug import MAX_KEPT, Binding, Image, Log
+from wheelfix.loader.search import How
 
 START = """\
        100:\t

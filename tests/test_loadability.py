@@ -14,17 +14,17 @@ import pytest
 
 from build import executable, extension, make_wheel, shared_object
 from values import elf, wheel
-from wheelfix.archive import open_wheel
-from wheelfix.elf import Elf, Machine, Segment
-from wheelfix.elfread import read_elf
-from wheelfix.engine import run_rules
-from wheelfix.findings import Finding, Severity
-from wheelfix.likeness import likeness
-from wheelfix.rules.base import Context
+from wheelfix.elf.model import Elf, Machine, Segment
+from wheelfix.elf.reader import read_elf
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.hardening import RULES as HARDENING
 from wheelfix.rules.loadability import RULES as LOADABILITY
 from wheelfix.settings import Settings
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.sniff import likeness
 
 MANYLINUX = "manylinux_2_17_x86_64"
 ARM = "manylinux_2_17_aarch64"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from scripting import load_script
-from wheelfix.elf import Elf, Libc, Machine
-from wheelfix.loader import (
+from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.loader.search import (
     Environment,
     How,
     Opening,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from build import make_wheel, shared_object
-from wheelfix.elf import Libc
-from wheelfix.installed import read_file
-from wheelfix.loader import How, Outcome, load_all
-from wheelfix.machine import describe
+from wheelfix.elf.model import Libc
+from wheelfix.host.installed_files import read_file
+from wheelfix.host.machine import describe
+from wheelfix.loader.search import How, Outcome, load_all
 
 PYTHON = os.path.realpath(sys.executable)
 SCRIPT = Path(__file__).parent.parent / "scripts" / "fidelity.py"

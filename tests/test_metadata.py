@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
-from wheelfix.metadata import edit_metadata, read_metadata
+from wheelfix.wheel.dist_info import edit_metadata, read_metadata
 
 WHEEL = (
     "Wheel-Version: 1.0\nGenerator: x: y\nRoot-Is-Purelib: false\n"

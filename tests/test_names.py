@@ -12,17 +12,17 @@ import pytest
 
 from build import executable, extension, make_wheel, shared_object
 from values import elf, findings, wheel
-from wheelfix import repairing
-from wheelfix.archive import open_wheel
-from wheelfix.edits import RenameNeeded
-from wheelfix.elf import Machine, Undefined
-from wheelfix.engine import blamed, broken
-from wheelfix.findings import Finding, Severity
-from wheelfix.outcome import Outcome, Status
-from wheelfix.rules import names
-from wheelfix.rules.base import Rule, Stage
+from wheelfix.elf.model import Machine, Undefined
+from wheelfix.pipelines import repair as repairing
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules import module_names as names
+from wheelfix.rules.context import Rule, Stage
+from wheelfix.rules.engine import blamed, broken
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import Settings
-from wheelfix.wheel import Opening, Wheel, Where
+from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor

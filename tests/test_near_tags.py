@@ -1,13 +1,13 @@
 """The symbols that alone forbid a better tag are named, with the objects that use them."""
 
 from values import elf, findings, wheel
-from wheelfix.elf import Elf, Undefined, VersionNeed
-from wheelfix.engine import run_rules
-from wheelfix.policy import Policy, near_misses
-from wheelfix.rules.base import Context
-from wheelfix.rules.platform import tag_missed_by_little
+from wheelfix.analysis.policy_reasons import Policy, near_misses
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.elf.model import Elf, Undefined, VersionNeed
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.platform_tag import tag_missed_by_little
 from wheelfix.settings import Settings
-from wheelfix.verdict import Verdict
 
 LIBC = "libc.so.6"
 VERSIONS = {

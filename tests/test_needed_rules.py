@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from build import executable, extension, make_wheel, shared_object
-from wheelfix.archive import open_wheel
-from wheelfix.edits import AddNeeded
-from wheelfix.elf import Elf
-from wheelfix.elfread import read_elf
-from wheelfix.engine import run_rules
-from wheelfix.findings import Finding, Severity
-from wheelfix.hostlibs import HostLibraries
-from wheelfix.outcome import Outcome, Status
-from wheelfix.repairing import repair
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.host.host_libraries import HostLibraries
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed as rules
-from wheelfix.rules.base import Context
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.wheel.edits import AddNeeded
+from wheelfix.wheel.reader import open_wheel
 
 TAG = f"cp311-cp311-linux_{os.uname().machine}"
 F = "int f(void) { return 7; }"

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.archive import open_wheel
 from wheelfix.errors import BadWheelError
-from wheelfix.record import format_record, hash_field
-from wheelfix.wheel import RecordRow
+from wheelfix.wheel.model import RecordRow
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record, hash_field
 
 NAME = "demo-1.0-py3-none-any.whl"
 INFO = "demo-1.0.dist-info"

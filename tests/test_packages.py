@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import ToolError
-from wheelfix.sbom import Package
-from wheelfix.tools.packages import owners
+from wheelfix.host.os_packages import owners
+from wheelfix.pipelines.sbom import Package
 
 DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 

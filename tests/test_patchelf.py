@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 
 from build import extension, shared_object, stub_library_with_versions
-from wheelfix.elf import Elf
-from wheelfix.elfread import read_elf
-from wheelfix.elfverify import differences
+from wheelfix.elf.compare import differences
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.tools.patchelf import Patchelf, arguments, calls, find_patchelf
-from wheelfix.tools.run import run
-from wheelfix.tools.strip import strip
+from wheelfix.pipelines.patchelf import Patchelf, arguments, calls, find_patchelf
+from wheelfix.pipelines.strip import strip
+from wheelfix.system.subprocesses import run
 
 PATHS: list[tuple[str | None, str | None]] = [
     (None, None),

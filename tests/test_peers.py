@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from build import extension, make_wheel, shared_object
-from wheelfix.checking import check
+from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
 
 DEFECTS = {

@@ -11,19 +11,19 @@ import pytest
 
 import build
 from values import elf, wheel
-from wheelfix.appraisal import appraise
-from wheelfix.archive import open_wheel
-from wheelfix.checking import check
-from wheelfix.elf import Elf, Machine, Segment, Undefined, VersionNeed
-from wheelfix.engine import run_rules
+from wheelfix.analysis.policy_verdict import appraise
+from wheelfix.analysis.providers import bringing
+from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.errors import SettingsError
-from wheelfix.findings import Finding, Severity
-from wheelfix.providers import bringing
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.pipelines.check import check
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Context
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import Settings
-from wheelfix.tools.policies import read_policies
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 POLICIES = read_policies()
 PLATFORM = [rule for rule in RULES if rule.code.startswith("WF8")]

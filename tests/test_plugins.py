@@ -12,12 +12,12 @@ import pytest
 
 from build import make_wheel
 from values import wheel
-from wheelfix.engine import find
 from wheelfix.errors import RuleError
-from wheelfix.findings import Hit, Severity
-from wheelfix.plugins import with_plugins
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Context, Rule, Stage
+from wheelfix.rules.context import Context, Rule, Stage
+from wheelfix.rules.engine import find
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.plugins import with_plugins
 from wheelfix.settings import Settings
 
 EXAMPLE = Path(__file__).parent.parent / "fixtures" / "plugin"

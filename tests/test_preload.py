@@ -18,22 +18,22 @@ import pytest
 from build import extension, make_wheel, shared_object
 from values import elf, findings, wheel
 from wheelfix import cli
-from wheelfix.archive import open_wheel
-from wheelfix.engine import settle
-from wheelfix.findings import Severity
-from wheelfix.metadata import add_requirements, read_core_metadata, with_requirement
-from wheelfix.outcome import Outcome, Status
-from wheelfix.preload import Shim, Source, has_hook, read_shim, shim_source, with_hook
-from wheelfix.providers import Provider
-from wheelfix.pyimports import surely_imported
-from wheelfix.repairing import repair
+from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
+from wheelfix.analysis.providers import Provider
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import RULES
 from wheelfix.rules import providers as provider_rules
-from wheelfix.rules.base import Stage
+from wheelfix.rules.context import Stage
+from wheelfix.rules.engine import settle
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
 from wheelfix.settings import ProviderBy, Settings
-from wheelfix.wheel import PRELOAD, Metadata, Wheel
+from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
+from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
+from wheelfix.wheel.python_imports import surely_imported
+from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor

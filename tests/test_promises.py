@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from build import executable, make_wheel, shared_object
-from wheelfix.outcome import Status
-from wheelfix.plugins import all_rules
-from wheelfix.repairing import repair
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Rule
+from wheelfix.rules.context import Rule
+from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
 ROOT = Path(__file__).parent.parent

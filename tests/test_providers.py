@@ -15,22 +15,22 @@ import pytest
 from build import extension, make_wheel, shared_object, stub_library_with_versions
 from values import elf, findings, wheel
 from wheelfix import cli
-from wheelfix.archive import open_wheel
-from wheelfix.engine import run_rules, settle
+from wheelfix.analysis.providers import Provider, meant, name_of, never_bundled, presets
+from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.findings import Finding, Severity
-from wheelfix.hostlibs import HandedLibraries
-from wheelfix.outcome import Outcome, Status
-from wheelfix.provided import in_directory, in_distribution, in_wheel, with_providers
-from wheelfix.providers import Provider, meant, name_of, never_bundled, presets
-from wheelfix.repairing import repair
+from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import RULES
 from wheelfix.rules import providers as rules
-from wheelfix.rules.base import Context, Stage
-from wheelfix.rules.entries import dead_entry, escaping_entry
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.engine import run_rules, settle
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, PruneNeeded, Settings
-from wheelfix.tables import settings_from
-from wheelfix.wheel import Metadata, Wheel
+from wheelfix.wheel.model import Metadata, Wheel
+from wheelfix.wheel.reader import open_wheel
 
 MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")

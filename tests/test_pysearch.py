@@ -9,8 +9,8 @@ import pytest
 
 from build import make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.pysearch import Search, Searches, searches
-from wheelfix.pysources import Effort
+from wheelfix.wheel.python_opens import Effort
+from wheelfix.wheel.python_searches import Search, Searches, searches
 
 CLASSIC = '''
 import os, sys

@@ -7,8 +7,8 @@ from textwrap import dedent
 
 import pytest
 
-from wheelfix.pysources import Effort, followed
-from wheelfix.wheel import Opening, Where
+from wheelfix.wheel.model import Opening, Where
+from wheelfix.wheel.python_opens import Effort, followed
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
@@ -238,7 +238,7 @@ def test_a_source_is_never_run() -> None:
 def test_a_source_says_nothing_on_stderr() -> None:
     """Python 3.12 warns of `"\\d"` with a SyntaxWarning, 3.11 with a hidden DeprecationWarning."""
     code = (
-        "from wheelfix.pysources import followed\n"
+        "from wheelfix.wheel.python_opens import followed\n"
         "found = followed(b'import ctypes\\nctypes.CDLL(\"\\\\d.so\")', 'a.py', {})\n"
         "print(found.openings[0].name)\n"
     )

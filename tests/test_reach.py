@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 from values import elf, findings, wheel
-from wheelfix.edits import AddEntry, AddMember, MoveMember
-from wheelfix.elf import Elf, Libc
-from wheelfix.engine import settle
-from wheelfix.findings import PlannedEdit, Severity
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules import RULES
-from wheelfix.rules.base import Context, Stage
-from wheelfix.rules.reach import (
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.engine import settle
+from wheelfix.rules.findings import PlannedEdit, Severity
+from wheelfix.rules.reachability import (
     inherited_search_path,
     lost_by_installer,
     no_common_path,
@@ -19,7 +18,8 @@ from wheelfix.rules.reach import (
     unreachable_library,
 )
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
+from wheelfix.wheel.model import Wheel
 
 LIBRARY = "demo.libs/libfoo-1a2b3c4d.so.1"
 NAME = "libfoo-1a2b3c4d.so.1"

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from build import record_hash
-from wheelfix.record import (
+from wheelfix.wheel.model import Member, RecordRow
+from wheelfix.wheel.record import (
     format_record,
     hash_field,
     parse_record,
     update_record,
     verify_record,
 )
-from wheelfix.wheel import Member, RecordRow
 
 RECORD = "demo-1.0.dist-info/RECORD"
 HASH = record_hash(b"abc")

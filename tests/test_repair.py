@@ -27,16 +27,16 @@ from build import (
     shared_object,
     stub_library_with_versions,
 )
-from wheelfix.archive import open_wheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
-from wheelfix.findings import Finding, Severity
-from wheelfix.outcome import Outcome, Status
-from wheelfix.repairing import repair
+from wheelfix.pipelines import patchelf as patchelf_module
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
-from wheelfix.tools import patchelf as patchelf_module
-from wheelfix.tools.patchelf import Patchelf, find_patchelf
-from wheelfix.tools.run import run
-from wheelfix.wheel import Wheel
+from wheelfix.system.subprocesses import run
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 MACHINE = os.uname().machine
 LINUX = f"py3-none-linux_{MACHINE}"
@@ -982,7 +982,7 @@ def test_a_patchelf_that_lies_is_found_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     liar = lying_patchelf(tmp_path / "patchelf", lie)
-    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: liar)
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: liar)
     outcome = repaired(package, tmp_path / "out")
     assert isinstance(outcome.error, VerificationError), outcome.error
     assert "`demo" in outcome.error.message
@@ -1007,7 +1007,7 @@ def test_a_patchelf_that_fails_is_quoted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     liar = lying_patchelf(tmp_path / "patchelf", lie)
-    monkeypatch.setattr("wheelfix.apply.find_patchelf", lambda: liar)
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: liar)
     monkeypatch.setattr(patchelf_module, "run", functools.partial(run, timeout=0.5))
     error = repaired(package, tmp_path / "out").error
     assert isinstance(error, ToolError)
@@ -1070,7 +1070,7 @@ def test_a_missing_auditwheel_comes_with_the_command_to_install_it(
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    monkeypatch.setattr("wheelfix.tools.auditwheel.version_by_name", lambda: None)
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel.version_by_name", lambda: None)
     error = repaired(package, tmp_path / "out").error
     assert isinstance(error, ToolError)
     assert "auditwheel is not installed" in error.message

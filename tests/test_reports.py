@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
-from wheelfix.elf import Elf, ElfType, Machine, VersionNeed
-from wheelfix.engine import planned, predict
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
-from wheelfix.findings import Finding, Fix, PlannedEdit, Safety, Severity
-from wheelfix.outcome import Loads, Outcome, Status
-from wheelfix.reports import diff, text
-from wheelfix.verdict import Verdict
-from wheelfix.wheel import Member, Wheel, WheelName
+from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.reports import diff
+from wheelfix.reports import terminal_text as text
+from wheelfix.rules.engine import planned, predict
+from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.wheel.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
+from wheelfix.wheel.model import Member, Wheel, WheelName
 
 ELF = Elf(bits=64, little_endian=True, machine=Machine.X86_64, osabi=0, flags=0, type=ElfType.DYN)
 NAME = "pkg-1.0-cp311-cp311-linux_x86_64.whl"

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import ToolError
-from wheelfix.tools import run as module
-from wheelfix.tools.run import finish, run, start
+from wheelfix.system import subprocesses as module
+from wheelfix.system.subprocesses import finish, run, start
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 

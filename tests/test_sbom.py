@@ -19,10 +19,18 @@ from cyclonedx.validation.json import JsonStrictValidator
 import build
 from values import elf as make_elf
 from values import wheel as make_wheel
-from wheelfix.outcome import Status
-from wheelfix.providers import Provider
-from wheelfix.repairing import repair
-from wheelfix.sbom import Earlier, Expected, Library, Package, joined, read_sbom, write_sbom
+from wheelfix.analysis.providers import Provider
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.pipelines.sbom import (
+    Earlier,
+    Expected,
+    Library,
+    Package,
+    joined,
+    read_sbom,
+    write_sbom,
+)
 from wheelfix.settings import Settings
 
 MEMBER = "demo-1.0.dist-info/sboms/wheelfix.cdx.json"

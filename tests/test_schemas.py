@@ -15,16 +15,16 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it
 
 from build import extension, make_wheel, shared_object
 from wheelfix import cli
+from wheelfix.host.trace import trace
+from wheelfix.host.trace_model import Difference
 from wheelfix.reports import trace as trace_report
-from wheelfix.testimony import Difference
-from wheelfix.trace import trace
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 REPORTS = ("explain", "tree", "trace", "verify")
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    text = files("wheelfix.data").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
+    text = files("wheelfix.reports").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
     schema: dict[str, Any] = json.loads(text)
     Draft202012Validator.check_schema(schema)
     return schema

@@ -9,15 +9,15 @@ import pytest
 
 from test_config import EVERYTHING
 from wheelfix import cli
+from wheelfix.cli.config.describe import schema
+from wheelfix.cli.config.files import configured
+from wheelfix.cli.config.values import settings_from
 from wheelfix.cli.options import DOCS
-from wheelfix.config import configured
-from wheelfix.described import schema
 from wheelfix.errors import SettingsError
 from wheelfix.rules import RULES
 from wheelfix.settings import Settings
-from wheelfix.tables import settings_from
 
-SHIPPED = Path(cli.__file__).parent.parent / "data" / "schemas" / "settings.schema.json"
+SHIPPED = Path(cli.__file__).parent.parent / "reports" / "schemas" / "settings.schema.json"
 
 
 @pytest.fixture(autouse=True)
@@ -144,6 +144,6 @@ def test_schema_and_loader_agree(here: Path, table: dict[str, Any]) -> None:
 
 
 def written(value: object) -> str:
-    from wheelfix.described import toml
+    from wheelfix.cli.config.describe import toml
 
     return toml(value)

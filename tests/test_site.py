@@ -15,12 +15,12 @@ import pytest
 
 from build import executable, extension, shared_object
 from wheelfix import cli
-from wheelfix.elf import Machine
+from wheelfix.analysis.explain import Explanation, Giver, World, explain, find_subject, how_found
+from wheelfix.elf.model import Machine
 from wheelfix.errors import SettingsError
-from wheelfix.explain import Explanation, Giver, World, explain, find_subject, how_found
-from wheelfix.loader import How
-from wheelfix.site import parse_cache, planted, read_site
-from wheelfix.targets import find
+from wheelfix.host.site import parse_cache, planted, read_site
+from wheelfix.loader.search import How
+from wheelfix.loader.targets import find
 
 _HOW = {
     "RPATH": How.RPATH,

@@ -10,18 +10,19 @@ import pytest
 
 from build import make_wheel, shared_object
 from values import elf, findings, wheel
-from wheelfix.archive import open_wheel
-from wheelfix.elf import Elf
-from wheelfix.elfread import read_elf
-from wheelfix.engine import find_in_set, run_rules
+from wheelfix.cli.config.values import settings_from
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
 from wheelfix.errors import SettingsError
-from wheelfix.findings import Finding, Severity
-from wheelfix.rules import size, wheelset
-from wheelfix.rules.base import Context, SetContext, SetRule
-from wheelfix.rules.contents import in_units
+from wheelfix.rules import release_set as wheelset
+from wheelfix.rules import size
+from wheelfix.rules.context import Context, SetContext, SetRule
+from wheelfix.rules.engine import find_in_set, run_rules
+from wheelfix.rules.files import in_units
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import Settings, Size
-from wheelfix.tables import settings_from
-from wheelfix.wheel import Member, Metadata, RecordRow, Wheel
+from wheelfix.wheel.model import Member, Metadata, RecordRow, Wheel
+from wheelfix.wheel.reader import open_wheel
 
 # --- One wheel ------------------------------------------------------------------------------------
 

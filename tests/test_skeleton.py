@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import build
-from wheelfix.elf import Elf, ElfType, Machine, Undefined, VersionNeed
-from wheelfix.elfread import read_elf
-from wheelfix.skeleton import skeleton
+from wheelfix.elf.model import Elf, ElfType, Machine, Undefined, VersionNeed
+from wheelfix.elf.reader import read_elf
+from wheelfix.elf.stub import skeleton
 
 # auditwheel promises no Python API: what it reads is its own affair, and the point here.
 elfutils: Any = importlib.import_module("auditwheel.elfutils")

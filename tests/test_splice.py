@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from wheelfix.inflating import LIBRARY, inflated_pieces
-from wheelfix.splice import (
+from wheelfix.wheel.inflate import LIBRARY, inflated_pieces
+from wheelfix.wheel.splice import (
     Fresh,
     Old,
     Part,
@@ -21,7 +21,7 @@ from wheelfix.splice import (
     stored,
     without_end,
 )
-from wheelfix.zipformat import fresh_entry
+from wheelfix.wheel.zip_format import fresh_entry
 
 Read = Callable[[int, int], bytes]
 

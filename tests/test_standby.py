@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import ToolError
-from wheelfix.tools.standby import Standby
+from wheelfix.pipelines.standby import Standby
 
 
 def test_what_was_prepared_does_the_work_where_and_as_it_is_told(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ import pytest
 
 from build import make_wheel, shared_object
 from test_hostile import forged
-from wheelfix.cli.terminal import Terminal
+from wheelfix.cli.console import Terminal
 
 HOSTILE = (
     "\x1b[2J\x1b]0;title\x07\x9b31m",

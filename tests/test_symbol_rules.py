@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from build import extension, make_wheel, shared_object
-from wheelfix import cpython
-from wheelfix.archive import open_wheel
-from wheelfix.engine import run_rules
+from wheelfix.cli.config.values import settings_from
+from wheelfix.elf.demangle import readable
 from wheelfix.errors import SettingsError
-from wheelfix.findings import Finding, Severity
-from wheelfix.hostlibs import HandedLibraries, HostLibraries
-from wheelfix.mangling import readable
+from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
+from wheelfix.loader import python_api as cpython
 from wheelfix.rules import symbols
-from wheelfix.rules.base import Context
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import Requirement, Settings
-from wheelfix.tables import settings_from
+from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor

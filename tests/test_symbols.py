@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from build import shared_object
-from wheelfix.asneeded import Library
-from wheelfix.elf import Definition, Libc
-from wheelfix.elfread import read_elf, read_exports
-from wheelfix.loader import Environment, load
-from wheelfix.symbols import Definers, Reference, bindings, binds
+from wheelfix.elf.model import Definition, Libc
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.search import Environment, load
+from wheelfix.loader.symbols import Definers, Reference, bindings, binds
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)

@@ -8,11 +8,19 @@ from pathlib import Path
 import pytest
 
 from values import elf, wheel
-from wheelfix.elf import Libc, Machine
+from wheelfix.analysis.explain import Question, choose_scheme, world_of
+from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
-from wheelfix.explain import Question, choose_scheme, world_of
-from wheelfix.loader import load
-from wheelfix.targets import TRIPLETS, default_name, described, find, furnish, machine_of, names
+from wheelfix.loader.search import load
+from wheelfix.loader.targets import (
+    TRIPLETS,
+    default_name,
+    described,
+    find,
+    furnish,
+    machine_of,
+    names,
+)
 
 ON_DEBIAN_12 = Path("/etc/debian_version").exists() and Path(
     "/etc/debian_version"

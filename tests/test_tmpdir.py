@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.tmpdir import tmpdir
+from wheelfix.system.tmpdir import tmpdir
 
 
 @pytest.fixture(autouse=True)

@@ -17,16 +17,16 @@ import pytest
 import wheelfix
 from build import executable, extension, make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.checking import check_each
+from wheelfix.analysis.providers import Provider
+from wheelfix.analysis.wheel_sets import Part, Place, places
 from wheelfix.errors import OwnerError
-from wheelfix.findings import Severity
-from wheelfix.outcome import Outcome, Status
-from wheelfix.product import Part, Place, places
-from wheelfix.providers import Provider
-from wheelfix.repairing import repair
+from wheelfix.pipelines.check import check_each
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_set import repair_each
+from wheelfix.rules.findings import Severity
 from wheelfix.settings import DataLibraries, Requirement, Settings, Share
-from wheelfix.together import repair_each
-from wheelfix.wheel import WheelName
+from wheelfix.wheel.model import WheelName
 
 MACHINE = os.uname().machine
 MINOR = sys.version_info.minor

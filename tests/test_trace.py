@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from build import executable, make_wheel, shared_object
-from wheelfix.archive import open_wheel
-from wheelfix.loader import How
-from wheelfix.testimony import Installed, Loaded, Process, Trace, copies, with_differences
-from wheelfix.trace import chosen, placed, trace
+from wheelfix.host.trace import chosen, placed, trace
+from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
+from wheelfix.loader.search import How
+from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
 OPEN = "import ctypes, sys; [ctypes.CDLL(each) for each in sys.argv[1:]]"

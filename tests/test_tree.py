@@ -12,12 +12,19 @@ import pytest
 from build import make_wheel, shared_object
 from values import elf, wheel
 from wheelfix import cli
-from wheelfix.explain import Giver, Question
-from wheelfix.graph import Graph, graph_of
-from wheelfix.reports.graphs import compared_text, dot, graph_text, graph_value, mermaid, size_text
-from wheelfix.reports.page import page
-from wheelfix.targets import find
-from wheelfix.wheel import Wheel
+from wheelfix.analysis.explain import Giver, Question
+from wheelfix.analysis.graph import Graph, graph_of
+from wheelfix.loader.targets import find
+from wheelfix.reports.graph_formats import (
+    compared_text,
+    dot,
+    graph_text,
+    graph_value,
+    mermaid,
+    size_text,
+)
+from wheelfix.reports.graph_page import page
+from wheelfix.wheel.model import Wheel
 
 HOSTILE = 'lib"\\]-->x|</script><script>alert(1)</script>\x1b[2J\n%%{init}&amp;.so'
 

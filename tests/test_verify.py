@@ -11,12 +11,12 @@ import pytest
 from build import executable, extension, make_wheel, shared_object
 from test_memory import LIMIT, peak
 from wheelfix import cli
-from wheelfix.environments import EVERY, interpreter
 from wheelfix.errors import ToolError, WheelfixError
-from wheelfix.outcome import Status as Outcome
-from wheelfix.repairing import repair
+from wheelfix.host.pythons import EVERY, interpreter
+from wheelfix.host.verify import Check, Kind, Options, Status, Verified, verify
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status as Outcome
 from wheelfix.settings import Settings
-from wheelfix.verify import Check, Kind, Options, Status, Verified, verify
 
 VERSION = f"cp3{sys.version_info.minor}"
 TAG = f"{VERSION}-{VERSION}-linux_x86_64"

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from wheelfix.elf import Elf, ElfType, Machine
-from wheelfix.engine import run_rules
-from wheelfix.findings import Finding
-from wheelfix.rules.base import Context, Rule, Stage
+from wheelfix.elf.model import Elf, ElfType, Machine
+from wheelfix.rules.context import Context, Rule, Stage
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding
 from wheelfix.settings import Settings
-from wheelfix.wheel import Member, Wheel, WheelName
+from wheelfix.wheel.model import Member, Wheel, WheelName
 
 GLIBC = "libc.so.6"
 

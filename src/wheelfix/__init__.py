@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from wheelfix.api import repair as repair
     from wheelfix.api import repair_all as repair_all
     from wheelfix.errors import WheelfixError as WheelfixError
-    from wheelfix.findings import Finding as Finding
-    from wheelfix.findings import Fix as Fix
-    from wheelfix.findings import Hit as Hit
-    from wheelfix.findings import Safety as Safety
-    from wheelfix.findings import Severity as Severity
-    from wheelfix.outcome import Outcome as Outcome
-    from wheelfix.outcome import Status as Status
-    from wheelfix.report import Report as Report
-    from wheelfix.report import SetReport as SetReport
-    from wheelfix.rules.base import Context as Context
-    from wheelfix.rules.base import Rule as Rule
-    from wheelfix.rules.base import rule as rule
+    from wheelfix.pipelines.check_result import Report as Report
+    from wheelfix.pipelines.check_result import SetReport as SetReport
+    from wheelfix.pipelines.repair_result import Outcome as Outcome
+    from wheelfix.pipelines.repair_result import Status as Status
+    from wheelfix.rules.context import Context as Context
+    from wheelfix.rules.context import Rule as Rule
+    from wheelfix.rules.context import rule as rule
+    from wheelfix.rules.findings import Finding as Finding
+    from wheelfix.rules.findings import Fix as Fix
+    from wheelfix.rules.findings import Hit as Hit
+    from wheelfix.rules.findings import Safety as Safety
+    from wheelfix.rules.findings import Severity as Severity
     from wheelfix.settings import Settings as Settings
 
 __version__ = "0.1.0"
@@ -31,10 +31,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "api": ("check", "check_all", "check_each", "repair", "repair_all"),
     "errors": ("WheelfixError",),
-    "findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
-    "outcome": ("Outcome", "Status"),
-    "report": ("Report", "SetReport"),
-    "rules.base": ("Context", "Rule", "rule"),
+    "rules.findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
+    "pipelines.repair_result": ("Outcome", "Status"),
+    "pipelines.check_result": ("Report", "SetReport"),
+    "rules.context": ("Context", "Rule", "rule"),
     "settings": ("Settings",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

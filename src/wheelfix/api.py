@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wheelfix import checking, repairing
-from wheelfix.crew import crew_of
-from wheelfix.outcome import Outcome
-from wheelfix.report import Report, SetReport
+from wheelfix.pipelines import check as checking
+from wheelfix.pipelines import repair as repairing
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.pipelines.repair_result import Outcome
+from wheelfix.pipelines.repair_set import repair_each
+from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
-from wheelfix.together import repair_each
-from wheelfix.tools.standby import Standby
+from wheelfix.system.crew import crew_of
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from wheelfix.providers import Provider
+from wheelfix.analysis.providers import Provider
 
 
 class Size(int):

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
-from wheelfix.cli.streams import guard_streams
+from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
 
 if TYPE_CHECKING:
     from wheelfix.cli.front import Plain
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
 
 _YOUNG = 50_000
 """Objects after which garbage is looked for: what is imported is none. What is read of a wheel is
@@ -38,8 +38,8 @@ def _worked(arguments: Sequence[str]) -> int:
     from wheelfix.cli.ahead import ahead
 
     with ahead(arguments, os.environ) as standby:
-        from wheelfix.cli.ending import end_now, heed_signals
-        from wheelfix.patience import is_somebody_late
+        from wheelfix.cli.signals import end_now, heed_signals
+        from wheelfix.system.timeouts import is_somebody_late
 
         at_the_end = heed_signals()
         code = _commanded(arguments, standby)
@@ -86,10 +86,10 @@ def _repaired(asked: "Plain", standby: "Standby | None") -> int:
     """Repair wheels as `wheelfix repair` does with no option but `-w`."""
     from pathlib import Path
 
+    from wheelfix.cli.config.files import Layer, configured
     from wheelfix.cli.repairs import refuse_wheels, repair_wheels
-    from wheelfix.config import Layer, configured
-    from wheelfix.plugins import all_rules
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
+    from wheelfix.rules.plugins import all_rules
 
     wheels = [Path(wheel) for wheel in asked.wheels]
     table = {"wheel-dir": os.fspath(Path(asked.wheel_dir))} if asked.wheel_dir else {}
@@ -106,8 +106,8 @@ def _checked(wheels: Sequence[str]) -> int:
     from pathlib import Path
 
     from wheelfix.cli.checks import Asked, check_wheels
-    from wheelfix.config import configured
-    from wheelfix.plugins import all_rules
+    from wheelfix.cli.config.files import configured
+    from wheelfix.rules.plugins import all_rules
 
     configuration = configured(Path.cwd(), None).check(all_rules())
     return check_wheels(Asked(wheels=[Path(wheel) for wheel in wheels]), configuration)
@@ -131,13 +131,13 @@ def _answered(arguments: Sequence[str]) -> int | None:
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
-        from wheelfix.cli.terminal import Terminal
+        from wheelfix.cli.console import Terminal
 
         Terminal(verbosity=0).trace(error)
     _fail(internal_error(error))
 
 
 def _fail(error: WheelfixError) -> None:
-    from wheelfix.cli.terminal import Terminal
+    from wheelfix.cli.console import Terminal
 
     Terminal(verbosity=0).fail(error)

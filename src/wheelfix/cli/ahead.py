@@ -5,7 +5,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
 
 STANDBY = "wheelfix.standby"
 """Where in a context's `meta` it is."""
@@ -21,7 +21,7 @@ def ahead(arguments: Sequence[str], environ: Mapping[str, str]) -> "Generator[St
         yield None
         return
     from wheelfix.errors import ToolError
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
 
     with Standby(environ) as standby:
         with suppress(ToolError):

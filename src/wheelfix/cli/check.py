@@ -93,7 +93,7 @@ def check(
     if strict or exit_zero:
         given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
     from wheelfix.cli.checks import Asked, check_wheels
-    from wheelfix.plugins import all_rules
+    from wheelfix.rules.plugins import all_rules
 
     asked = Asked(
         wheels=wheels or (),

@@ -7,18 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from wheelfix.cli.reporting import Delivery, reports_in
-from wheelfix.cli.terminal import Terminal
-from wheelfix.config import Configuration
+from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.report_output import Delivery, reports_in
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.heap import spare
 from wheelfix.reports.formats import Format
+from wheelfix.system.heap import spare
 
 if TYPE_CHECKING:
-    from wheelfix.baseline import Baseline
-    from wheelfix.crew import Crew
-    from wheelfix.report import Report, SetReport
+    from wheelfix.pipelines.check_result import Report, SetReport
+    from wheelfix.rules.baseline import Baseline
     from wheelfix.settings import Settings
+    from wheelfix.system.crew import Crew
 
 
 class Asked(NamedTuple):
@@ -51,7 +51,7 @@ def check_wheels(asked: Asked, configuration: Configuration) -> ExitCode:
     _refuse(asked)
     with _crew(wheels, configuration.settings, asked.dask, streams=asked.streams) as crew:
         if asked.streams:
-            from wheelfix.cli.stream import streamed
+            from wheelfix.cli.check_jsonl import streamed
 
             file, resume = asked.output_file, asked.resume
             return streamed(
@@ -120,8 +120,8 @@ def _refuse(asked: Asked) -> None:
 
 
 def _baseline(configuration: "Configuration", *, write_baseline: bool) -> "Baseline":
-    from wheelfix import baseline as baselines
-    from wheelfix.checking import NOTHING
+    from wheelfix.pipelines.check import NOTHING
+    from wheelfix.rules import baseline as baselines
 
     file = configuration.settings.baseline
     if write_baseline and file is None:
@@ -139,7 +139,7 @@ def _checked(
     terminal: "Terminal",
     crew: "Crew | None",
 ) -> "SetReport":
-    from wheelfix.checking import check_each, check_set
+    from wheelfix.pipelines.check import check_each, check_set
 
     reports: list[Report] = []
     settings_for = configuration.settings_for
@@ -163,7 +163,7 @@ def _crew(
         with dask_workers(dask, wheels[0].absolute(), settings.timeout) as crew:
             yield crew
     elif len(wheels) > 1 and (streams or settings.jobs > 1):
-        from wheelfix.cli.workers import processes
+        from wheelfix.cli.process_pool import processes
 
         with processes(min(settings.jobs, len(wheels)), settings.timeout) as crew:
             yield crew
@@ -173,9 +173,9 @@ def _crew(
 
 def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "SetReport":
     """Write all that counts to the baseline, and return what is left of the report: nothing."""
-    from wheelfix import baseline as baselines
-    from wheelfix.checking import without
-    from wheelfix.reports.text import counted
+    from wheelfix.pipelines.check import without
+    from wheelfix.reports.terminal_text import counted
+    from wheelfix.rules import baseline as baselines
 
     found = [
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
@@ -190,7 +190,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
 
 
 def _exit_code(checked: "SetReport", configuration: "Configuration") -> ExitCode:
-    from wheelfix.findings import Severity
+    from wheelfix.rules.findings import Severity
     from wheelfix.settings import FailOn
 
     if checked.unreadable:

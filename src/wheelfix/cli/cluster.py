@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from wheelfix import __version__
-from wheelfix.cli.watchdog import Watched, bounded
-from wheelfix.crew import Crew
+from wheelfix.cli.call_timeout import Watched, bounded
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.system.crew import Crew
 
 Result = TypeVar("Result")
 

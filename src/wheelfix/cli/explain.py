@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wheelfix.cli import circumstances, options
-from wheelfix.cli.circumstances import (
+from wheelfix.cli import load_options as circumstances
+from wheelfix.cli import options
+from wheelfix.cli.load_options import (
     directories_of,
     library_path,
     question_of,
@@ -22,11 +23,11 @@ from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.archive import Archive
-    from wheelfix.cli.terminal import Terminal
-    from wheelfix.explain import Explanation, World
-    from wheelfix.pysearch import Searches
+    from wheelfix.analysis.explain import Explanation, World
+    from wheelfix.cli.console import Terminal
     from wheelfix.settings import Settings
+    from wheelfix.wheel.python_searches import Searches
+    from wheelfix.wheel.reader import Archive
 
 
 def explain(
@@ -74,7 +75,7 @@ def explain(
 
     Nothing is executed: a wheel for another machine or C library is explained as well as any.
     """
-    from wheelfix.cli.terminal import Terminal
+    from wheelfix.cli.console import Terminal
 
     terminal = Terminal(verbosity=verbose + int(context.obj or 0))
     given = list(arguments or [])
@@ -141,7 +142,7 @@ class _Installed:
 def _explain_wheel(
     path: Path, how: _Installed, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
-    from wheelfix.archive import open_wheel
+    from wheelfix.wheel.reader import open_wheel
 
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
@@ -152,7 +153,7 @@ def _explain_wheel(
 def _explain_opened(
     archive: "Archive", how: _Installed, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
-    from wheelfix.explain import explain_everywhere, worlds_of
+    from wheelfix.analysis.explain import explain_everywhere, worlds_of
 
     wheel = archive.wheel
     others = [read_wheel(each) for each in how.beside]
@@ -190,9 +191,9 @@ def _explain_opened(
 
 def _searches(archive: "Archive", subject: str | None, world: "World") -> "Searches":
     """Return what the sources beside the subject search, which alone are read for it."""
-    from wheelfix.explain import find_subject
-    from wheelfix.pysearch import MAX_SOURCE, Searches, joined, searches
-    from wheelfix.pysources import Effort
+    from wheelfix.analysis.explain import find_subject
+    from wheelfix.wheel.python_opens import Effort
+    from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
 
     if subject is None:
         return Searches()
@@ -210,7 +211,7 @@ def _searches(archive: "Archive", subject: str | None, world: "World") -> "Searc
 
 def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
     """Return the files that are opened first, for one `--after`."""
-    from wheelfix.explain import find_subject
+    from wheelfix.analysis.explain import find_subject
 
     if prefix and not name:
         files = world.environment.files
@@ -228,9 +229,9 @@ def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
 def _explain_site(
     directory: Path, target: str | None, variables: "Mapping[str, str]", asked: _Asked
 ) -> bool:
-    from wheelfix.explain import explain as explain_one
-    from wheelfix.explain import find_subject
-    from wheelfix.site import read_searches, read_site
+    from wheelfix.analysis.explain import explain as explain_one
+    from wheelfix.analysis.explain import find_subject
+    from wheelfix.host.site import read_searches, read_site
 
     described = None if target is None else target_of(target, None)
     world = read_site(
@@ -258,8 +259,8 @@ def _answer(
     world: "World", asked: _Asked, first: Sequence[str], one: "Callable[[str], Explanation]"
 ) -> bool:
     """Explain what was asked for; return whether everything is found."""
-    from wheelfix.explain import asked_for, find_subject, load_roots
-    from wheelfix.reports import tree
+    from wheelfix.analysis.explain import asked_for, find_subject, load_roots
+    from wheelfix.reports import explain_text as tree
 
     terminal = asked.terminal
     colour = terminal.colours_results
@@ -304,8 +305,8 @@ def _answer(
 
 
 def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
-    from wheelfix.explain import find_subject, why_not
-    from wheelfix.reports import tree
+    from wheelfix.analysis.explain import find_subject, why_not
+    from wheelfix.reports import explain_text as tree
 
     wanted = asked.why_not or ""
     found = find_subject(world, wanted) or (
@@ -325,6 +326,6 @@ def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequenc
 
 
 def _json(terminal: "Terminal", value: dict[str, object]) -> None:
-    from wheelfix.reports.text import json_text
+    from wheelfix.reports.terminal_text import json_text
 
     terminal.result(json_text({"version": 1, **value}))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import wheelfix
-from wheelfix.entrypoints import rules_are_mentioned
+from wheelfix.rules.entrypoints import rules_are_mentioned
 
 if TYPE_CHECKING:
     import ast

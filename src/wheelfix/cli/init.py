@@ -18,8 +18,8 @@ def init(
 
     It is appended to the pyproject.toml here; where there is none, to a new wheelfix.toml.
     """
-    from wheelfix.config import read_table
-    from wheelfix.described import commented
+    from wheelfix.cli.config.describe import commented
+    from wheelfix.cli.config.files import read_table
 
     project = Path("pyproject.toml")
     file = project if project.exists() else Path("wheelfix.toml")

@@ -27,8 +27,8 @@ from wheelfix.settings import (
 )
 
 if TYPE_CHECKING:
-    from wheelfix.config import Configuration, Layer
-    from wheelfix.rules.base import AnyRule
+    from wheelfix.cli.config.files import Configuration, Layer
+    from wheelfix.rules.context import AnyRule
 
 
 def _docs() -> dict[str, str]:
@@ -229,14 +229,14 @@ def configuration_of(
 
     `given` may hold other names too: a command passes its `locals()`. Raises `SettingsError`.
     """
-    from wheelfix.config import configured
+    from wheelfix.cli.config.files import configured
 
     return configured(Path.cwd(), config).over(layers(context, given)).check(rules)
 
 
 def layers(context: typer.Context, given: Mapping[str, object]) -> "list[Layer]":
     """Return what was `given` as environment variable, and over it what as flag."""
-    from wheelfix.config import Layer
+    from wheelfix.cli.config.files import Layer
 
     environment: dict[str, object] = {}
     flags: dict[str, object] = {}

@@ -14,7 +14,7 @@ from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
 
 
 def repair(
@@ -75,7 +75,7 @@ def repair(
     mend the rest. The paths of the wheels written go to stdout.
     """
     given = locals()
-    from wheelfix.tools.standby import Standby
+    from wheelfix.pipelines.standby import Standby
 
     with context.meta[STANDBY] or Standby(os.environ) as standby:
         standby.prepare()
@@ -84,7 +84,7 @@ def repair(
 
 def _repair(context: typer.Context, given: dict[str, Any], standby: "Standby") -> ExitCode:
     """Repair what the options `given` say, and return the exit code."""
-    from wheelfix.plugins import all_rules
+    from wheelfix.rules.plugins import all_rules
 
     wheels: Sequence[Path] = given["wheels"]
     _refuse_patcher(given["patcher"])

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 
 if TYPE_CHECKING:
-    from wheelfix.cli.terminal import Terminal
-    from wheelfix.config import Configuration
-    from wheelfix.outcome import Outcome
+    from wheelfix.cli.config.files import Configuration
+    from wheelfix.cli.console import Terminal
+    from wheelfix.pipelines.repair_result import Outcome
+    from wheelfix.pipelines.standby import Standby
     from wheelfix.settings import Settings
-    from wheelfix.tools.standby import Standby
 
 PATCHER = "patchelf"
 
@@ -31,8 +31,8 @@ def repair_wheels(
 
     Nothing is written where the plan or what would differ is all that was asked for.
     """
-    from wheelfix.cli.terminal import Terminal
-    from wheelfix.heap import spare
+    from wheelfix.cli.console import Terminal
+    from wheelfix.system.heap import spare
 
     spare(wheels)
     terminal = Terminal(verbosity=verbosity)
@@ -52,7 +52,7 @@ def _repaired(
     publish: bool,
 ) -> "Iterator[Outcome]":
     """Yield what becomes of each wheel, in their order."""
-    from wheelfix.together import repair_each
+    from wheelfix.pipelines.repair_set import repair_each
 
     def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
         return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
@@ -71,8 +71,8 @@ def _attempt(
     publish: bool,
 ) -> "Outcome":
     """Repair one wheel; a bug that shows on it must not stop the others."""
-    from wheelfix.outcome import Outcome, Status
-    from wheelfix.repairing import repair_with
+    from wheelfix.pipelines.repair import repair_with
+    from wheelfix.pipelines.repair_result import Outcome, Status
 
     try:
         return repair_with(standby, wheel, settings, progress=progress, publish=publish)
@@ -102,7 +102,7 @@ def _shown(outcomes: "Iterator[Outcome]", show: "Callable[[Outcome], None]") -> 
 
 
 def _exit_code(outcome: "Outcome") -> ExitCode:
-    from wheelfix.outcome import Status
+    from wheelfix.pipelines.repair_result import Status
 
     match outcome.status:
         case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
@@ -114,8 +114,9 @@ def _exit_code(outcome: "Outcome") -> ExitCode:
 
 
 def _show(outcome: "Outcome", *, terminal: "Terminal", as_plan: bool, as_diff: bool) -> None:
-    from wheelfix.outcome import Status
-    from wheelfix.reports import diff, text
+    from wheelfix.pipelines.repair_result import Status
+    from wheelfix.reports import diff
+    from wheelfix.reports import terminal_text as text
 
     terminal.show(outcome)
     if outcome.status is Status.FAILED:

@@ -11,7 +11,7 @@ from wheelfix.cli.front import WrittenRule, explained, listed
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.rules.base import AnyRule
+    from wheelfix.rules.context import AnyRule
 
 
 class Format(StrEnum):
@@ -32,12 +32,12 @@ def rule(
     ] = Format.TEXT,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.plugins import all_rules
+    from wheelfix.rules.plugins import all_rules
 
     rules = all_rules()
     chosen = rules if name is None or every else (_named(name, rules),)
     if output_format is Format.MARKDOWN:
-        from wheelfix.reports.rulebook import rulebook
+        from wheelfix.reports.rule_docs import rulebook
 
         typer.echo(rulebook(chosen), nl=False)
     elif name is None or every:
@@ -50,7 +50,7 @@ def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
-    from wheelfix.tables import suggestion
+    from wheelfix.cli.config.values import suggestion
 
     words = [word for each in rules for word in (each.code, each.name)]
     raise SettingsError(

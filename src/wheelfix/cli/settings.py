@@ -8,7 +8,7 @@ import typer
 from wheelfix.cli import options
 
 if TYPE_CHECKING:
-    from wheelfix.config import Layer
+    from wheelfix.cli.config.files import Layer
 
 
 def settings(
@@ -30,15 +30,15 @@ def settings(
 
     The flags of `repair` and `check` win over all of it.
     """
-    from wheelfix import described
+    from wheelfix.cli.config import describe as described
 
     if schema:
         import json
 
         typer.echo(json.dumps(described.schema(options.DOCS), indent=1))
         return
-    from wheelfix.config import configured
-    from wheelfix.plugins import all_rules
+    from wheelfix.cli.config.files import configured
+    from wheelfix.rules.plugins import all_rules
 
     name = Path(wheel).name if wheel is not None else None
     configuration = configured(Path.cwd(), config).over([_environment(context)])
@@ -49,7 +49,7 @@ def settings(
 
 def _environment(context: typer.Context) -> "Layer":
     """Return what the environment says, as `repair` and `check` read it."""
-    from wheelfix.config import Layer
+    from wheelfix.cli.config.files import Layer
 
     group: Any = context.parent.command if context.parent is not None else None
     table: dict[str, object] = {}

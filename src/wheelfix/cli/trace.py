@@ -13,7 +13,7 @@ from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.testimony import Trace
+    from wheelfix.host.trace_model import Trace
 
 
 def trace(
@@ -49,7 +49,7 @@ def trace(
     Its streams, signals and exit code are its own; the report follows on stderr. Needs glibc.
     The loader keeps one descriptor open in each process, which a daemon may close.
     """
-    from wheelfix import trace as tracing
+    from wheelfix.host import trace as tracing
     from wheelfix.reports import trace as reports
 
     for wheel in wheels or ():
@@ -59,17 +59,17 @@ def trace(
         try:
             seen = tracing.trace(command, os.environ, symbols=tuple(symbols or ()))
         except tracing.CommandError as error:
-            from wheelfix.cli.terminal import Terminal
+            from wheelfix.cli.console import Terminal
 
             Terminal(verbosity=0).fail(error)
             raise typer.Exit(error.code) from error
         seen = _judged(tracing.chosen(seen, symbols or ()), wheels or ())
         if json:
-            from wheelfix.reports.text import json_text
+            from wheelfix.reports.terminal_text import json_text
 
             report = json_text(reports.as_json(seen), indent=1)
         else:
-            from wheelfix.cli.terminal import wants_colour
+            from wheelfix.cli.console import wants_colour
 
             loud = verbose + int(context.obj or 0) > 0
             report = reports.text(seen, verbose=loud, colour=wants_colour(stream))
@@ -99,9 +99,9 @@ def _judged(seen: "Trace", wheels: "list[Path] | tuple[()]") -> "Trace":
     """Hold the trace against each wheel that is found installed."""
     from dataclasses import replace
 
-    from wheelfix.archive import open_wheel
-    from wheelfix.testimony import Installed, with_differences
-    from wheelfix.trace import placed
+    from wheelfix.host.trace import placed
+    from wheelfix.host.trace_model import Installed, with_differences
+    from wheelfix.wheel.reader import open_wheel
 
     for path in wheels:
         with open_wheel(path) as archive:

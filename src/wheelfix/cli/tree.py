@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from wheelfix.cli import circumstances, options
-from wheelfix.cli.circumstances import (
+from wheelfix.cli import load_options as circumstances
+from wheelfix.cli import options
+from wheelfix.cli.load_options import (
     library_path_of,
     question_of,
     read_wheel,
@@ -18,9 +19,9 @@ from wheelfix.cli.circumstances import (
 from wheelfix.errors import ExitCode, OutputError, SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.graph import Graph
+    from wheelfix.analysis.graph import Graph
     from wheelfix.settings import Settings
-    from wheelfix.wheel import Wheel
+    from wheelfix.wheel.model import Wheel
 
 
 class Format(StrEnum):
@@ -86,7 +87,7 @@ def tree(
 
     Exit code 1 if there is something that nobody gives (after the repair, with --after).
     """
-    from wheelfix.cli.terminal import Terminal
+    from wheelfix.cli.console import Terminal
 
     library_path = library_path_of(env or [])
     graphs: list[Graph]
@@ -127,7 +128,7 @@ def _graph_of_wheel(
     library_path: tuple[str, ...] | None,
     settings: "Settings",
 ) -> "Graph":
-    from wheelfix.graph import graph_of
+    from wheelfix.analysis.graph import graph_of
 
     subject = read_wheel(path)
     question = question_of(
@@ -147,8 +148,8 @@ def _graph_of_site(
     target: str | None,
     library_path: tuple[str, ...] | None,
 ) -> "Graph":
-    from wheelfix.graph import graph_of_world
-    from wheelfix.site import of_distribution, read_site, sizes_of
+    from wheelfix.analysis.graph import graph_of_world
+    from wheelfix.host.site import of_distribution, read_site, sizes_of
 
     described = None if target is None else target_of(target, None)
     world = read_site(directory, target=described, library_path=library_path or ())
@@ -171,7 +172,7 @@ def _by_suffix(output: Path | None) -> Format:
 
 
 def _written(graphs: "Sequence[Graph]", form: Format, *, colour: bool) -> str:
-    from wheelfix.reports import graphs as reports
+    from wheelfix.reports import graph_formats as reports
 
     match form:
         case Format.TEXT:
@@ -183,10 +184,10 @@ def _written(graphs: "Sequence[Graph]", form: Format, *, colour: bool) -> str:
         case Format.DOT:
             return reports.dot(graphs)
         case Format.HTML:
-            from wheelfix.reports.page import page
+            from wheelfix.reports.graph_page import page
 
             return page(graphs)
         case Format.JSON:
-            from wheelfix.reports.text import json_text
+            from wheelfix.reports.terminal_text import json_text
 
             return json_text(reports.graphs_value(graphs))

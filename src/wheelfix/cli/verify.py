@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.circumstances import settings_of
+from wheelfix.cli.load_options import settings_of
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 
@@ -79,14 +79,14 @@ def verify(
     """
     from dataclasses import replace
 
-    from wheelfix import verify as verifying
-    from wheelfix.cli.terminal import Terminal
+    from wheelfix.cli.console import Terminal
+    from wheelfix.host import verify as verifying
     from wheelfix.reports import verify as reports
 
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     pythons = tuple(python or ())
     if all_pythons:
-        from wheelfix.environments import all_pythons as every_python
+        from wheelfix.host.pythons import all_pythons as every_python
 
         pythons = every_python(os.environ)
     settings = settings_of(context, provider, config)
@@ -117,7 +117,7 @@ def verify(
             terminal.fail(error)
             impossible = True
     if json:
-        from wheelfix.reports.text import json_text
+        from wheelfix.reports.terminal_text import json_text
 
         terminal.result(json_text(reports.as_json(results), indent=1))
     bad = any(
@@ -134,9 +134,9 @@ def _providing(path: Path, settings: "Settings") -> tuple[Path, ...]:
     """Return the wheels of the providers that are at hand as wheels."""
     if not settings.provider:
         return ()
-    from wheelfix.cli.circumstances import read_wheel
-    from wheelfix.provided import with_providers
-    from wheelfix.providers import wheels_at_hand
+    from wheelfix.analysis.providers import wheels_at_hand
+    from wheelfix.cli.load_options import read_wheel
+    from wheelfix.host.provider_lookup import with_providers
 
     known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
     return tuple(Path(each) for each in wheels_at_hand(known))

@@ -1,9 +1,9 @@
 """What `check` found, one line a finding: for grep, editors and long lists."""
 
-from wheelfix.report import SetReport
-from wheelfix.reports.drawing import Drawing, placed, shown_path
+from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import sums
-from wheelfix.reports.text import printable
+from wheelfix.reports.render import Drawing, placed, shown_path
+from wheelfix.reports.terminal_text import printable
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
-from wheelfix.edits import MoveMember
-from wheelfix.elf import Elf
-from wheelfix.outcome import Outcome
-from wheelfix.reports.text import Colour, paint, printable
-from wheelfix.wheel import Wheel
+from wheelfix.elf.model import Elf
+from wheelfix.pipelines.repair_result import Outcome
+from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.wheel.edits import MoveMember
+from wheelfix.wheel.model import Wheel
 
 
 def diff(outcome: Outcome, *, colour: bool) -> str:

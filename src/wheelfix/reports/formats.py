@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from wheelfix.report import SetReport
-    from wheelfix.reports.drawing import Drawing
+    from wheelfix.pipelines.check_result import SetReport
+    from wheelfix.reports.render import Drawing
 
 
 class Format(StrEnum):

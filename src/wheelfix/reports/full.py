@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wheelfix.findings import Severity
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.render import (
     Drawing,
     Placed,
     advice,
@@ -15,8 +14,8 @@ from wheelfix.reports.drawing import (
     shown_path,
     suppressed_text,
 )
-from wheelfix.reports.rulebook import why_briefly
-from wheelfix.reports.text import (
+from wheelfix.reports.rule_docs import why_briefly
+from wheelfix.reports.terminal_text import (
     FEW,
     Colour,
     counted,
@@ -25,6 +24,7 @@ from wheelfix.reports.text import (
     printable,
     tally,
 )
+from wheelfix.rules.findings import Severity
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:

@@ -7,9 +7,9 @@ findings of a rule in a wheel, and the tenth says how many more there are.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wheelfix.findings import Severity
-from wheelfix.report import SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.pipelines.check_result import SetReport
+from wheelfix.reports.full import sums
+from wheelfix.reports.render import (
     Drawing,
     Placed,
     advice,
@@ -18,8 +18,8 @@ from wheelfix.reports.drawing import (
     shown_path,
     titled,
 )
-from wheelfix.reports.full import sums
-from wheelfix.reports.text import FEW, counted, printable
+from wheelfix.reports.terminal_text import FEW, counted, printable
+from wheelfix.rules.findings import Severity
 
 LIMIT = 10
 """Annotations of a kind that GitHub shows for one step."""

@@ -2,9 +2,8 @@
 
 from hashlib import sha256
 
-from wheelfix.findings import Severity
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.render import (
     Drawing,
     Placed,
     error_words,
@@ -13,7 +12,8 @@ from wheelfix.reports.drawing import (
     titled,
     worst_first,
 )
-from wheelfix.reports.text import json_text, printable
+from wheelfix.reports.terminal_text import json_text, printable
+from wheelfix.rules.findings import Severity
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
 

@@ -1,9 +1,8 @@
 """What `check` found, as JSON; `data/schemas/check.schema.json` describes it."""
 
 from wheelfix.errors import WheelfixError
-from wheelfix.findings import Suppressed
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.render import (
     NAME,
     Drawing,
     Placed,
@@ -12,7 +11,8 @@ from wheelfix.reports.drawing import (
     of_wheel,
     shown_path,
 )
-from wheelfix.reports.text import json_text
+from wheelfix.reports.terminal_text import json_text
+from wheelfix.rules.findings import Suppressed
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""

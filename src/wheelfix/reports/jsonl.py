@@ -1,9 +1,9 @@
 """What `check` found, as JSON lines: `data/schemas/check-record.schema.json` describes each."""
 
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import NAME, Drawing
+from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.json_report import wheel_value
-from wheelfix.reports.text import json_text
+from wheelfix.reports.render import NAME, Drawing
+from wheelfix.reports.terminal_text import json_text
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wheelfix.findings import Finding, Severity
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import NAME, Drawing, error_words, shown_path
-from wheelfix.reports.text import finding_text, printable
-from wheelfix.rules.base import AnyRule, Rule, SetRule
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.render import NAME, Drawing, error_words, shown_path
+from wheelfix.reports.terminal_text import finding_text, printable
+from wheelfix.rules.context import AnyRule, Rule, SetRule
+from wheelfix.rules.findings import Finding, Severity
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:

@@ -7,11 +7,13 @@ character, so that no name from a wheel can become markup, whatever it holds.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wheelfix.explain import Question
-from wheelfix.findings import Severity
-from wheelfix.graph import graph_of
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.analysis.explain import Question
+from wheelfix.analysis.graph import graph_of
+from wheelfix.loader.targets import default_name, find
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.full import sums
+from wheelfix.reports.graph_formats import mermaid
+from wheelfix.reports.render import (
     Drawing,
     Placed,
     advice,
@@ -22,12 +24,10 @@ from wheelfix.reports.drawing import (
     spans,
     titled,
 )
-from wheelfix.reports.full import sums
-from wheelfix.reports.graphs import mermaid
-from wheelfix.reports.rulebook import anchor, why
-from wheelfix.reports.text import printable
-from wheelfix.targets import default_name, find
-from wheelfix.wheel import Wheel
+from wheelfix.reports.rule_docs import anchor, why
+from wheelfix.reports.terminal_text import printable
+from wheelfix.rules.findings import Severity
+from wheelfix.wheel.model import Wheel
 
 SUMMARY_LIMIT = 960 * 1024
 """Bytes; GitHub drops a step's whole summary above 1 MiB, and other tools write to it, too."""

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from inspect import cleandoc
 from urllib.parse import quote
 
-from wheelfix.findings import Severity
-from wheelfix.report import Report, SetReport
-from wheelfix.reports.drawing import (
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.render import (
     NAME,
     Drawing,
     Placed,
@@ -19,9 +18,10 @@ from wheelfix.reports.drawing import (
     shown_path,
     worst_first,
 )
-from wheelfix.reports.rulebook import anchor, why
-from wheelfix.reports.text import json_text, printable
-from wheelfix.rules.base import AnyRule
+from wheelfix.reports.rule_docs import anchor, why
+from wheelfix.reports.terminal_text import json_text, printable
+from wheelfix.rules.context import AnyRule
+from wheelfix.rules.findings import Severity
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

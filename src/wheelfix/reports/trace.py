@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.loader import How
-from wheelfix.reports.text import Colour, counted, paint, printable
-from wheelfix.testimony import (
+from wheelfix.host.trace_model import (
     Difference,
     Loaded,
     Missed,
@@ -18,6 +16,8 @@ from wheelfix.testimony import (
     copies,
     whole,
 )
+from wheelfix.loader.search import How
+from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 FEW = 20
 """How many bindings, and names tried, are shown without `verbose`."""

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.reports.text import Colour, counted, paint, printable
-from wheelfix.verify import Check, Kind, Status, Verified
+from wheelfix.host.verify import Check, Kind, Status, Verified
+from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 LINES = 8
 """How many of the last lines that were printed are shown."""

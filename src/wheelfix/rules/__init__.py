@@ -4,40 +4,40 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from wheelfix.rules import (
-    contents,
-    entries,
+    files,
     hardening,
-    ignores,
     loadability,
     metadata,
-    names,
+    module_names,
     needed,
-    platform,
+    platform_tag,
     preload,
     providers,
-    reach,
+    reachability,
+    release_set,
+    search_paths,
     size,
+    stale_ignores,
     symbols,
     targets,
-    wheelset,
 )
-from wheelfix.rules.base import Rule, SetRule
+from wheelfix.rules.context import Rule, SetRule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(
     sorted(
         (
-            *reach.RULES,
-            *entries.RULES,
+            *reachability.RULES,
+            *search_paths.RULES,
             *needed.RULES,
             *symbols.RULES,
-            *names.RULES,
+            *module_names.RULES,
             *metadata.RULES,
             *loadability.RULES,
             *hardening.RULES,
-            *contents.RULES,
+            *files.RULES,
             *size.RULES,
-            *platform.RULES,
+            *platform_tag.RULES,
             *preload.RULES,
             *providers.RULES,
             *targets.RULES,
@@ -47,10 +47,10 @@ RULES: tuple[Rule, ...] = tuple(
 )
 """All rules about one wheel, by code."""
 
-SET_RULES: tuple[SetRule, ...] = (*wheelset.SET_RULES, *ignores.SET_RULES)
+SET_RULES: tuple[SetRule, ...] = (*release_set.SET_RULES, *stale_ignores.SET_RULES)
 """All rules about the wheels of a release side by side, by code."""
 
-CHECKPOINT_RULES: tuple[Rule, ...] = names.RULES
+CHECKPOINT_RULES: tuple[Rule, ...] = module_names.RULES
 """The rules by which names are checked again after each stage of a repair."""
 
 REPORTING_RULES: tuple[Rule, ...] = (

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from wheelfix.elf import Elf
-from wheelfix.elfimage import Pt
-from wheelfix.findings import Hit, Severity
-from wheelfix.rules.base import Context, rule
+from wheelfix.elf.image import Pt
+from wheelfix.elf.model import Elf
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Hit, Severity
 
 _PF_X, _PF_W = 1, 2
 _DF_TEXTREL, _DF_BIND_NOW, _DF_1_NOW = 4, 8, 1

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from posixpath import normpath
 
-from wheelfix.elf import Elf, Machine, Segment
-from wheelfix.elfimage import Pt
-from wheelfix.findings import Hit, Severity
-from wheelfix.policy import isa_level, oldest_promised
-from wheelfix.rules.base import Context, rule
+from wheelfix.analysis.policy_reasons import isa_level, oldest_promised
+from wheelfix.elf.image import Pt
+from wheelfix.elf.model import Elf, Machine, Segment
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Hit, Severity
 
 _PF_X = 1
 _DF_STATIC_TLS = 0x10

@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, product
 
-from wheelfix.edits import RemoveMember, Retag, SetRootIsPurelib
-from wheelfix.findings import Fix, Hit, Safety, Severity
-from wheelfix.layout import interpreters
-from wheelfix.rules.base import Context, Stage, rule
-from wheelfix.wheel import Metadata, Wheel, WheelName, normalized
+from wheelfix.loader.install_schemes import interpreters
+from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.rules.findings import Fix, Hit, Safety, Severity
+from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
+from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 """Signatures of RECORD (PEP 427, "Signed wheel files"); void once RECORD changes."""

@@ -4,14 +4,14 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from wheelfix.asneeded import Decision
-from wheelfix.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
-from wheelfix.elf import Elf
-from wheelfix.findings import Fix, Hit, Safety, Severity
-from wheelfix.platforms import may_come_from_platform
-from wheelfix.pruning import Unused
-from wheelfix.rules.base import Context, Stage, rule
-from wheelfix.wheel import Wheel, is_vendored
+from wheelfix.analysis.unused_needed import Unused
+from wheelfix.elf.model import Elf
+from wheelfix.loader.as_needed import Decision
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.rules.findings import Fix, Hit, Safety, Severity
+from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
+from wheelfix.wheel.model import Wheel, is_vendored
 
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _PROCESS = re.compile(r"libc\.so\.6$|ld-linux|ld64\.so")

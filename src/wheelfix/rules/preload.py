@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 
-from wheelfix.edits import Edit, RemoveMember, WriteSource
-from wheelfix.findings import Fix, Hit, Severity
-from wheelfix.rules.base import Context, rule
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.settings import ProviderBy
-from wheelfix.wheel import PRELOAD
+from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
+from wheelfix.wheel.model import PRELOAD
 
 _SHOWN = 5
 
@@ -79,8 +79,8 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
 
 
 def _edits(context: Context, init: str) -> Iterator[Edit]:
-    from wheelfix.preload import has_hook, shim_source, with_hook  # noqa: PLC0415 - for a few wheels
-    from wheelfix.preloading import shim_of  # noqa: PLC0415 - for a few wheels
+    from wheelfix.analysis.preload_plan import shim_of  # noqa: PLC0415 - for a few wheels
+    from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook  # noqa: PLC0415 - for a few wheels
 
     wheel, preloading = context.wheel, context.preloading
     wanted, there = preloading.wanted[init], preloading.there.get(init)

@@ -7,13 +7,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from wheelfix.asneeded import Library
-from wheelfix.defined import among
-from wheelfix.edits import AddRequirement
-from wheelfix.elf import Elf, Undefined
-from wheelfix.findings import Fix, Hit, Severity
-from wheelfix.layout import Key, describe, entries_to, split
-from wheelfix.providers import (
+from wheelfix.analysis.providers import (
     Provider,
     editions,
     folder_of,
@@ -22,13 +16,19 @@ from wheelfix.providers import (
     never_bundled,
     provider_of,
 )
-from wheelfix.rules.base import Context, rule
-from wheelfix.rules.names import unhashed
+from wheelfix.elf.exports import among
+from wheelfix.elf.model import Elf, Undefined
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import Key, describe, entries_to, split
+from wheelfix.loader.symbols import binds
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.preload import is_served
-from wheelfix.rules.reach import add_entries
+from wheelfix.rules.reachability import add_entries
 from wheelfix.settings import DataLibraries, Settings
-from wheelfix.symbols import binds
-from wheelfix.wheel import Wheel
+from wheelfix.wheel.edits import AddRequirement
+from wheelfix.wheel.model import Wheel
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -375,8 +375,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
 def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]:
     """Return the modules that need it and are surely imported, and whether others do without."""
-    from wheelfix.preloading import module_name  # noqa: PLC0415 - for a few wheels
-    from wheelfix.pyimports import surely_imported  # noqa: PLC0415 - for a few wheels
+    from wheelfix.analysis.preload_plan import module_name  # noqa: PLC0415 - for a few wheels
+    from wheelfix.wheel.python_imports import surely_imported  # noqa: PLC0415 - for a few wheels
 
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}

@@ -3,12 +3,12 @@
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
-from wheelfix.elf import Elf
-from wheelfix.findings import Hit, Severity
-from wheelfix.rules.base import Context, rule
-from wheelfix.rules.contents import in_units, same_bytes
-from wheelfix.rules.names import unhashed
-from wheelfix.wheel import Member, Wheel, normalized
+from wheelfix.elf.model import Elf
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.files import in_units, same_bytes
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import unhashed
+from wheelfix.wheel.model import Member, Wheel, normalized
 
 NOTABLE = 100_000
 """Bytes of the zip below which nobody would bother."""

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from wheelfix import cpython
-from wheelfix.defined import among
-from wheelfix.elf import Elf
-from wheelfix.findings import Hit, Severity
-from wheelfix.layout import interpreters
-from wheelfix.mangling import readable
-from wheelfix.platforms import defined_by
-from wheelfix.rules.base import Context, rule
-from wheelfix.rules.names import extension_modules, unhashed
-from wheelfix.unresolved import Reference, Unresolved
+from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
+from wheelfix.elf.demangle import readable
+from wheelfix.elf.exports import among
+from wheelfix.elf.model import Elf
+from wheelfix.loader import python_api as cpython
+from wheelfix.loader.install_schemes import interpreters
+from wheelfix.loader.platform_libraries import defined_by
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import extension_modules, unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries of all manylinux tags that are often forgotten in a link."""

@@ -1,6 +1,6 @@
 """Whether the wheel loads on the machines that the project names: `--target`.
 
-What a machine has is data (`wheelfix.targets`). Each object is loaded on it on paper, as installed
+What a machine has is data (`wheelfix.loader.targets`). Each object is loaded on it on paper, as installed
 by its first scheme, and what stands in the way is reported once for each machine and cause.
 """
 
@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.elf import Elf, Machine
-from wheelfix.findings import Hit, Severity
-from wheelfix.rules.base import Context, Trial, rule
-from wheelfix.targets import Target, default_name, newer, page_sizes
+from wheelfix.elf.model import Elf, Machine
+from wheelfix.loader.targets import Target, default_name, newer, page_sizes
+from wheelfix.rules.context import Context, Trial, rule
+from wheelfix.rules.findings import Hit, Severity
 
 _PT_LOAD, _PT_GNU_STACK, _PF_X = 1, 0x6474E551, 1
 _PAGES: Mapping[int, tuple[int, ...]] = {

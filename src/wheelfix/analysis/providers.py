@@ -1,0 +1,244 @@
+"""Libraries that live in another wheel: which distribution has them, and in which folder.
+
+Nothing is looked at here; `provided` reads wheels, installed distributions and directories.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from glob import escape
+from typing import Any
+
+from wheelfix.system.resources import read_text
+from wheelfix.wheel.model import normalized
+
+SCHEMES = ("platlib", "purelib", "data")
+"""The paths of an install scheme in which a provider may have its folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """A distribution that is installed beside the wheel, and one folder of libraries in it."""
+
+    requirement: str = ""
+    """What METADATA must ask for (PEP 508); empty for a mere directory."""
+    libraries: tuple[str, ...] = ()
+    """Globs of the SONAMEs; none as long as they are yet to be looked up."""
+    directory: str | None = None
+    """Relative to site-packages, or to what `scheme` names; None where no entry can lead there."""
+    scheme: str = "platlib"
+    """`platlib`, `purelib`, or `data` for what lands in `<prefix>`."""
+    source: str = ""
+    """What was given or looked at: a wheel, a distribution, a directory."""
+    at_hand: str = ""
+    """The wheel or the directory to look into; empty where the libraries are known by name only."""
+    version: str = ""
+    """The version at hand."""
+    refused: tuple[str, ...] = ()
+    """Versions at hand that METADATA does not allow: they are not judged."""
+    owner: bool = False
+    """Whether it is a wheel of the same run, found by what METADATA asks for."""
+    shared: bool = False
+    """Whether what both would graft is grafted there alone."""
+    grafted: tuple[tuple[str, str], ...] = ()
+    """What it grafted in this run: the names in DT_NEEDED, and those that they became."""
+    through: str = ""
+    """The distribution that METADATA asks for in its place, and that asks for it."""
+
+    @property
+    def name(self) -> str:
+        """The distribution's name in its normal form (PEP 503); empty for a mere directory."""
+        return name_of(self.requirement)
+
+    @property
+    def label(self) -> str:
+        """What to call it in messages."""
+        return self.requirement or self.source
+
+    @property
+    def to_require(self) -> str:
+        """What METADATA may ask for: where no version is said, at least the one at hand.
+
+        That is the only one which is known to serve.
+        """
+        bare = self.requirement.strip()
+        if self.version and self.name and normalized(bare) == self.name:
+            return f"{bare}>={self.version}"
+        return bare
+
+    def has(self, library: str) -> bool:
+        """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
+        # What comes before the first wildcard decides most: to compile a pattern takes longer.
+        globs = (glob for glob in self.libraries if library.startswith(_WILD.split(glob, 1)[0]))
+        return any(fnmatchcase(library, glob) for glob in globs)
+
+
+_WILD = re.compile(r"[*?[]")
+
+
+def name_of(requirement: str) -> str:
+    """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
+    match = _NAME.match(requirement.strip())
+    return normalized(match[0]) if match else ""
+
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
+    """Return the first of `providers` that has `library`."""
+    return next((provider for provider in providers if provider.has(library)), None)
+
+
+def folder_of(path: str, place: str) -> str:
+    """Return the folder of the library at `path` in `place`, relative to its install scheme."""
+    inside = path.removeprefix(f"{place}/").rpartition("/")[0]
+    return _DATA.sub("", f"{inside}/").rstrip("/")
+
+
+_DATA = re.compile(r"^[^/]+\.data/[^/]+/")
+
+
+# --- Several versions -----------------------------------------------------------------------------
+
+
+def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
+    """Return which of `versions` any of the `requirements` allows, the lowest first.
+
+    A pre-release counts as it does for installers: where it is asked for, or nothing else is there
+    (PyPA, "Version specifiers"). What is no version at all, or no requirement, allows nothing.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
+    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - slow
+
+    known: dict[Version, str] = {}
+    for text in versions:
+        with suppress(InvalidVersion):
+            known.setdefault(Version(text), text)
+    good: set[Version] = set()
+    for text in requirements:
+        with suppress(InvalidRequirement):
+            good.update(Requirement(text).specifier.filter(sorted(known)))
+    return tuple(known[each] for each in sorted(good))
+
+
+def wheels_at_hand(providers: Iterable[Provider]) -> tuple[str, ...]:
+    """Return the paths of the providers' wheels, of several versions the first."""
+    found: dict[str, str] = {}
+    for each in providers:
+        if each.at_hand.endswith(".whl"):
+            found.setdefault(each.name, each.at_hand)
+    return tuple(found.values())
+
+
+def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, ...]:
+    """Return `provider` in each version at hand that is to be judged, the highest first."""
+    found: dict[str, Provider] = {}
+    for each in among:
+        if each.name != provider.name or not each.at_hand:
+            continue
+        if not each.name and each.source != provider.source:
+            continue
+        here = (each.scheme, each.directory) == (provider.scheme, provider.directory)
+        if each.version not in found or here:
+            found[each.version] = replace(
+                provider, version=each.version, at_hand=each.at_hand, source=each.source
+            )
+    return tuple(found.values())
+
+
+def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+    """Return what `pattern`, which matches too little, was probably to be, and what that matches.
+
+    A version or its asterisk is forgotten first of all, then `lib`, then comes another version
+    and a typing error. None where none of `names` comes near.
+    """
+    from difflib import get_close_matches  # noqa: PLC0415 - slow, and rarely needed
+
+    stem, dot_so, _ = pattern.partition(".so")
+    bare = pattern.rstrip("*")
+    tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
+    tries += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
+    for glob in tries:
+        found = tuple(n for n in names if fnmatchcase(n, glob) and not fnmatchcase(n, pattern))
+        if found and bare and stem.strip("*"):
+            return glob, found
+    return None
+
+
+# --- Shipped knowledge ----------------------------------------------------------------------------
+
+
+@cache
+def presets() -> Mapping[str, tuple[Provider, ...]]:
+    """Return the well-known providers, by name (`data/providers.toml`)."""
+    found: dict[str, list[Provider]] = {}
+    for table in _read("providers.toml")["provider"]:
+        provider = Provider(
+            requirement=table["name"],
+            libraries=tuple(table["libraries"]),
+            directory=table["directory"],
+            scheme=table["scheme"],
+            source=f"as of {table['source']}",
+        )
+        found.setdefault(provider.name, []).append(provider)
+    return {name: tuple(each) for name, each in found.items()}
+
+
+def bringing(library: str) -> tuple[str, ...]:
+    """Return the names of the well-known wheels that have `library`."""
+    return tuple(
+        name for name, found in presets().items() if any(each.has(library) for each in found)
+    )
+
+
+def whose(library: str) -> str:
+    """Say which well-known wheels have `library`, and how they are installed; empty for none."""
+    names = bringing(library)
+    return f"`{library}` is in {' or '.join(names)}: pip install {names[0]}" if names else ""
+
+
+def known_for(library: str) -> str:
+    """Return the options by which well-known wheels would give `library`; empty for none."""
+    return " or ".join(f"--provider {name}" for name in bringing(library))
+
+
+def never_bundled(library: str) -> str | None:
+    """Return why a wheel must not bring `library`, None where it may.
+
+    The list is `data/never-bundled.txt`; the name may be as auditwheel grafts it.
+    """
+    name = _HASH.sub(r"\1", library)
+    for globs, reason in _never():
+        # Most begin otherwise, and then no glob need be made a pattern.
+        near = (glob for glob in globs if name.startswith(glob.partition("*")[0]))
+        if any(fnmatchcase(name, glob) for glob in near):
+            return reason
+    return None
+
+
+def never_globs() -> tuple[str, ...]:
+    """Return the patterns of all libraries that a wheel must not bring."""
+    return tuple(glob for globs, _ in _never() for glob in globs)
+
+
+@cache
+def _never() -> tuple[tuple[tuple[str, ...], str], ...]:
+    """Return globs and reasons; the list is read for every wheel, and TOML is slow to start."""
+    text = read_text("wheelfix.analysis", "never-bundled.txt")
+    lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
+    return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)
+
+
+_HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
+"""What auditwheel puts into the names of what it grafts."""
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415 - most runs have no providers
+
+    return tomllib.loads(read_text("wheelfix.analysis", name))

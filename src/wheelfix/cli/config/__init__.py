@@ -1,0 +1,1 @@
+"""Settings from files, the environment and options."""

@@ -1,0 +1,533 @@
+"""What an edit may not change: proof that an object came through an edit whole.
+
+An edited object must say what was predicted, and everything else must load to the same bytes at
+the same addresses: code, data, symbols, relocations, constructors.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from dataclasses import fields
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, cast
+
+from wheelfix.elf.image import Dt, Dynamic, Image, Layout, Pt
+from wheelfix.elf.model import Machine
+from wheelfix.elf.reader import read_elf
+from wheelfix.errors import BadElfError
+from wheelfix.system.mmap_io import equal, forget
+
+if TYPE_CHECKING:
+    import mmap
+    from collections.abc import Iterable, Iterator
+
+    from wheelfix.elf.model import Elf, Segment
+
+    Buffer = bytes | bytearray | memoryview | mmap.mmap
+
+_CHUNK = 1 << 18
+_PAGE = 1 << 12
+_SHOWN = 3
+_PADDING = 64
+"""Zeros fewer than this between two tables that moved are padding, and may go."""
+_LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
+"""Machines whose kernels may have 64 KiB pages; the psABIs ask linkers to align to them."""
+_EDITED = {Dt.NEEDED, Dt.SONAME, Dt.RPATH, Dt.RUNPATH}
+_MOVABLE = {
+    Dt.STRTAB,
+    Dt.STRSZ,
+    Dt.SYMTAB,
+    Dt.HASH,
+    Dt.GNU_HASH,
+    Dt.VERSYM,
+    Dt.VERNEED,
+    Dt.VERDEF,
+    Dt.RELA,
+    Dt.REL,
+    Dt.JMPREL,
+    Dt.RELR,
+}
+"""Tags of tables that are compared by content, wherever they are."""
+_ST_SHNDX = {32: 14, 64: 6}
+"""Where st_shndx stands in a symbol, by class."""
+_STT_SECTION = 3
+_STB_WEAK = 2
+_VER_NDX_GLOBAL = 1
+
+
+def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
+    """Say in what `after` is not the object `before` with just the predicted edit.
+
+    Empty if `after` reads as `predicted` (its segments aside: an edit may add one) and loads the
+    rest of `before` unchanged. Each text names what differs, with the expected and the found value.
+    Raises `BadElfError` if `before` cannot be read.
+    """
+    try:
+        said = read_elf(after, name)
+    except BadElfError as error:
+        return (f"it cannot be read any more: {error.message}",)
+    found = list(_unlike(predicted, said))
+    with memoryview(before) as old_view, memoryview(after) as new_view:
+        old, new = Image.parse(old_view, name), Image.parse(new_view, name)
+        try:
+            found += _image_differences(old, new)
+        except BadElfError as error:
+            found.append(f"its tables cannot be compared: {error.message}")
+    return tuple(found)
+
+
+def _unlike(predicted: Elf, said: Elf) -> Iterator[str]:
+    for field in fields(said):
+        want: object = getattr(predicted, field.name)
+        got: object = getattr(said, field.name)
+        if field.name == "segments" or want == got:
+            continue
+        if isinstance(want, tuple) and isinstance(got, tuple):
+            rows = cast("tuple[object, ...]", want), cast("tuple[object, ...]", got)
+            yield f"{field.name}: {_unlike_tuples(*rows)}"
+        else:
+            yield f"{field.name}: predicted {want!r}, found {got!r}"
+
+
+def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
+    if len(want) + len(got) <= 2 * _SHOWN:
+        return f"predicted {want}, found {got}"
+    pairs = [(w, g) for w, g in zip(want, got, strict=False) if w != g][:_SHOWN]
+    lengths = f"{len(want)} predicted, {len(got)} found; " if len(want) != len(got) else ""
+    return lengths + "; ".join(f"predicted {w}, found {g}" for w, g in pairs)
+
+
+def _image_differences(old: Image, new: Image) -> Iterator[str]:
+    if old.entry != new.entry:
+        yield f"the entry point moved from {old.entry:#x} to {new.entry:#x}"
+    yield from _segment_differences(old, new)
+    was, now = Dynamic.parse(old), Dynamic.parse(new)
+    if was is None or now is None:
+        if (was is None) != (now is None):
+            yield "the dynamic section came or went"
+        yield from _memory_differences(old, new, _header_ranges(old, new))
+        return
+    yield from _tag_differences(was, now)
+    yield from _version_differences(was, now)
+    yield from _symbol_differences(was, now)
+    yield from _relocation_differences(was, now)
+    yield from _hash_differences(was, now)
+    yield from _note_differences(old, new)
+    rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
+    yield from _memory_differences(old, new, rewritten)
+
+
+# --- segments ------------------------------------------------------------------------------------
+
+
+def _segment_differences(old: Image, new: Image) -> Iterator[str]:
+    loads = [s for s in new.segments if s.type == Pt.LOAD]
+    aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
+    page = min(1 << 16 if new.machine in _LARGE_PAGES else 1 << 12, aligned)
+    for load in loads:
+        if load.align > 1 and (load.vaddr - load.offset) % load.align:
+            yield f"{_load(load)} is not congruent to its offset {load.offset:#x} mod p_align"
+        if load.align < page:
+            yield f"{_load(load)} is aligned to {load.align:#x}, and {page:#x} is needed"
+    for first, second in pairwise(loads):
+        if first.vaddr + first.memsz > second.vaddr:
+            yield f"{_load(first)} and {_load(second)} overlap or are out of order"
+    for kind in (Pt.GNU_STACK, Pt.TLS, Pt.GNU_RELRO):
+        was, now = _kept_of(old.segment(kind)), _kept_of(new.segment(kind))
+        if was != now:
+            yield f"PT_{kind.name} changed from {was} to {now}"
+
+
+def _load(segment: Segment) -> str:
+    return f"the segment loaded to {segment.vaddr:#x}"
+
+
+def _kept_of(segment: Segment | None) -> str:
+    if segment is None:
+        return "nothing"
+    if segment.type == Pt.GNU_STACK:
+        return f"flags {segment.flags:#x}"
+    return f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+
+def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    expected = _version_tags(was, now)
+    for tag in sorted({*was.tags, *now.tags} - _EDITED):
+        old, new = expected.get(tag, was.tags.get(tag)), now.tags.get(tag)
+        if (old is None) != (new is None) or (old != new and tag not in _MOVABLE):
+            yield f"{_tag(tag)} changed from {_hex(old)} to {_hex(new)}"
+    counts = Counter(tag for tag, _ in was.entries)
+    for tag, count in Counter(tag for tag, _ in now.entries).items():
+        if tag != Dt.NEEDED and count > max(counts[tag], 1):
+            yield f"{_tag(tag)} stands there {count} times"
+
+
+def _version_tags(was: Dynamic, now: Dynamic) -> dict[int, int | None]:
+    """Return what the tags of version needs must be after records were dropped.
+
+    With the last record they all go, and DT_VERSYM goes unless versions are defined: glibc's loader
+    takes it for a promise of one or the other.
+    """
+    if Dt.VERNEED not in was.tags:
+        return {}
+    count = sum(1 for _ in now.need_records())
+    if count:
+        return {Dt.VERNEEDNUM: count}
+    gone = {Dt.VERNEED, Dt.VERNEEDNUM, *([] if Dt.VERDEF in was.tags else [Dt.VERSYM])}
+    return dict.fromkeys(gone)
+
+
+def _tag(tag: int) -> str:
+    return f"DT_{Dt(tag).name}" if tag in set(Dt) else f"the dynamic tag {tag:#x}"
+
+
+def _hex(value: int | None) -> str:
+    return "nothing" if value is None else hex(value)
+
+
+def _version_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    old, new = list(was.version_needs()), list(now.version_needs())
+    rest = iter([versions for _, versions in old])
+    if not all(versions in rest for _, versions in new):
+        yield "the needed versions or their indices changed"
+    old_needed, new_needed = _needed(was), _needed(now)
+    dangling = {file for file, _ in old} - old_needed
+    for file, _ in new:
+        if file not in new_needed and file not in dangling:
+            yield f"versions are needed from `{file}`, which is not in DT_NEEDED"
+    if list(was.version_definitions()) != list(now.version_definitions()):
+        yield "the defined versions changed"
+
+
+def _needed(dynamic: Dynamic) -> set[str]:
+    return {dynamic.string(v, "DT_NEEDED") for tag, v in dynamic.entries if tag == Dt.NEEDED}
+
+
+def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    count = was.symbol_count()
+    if now.symbol_count() != count:
+        yield f"the dynamic symbols changed in number from {count} to {now.symbol_count()}"
+        return
+    if not count:
+        return
+    size = count * was.image.layout.sym.size
+    raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
+    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.layout):
+        yield from islice(_unlike_symbols(was, now, count), _SHOWN)
+    elif not _keeps_strings(was, now):
+        yield from islice(_unlike_names(was, now, raw[0]), _SHOWN)
+    yield from _version_index_differences(was, now, count)
+
+
+def _unlike_in_sections_alone(old: bytes, new: bytes, layout: Layout) -> bool:
+    """Whether two symbol tables are one but for sections that have other numbers now."""
+    size = layout.sym.size
+    at = _ST_SHNDX[layout.bits]
+    tables = bytearray(old), bytearray(new)
+    high, low = (at, at + 1) if layout.order == ">" else (at + 1, at)
+    columns = (column for each in tables for column in (each[high::size], each[low::size]))
+    for a, b, c, d in set(zip(*columns, strict=True)):
+        if _section_kind(a << 8 | b) != _section_kind(c << 8 | d):
+            return False
+    for each in tables:
+        each[at::size] = each[at + 1 :: size] = bytes(len(each) // size)
+    return tables[0] == tables[1]
+
+
+def _keeps_strings(was: Dynamic, now: Dynamic) -> bool:
+    """Whether all strings are where they were, in a table that may be longer."""
+    size = was.tags.get(Dt.STRSZ, 0)
+    if now.tags.get(Dt.STRSZ, 0) < size:
+        return False
+    what = "the dynamic string table"
+    place, other = (each.image.place(each.tags[Dt.STRTAB], size, what) for each in (was, now))
+    return _first_difference(was.image.view, now.image.view, place, other, size) is None
+
+
+def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
+    """Allow weak references to lose a version that is no longer needed, and nothing else."""
+    old, new = was.version_indices(count), now.version_indices(count)
+    if old == new:
+        return
+    kept = frozenset[int]().union(*(record.indices for record in now.need_records()))
+    gone = frozenset[int]().union(*(record.indices for record in was.need_records())) - kept
+    lost = [n for n, index in enumerate(old or ()) if index & 0x7FFF in gone]
+    for number in lost:
+        ((name, info, _, section, *_),) = was.symbols(number, number + 1)
+        if section != 0 or info >> 4 != _STB_WEAK:
+            yield f"`{was.string(name, 'a symbol')}` lost its version, and is no weak reference"
+    expected = list(old or ())
+    for number in lost:
+        expected[number] = _VER_NDX_GLOBAL
+    if list(new or ()) != expected and not (new is None and max(expected) <= _VER_NDX_GLOBAL):
+        yield "the version indices of the symbols changed"
+
+
+def _unlike_names(was: Dynamic, now: Dynamic, raw: bytes) -> Iterator[str]:
+    """Compare the names of one symbol table in two string tables: where those differ."""
+    names = array("I", raw)[:: was.image.layout.sym.size // 4]  # st_name, four bytes, comes first
+    if (was.image.layout.order == "<") != (sys.byteorder == "little"):
+        names.byteswap()
+    used = frozenset(names)
+    for start in range(0, len(was.strings), _PAGE):
+        stop = start + _PAGE
+        if was.strings[start:stop] == now.strings[start:stop]:
+            continue
+        head = was.strings.rfind(b"\0", 0, start) + 1  # a string may reach into the page
+        for at in used.intersection(range(head, stop)):
+            name, other = was.string(at, "a symbol"), now.string(at, "a symbol")
+            if name != other:
+                yield f"symbol `{name}` changed its name to `{other}`"
+
+
+def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
+    moved = {_dynamic_address(was): _dynamic_address(now)}
+    tables = list(_table_ranges(was, now))
+    pairs = zip(was.symbols(0, count), now.symbols(0, count), strict=True)
+    for index, (old, new) in enumerate(pairs):
+        name, other = _symbol_name(was, old), _symbol_name(now, new)
+        if name != other:
+            yield f"symbol {index} changed its name from `{name}` to `{other}`"
+        if _section_kind(old[3]) != _section_kind(new[3]):
+            yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
+        if old[4] != new[4] and moved.get(old[4]) != new[4]:
+            # A section symbol goes with its table, which is compared by content.
+            follows = old[1] & 0xF == _STT_SECTION and any(a <= old[4] < b for a, b in tables)
+            if not follows:
+                yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
+        if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
+            yield (
+                f"symbol `{name}` changed its info, other or size"
+                f" from {old[1]:#x}, {old[2]:#x}, {old[5]:#x}"
+                f" to {new[1]:#x}, {new[2]:#x}, {new[5]:#x}"
+            )
+
+
+def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
+    return dynamic.string(entry[0], "a symbol's name")
+
+
+def _section_kind(index: int) -> int:
+    """Keep SHN_UNDEF and the reserved indices; the others change with the section headers."""
+    return index if index == 0 or index >= 0xFF00 else 1
+
+
+def _dynamic_address(dynamic: Dynamic) -> int:
+    segment = dynamic.image.segment(Pt.DYNAMIC)
+    return segment.vaddr if segment is not None else 0
+
+
+def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    old_sizes = {tag: size for tag, _, size in was.relocation_tables()}
+    new_sizes = {tag: size for tag, _, size in now.relocation_tables()}
+    for tag in sorted({*old_sizes, *new_sizes}):
+        size, what = old_sizes.get(tag), f"DT_{tag.name}"
+        if size is None or size != new_sizes.get(tag):
+            yield f"the relocations of {what} changed in number"
+            continue
+        place, other = (each.image.place(each.tags[tag], size, what) for each in (was, now))
+        if _first_difference(was.image.view, now.image.view, place, other, size) is not None:
+            yield from islice(_unlike_relocations(was, now, tag), _SHOWN)
+    if _relr(was) != _relr(now):
+        yield "the relocations of DT_RELR changed"
+
+
+def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
+    old, new = (next(t for t in each.relocations() if t.tag == tag) for each in (was, now))
+    pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
+    for a, b in pairs:
+        if a != b:
+            yield (
+                f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
+                f" to {_relocation(now, b)}"
+            )
+
+
+def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
+    offset, info, *addends = entry
+    wide = dynamic.image.layout.bits == 64
+    number, kind = (info >> 32, info & 0xFFFFFFFF) if wide else divmod(info, 256)
+    symbol = f"the missing symbol {number}"
+    if number < dynamic.symbol_count():
+        for target in dynamic.symbols(number, number + 1):
+            symbol = f"symbol `{_symbol_name(dynamic, target)}`"
+    addend = "".join(f", addend {value:#x}" for value in addends)
+    return f"(offset {offset:#x}, type {kind}, {symbol}{addend})"
+
+
+def _relr(dynamic: Dynamic) -> bytes:
+    if Dt.RELR not in dynamic.tags:
+        return b""
+    size = dynamic.tags.get(Dt.RELRSZ, 0)
+    return dynamic.image.loaded(dynamic.tags[Dt.RELR], size, "DT_RELR")
+
+
+def _hash_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
+    for (tag, old_size), (_, new_size) in zip(was.hash_tables(), now.hash_tables(), strict=False):
+        old = was.image.loaded(was.tags[tag], old_size, f"DT_{tag.name}")
+        if old != now.image.loaded(now.tags[tag], new_size, f"DT_{tag.name}"):
+            yield f"the hash table of DT_{tag.name} changed"
+
+
+def _note_differences(old: Image, new: Image) -> Iterator[str]:
+    if sorted(_notes(old)) != sorted(_notes(new)):
+        yield "the contents of the PT_NOTE segments changed"
+
+
+def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield note by note: patchelf splits PT_NOTE segments, one for each section."""
+    for segment in image.segments:
+        if segment.type == Pt.NOTE:
+            yield from image.notes(segment.offset, segment.filesz)
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
+    """Yield the addresses of file and program headers, PT_INTERP and the notes if they moved."""
+    old_place, new_place = old.program_headers, new.program_headers
+    for offset, size in ((0, old.header_size), old_place, new_place):
+        for load in old.segments:
+            if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
+                start = load.vaddr + offset - load.offset
+                yield start, start + size
+    now = {s.vaddr for s in new.segments if s.type in {Pt.INTERP, Pt.NOTE}}
+    for segment in old.segments:
+        if segment.type in {Pt.INTERP, Pt.NOTE} and segment.vaddr not in now:
+            yield segment.vaddr, segment.vaddr + segment.filesz
+
+
+def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
+    """Yield the addresses in `was` of what an edit rewrites or moves; all compared by content."""
+    image, tags = was.image, was.tags
+    dynamic = image.segment(Pt.DYNAMIC)
+    if dynamic is not None:
+        yield dynamic.vaddr, dynamic.vaddr + dynamic.memsz
+    if Dt.STRTAB in tags:
+        yield tags[Dt.STRTAB], tags[Dt.STRTAB] + tags.get(Dt.STRSZ, 0)
+    count = was.symbol_count()
+    if count:
+        yield tags[Dt.SYMTAB], tags[Dt.SYMTAB] + count * image.layout.sym.size
+    if Dt.VERNEED in tags:  # 16 bytes for each Verneed and Vernaux record
+        records = sum(1 + len(versions) for _, versions in was.version_needs())
+        yield tags[Dt.VERNEED], tags[Dt.VERNEED] + 16 * records
+    sizes = dict(was.hash_tables())
+    if Dt.VERSYM in tags:
+        yield tags[Dt.VERSYM], tags[Dt.VERSYM] + 2 * count
+    sizes[Dt.RELR] = tags.get(Dt.RELRSZ, 0)
+    sizes.update((tag, size) for tag, _, size in was.relocation_tables())
+    for tag, size in sizes.items():
+        if tag in tags and tags[tag] != now.tags.get(tag):
+            yield tags[tag], tags[tag] + size
+    yield from _global_offset_table(was, now)
+
+
+def _global_offset_table(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
+    """Yield the first word of the GOT if it holds, as it should, the new address of .dynamic."""
+    word = was.image.layout.addr
+    at = was.tags.get(Dt.PLTGOT)
+    if at is None or at != now.tags.get(Dt.PLTGOT):
+        return
+    try:
+        (old,) = word.unpack(was.image.loaded(at, word.size, "DT_PLTGOT"))
+        (new,) = word.unpack(now.image.loaded(at, word.size, "DT_PLTGOT"))
+    except BadElfError:
+        return  # in .bss on some machines: nothing is in the file
+    if (old, new) == (_dynamic_address(was), _dynamic_address(now)):
+        yield at, at + word.size
+
+
+def _memory_differences(
+    old: Image, new: Image, rewritten: Iterable[tuple[int, int]]
+) -> Iterator[str]:
+    ranges = sorted(rewritten)
+    for load in old.segments:
+        if load.type != Pt.LOAD:
+            continue
+        if load.memsz > load.filesz and not _zeros_kept(load, new):
+            yield f"the zeros at the end of {_load(load)} are gone"
+        for gap in _gaps(load.vaddr, load.vaddr + load.filesz, ranges):
+            text = next(_gap_differences(load, gap, old, new), None)
+            if text is not None:
+                yield text
+                break
+
+
+def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
+    shift = load.offset - load.vaddr
+    for start, stop, heir in _heirs(*gap, load.flags, new):
+        if heir is not None:
+            other = start - heir.vaddr + heir.offset
+            at = _first_difference(old.view, new.view, start + shift, other, stop - start)
+            if at is not None:
+                yield f"the byte loaded to {start + at:#x} changed"
+        elif stop - start >= _PADDING or any(old.view[start + shift : stop + shift]):
+            yield (
+                f"{start:#x} to {stop:#x} of {_load(load)} with flags {load.flags:#x}"
+                " is gone or has other flags"
+            )
+
+
+def _heirs(
+    start: int, stop: int, flags: int, new: Image
+) -> Iterator[tuple[int, int, Segment | None]]:
+    """Split `start` to `stop` by the segments of `new` that load it; None where none does."""
+    heirs = [s for s in new.segments if s.type == Pt.LOAD and s.flags == flags]
+    for heir in sorted(heirs, key=lambda segment: segment.vaddr):
+        low, high = max(heir.vaddr, start), min(heir.vaddr + heir.filesz, stop)
+        if low < high:
+            if start < low:
+                yield start, low, None
+            yield low, high, heir
+            start = high
+    if start < stop:
+        yield start, stop, None
+
+
+def _zeros_kept(load: Segment, new: Image) -> bool:
+    """Whether a segment of `new` ends like `load`: with zeros from the same address on."""
+    return any(
+        segment.type == Pt.LOAD
+        and segment.flags == load.flags
+        and segment.vaddr + segment.filesz == load.vaddr + load.filesz
+        and segment.memsz - segment.filesz >= load.memsz - load.filesz
+        for segment in new.segments
+    )
+
+
+def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the parts of `start` to `stop` that no (sorted) range covers."""
+    for low, high in ranges:
+        if low >= stop:
+            break
+        if low > start:
+            yield start, low
+        start = max(start, high)
+    if start < stop:
+        yield start, stop
+
+
+def _first_difference(
+    old: memoryview, new: memoryview, place: int, other: int, size: int
+) -> int | None:
+    """Return the offset of the first byte that differs, chunk by chunk, None if all agree.
+
+    A header may state any size: beyond the ends of both files there is nothing to compare.
+    """
+    size = min(size, max(len(old) - place, len(new) - other, 0))
+    for done in range(0, size, _CHUNK):
+        length = min(_CHUNK, size - done)
+        # Copies compare by memcmp; memoryviews compare item by item.
+        first = bytes(old[place + done : place + done + length])
+        second = bytes(new[other + done : other + done + length])
+        forget(old)
+        forget(new)
+        if first != second:
+            return done + equal(first, second)
+    return None

@@ -1,0 +1,470 @@
+"""Edits of an ELF object in its own bytes: nothing grows, nothing moves, nothing is added.
+
+Entries of DT_NEEDED go together with the versions that were wanted from them; names and search
+paths change where .dynstr has the new string already, or has room for it in a string that nothing
+else uses. Everything is found as the loader finds it, so that an object without section headers
+can be edited too; where there are section headers, they are kept true.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from wheelfix.elf.image import VERNAUX, VERNEED, Dt, Dynamic, Image, NeedRecord, Pt, Sht
+from wheelfix.errors import PlanConflictError
+
+if TYPE_CHECKING:
+    import mmap
+
+    from wheelfix.elf.model import Elf
+
+_VER_NDX_GLOBAL = 1
+_STB_WEAK = 2
+_SHT_PROGBITS = 1
+_RECORD = 16
+"""Bytes of a Verneed and of a Vernaux record, in both classes."""
+_DT_GNU_LIBLIST = 0x6FFFFEF9
+_PATHS = (Dt.RPATH, Dt.RUNPATH)
+_STRING_TAGS = {
+    Dt.NEEDED,
+    Dt.SONAME,
+    *_PATHS,
+    Dt.CONFIG,
+    Dt.DEPAUDIT,
+    Dt.AUDIT,
+    Dt.AUXILIARY,
+    Dt.FILTER,
+}
+
+
+def edit_in_place(
+    data: bytearray | memoryview | mmap.mmap, before: Elf, after: Elf, name: str
+) -> Elf:
+    """Make as much of `before` -> `after` as fits into `data`; return what it says now.
+
+    `data` is the writable content of an object that says `before`, of any class and byte order;
+    its size stays. What is left, `now` -> `after`, needs room. Entries that leave DT_NEEDED never
+    are: with them go their Verneed records, and weak references to those versions become
+    unversioned.
+
+    Raises `PlanConflictError`, with `data` untouched, where a strong reference needs a version that
+    shall go, or a version would be needed of a library that is not in DT_NEEDED any more, and
+    `BadElfError` for tables that do not hold together.
+    """
+    with memoryview(data) as view:
+        image = Image.parse(view, name)
+        dynamic = Dynamic.parse(image)
+        if dynamic is None or before == after:
+            return before
+        now, draft = before, _Draft.of(dynamic)
+        for step in (_pruned, _renamed, _with_soname, _with_paths):
+            now, draft = step(now, after, draft)
+        for at, raw in list(_writes(draft.wiped())):
+            view[at : at + len(raw)] = raw
+        return now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """The dynamic section, its strings and its version needs as they shall be."""
+
+    dynamic: Dynamic
+    """As they are."""
+    entries: tuple[tuple[int, int], ...]
+    needs: tuple[NeedRecord, ...]
+    strings: bytes
+    fixed: frozenset[int]
+    """The offsets into `strings` that symbols and version definitions use."""
+    capacity: int
+    """How many entries fit into the dynamic section, the DT_NULL at its end left out."""
+    unversioned: tuple[int, ...] = ()
+    """Numbers of the symbols that lose their version."""
+    vacated: tuple[int, ...] = ()
+    """Offsets into `strings` that tags and version needs no longer use."""
+
+    @classmethod
+    def of(cls, dynamic: Dynamic) -> _Draft:
+        """Start from what is there."""
+        return cls(
+            dynamic=dynamic,
+            entries=dynamic.entries,
+            needs=tuple(dynamic.need_records()),
+            strings=dynamic.strings,
+            fixed=_fixed_strings(dynamic),
+            capacity=_capacity(dynamic),
+        )
+
+    def text(self, offset: int) -> str:
+        """Read one string."""
+        end = self.strings.find(b"\0", offset)
+        if end < 0:
+            raise self.dynamic.image.bad("a name is no string of the dynamic string table")
+        return self.strings[offset:end].decode("utf-8", "surrogateescape")
+
+    def place(self, text: str) -> tuple[_Draft, int] | None:
+        """Find `text` among the strings, or write it over one that nothing uses any more."""
+        raw = text.encode("utf-8", "surrogateescape") + b"\0"
+        at = self.strings.find(raw)
+        if at >= 0:
+            return self, at
+        for start, stop in self._free():
+            if len(raw) <= stop - start:
+                return self._overwritten(start, stop, raw), start
+        return None
+
+    def wiped(self) -> _Draft:
+        """Fill with zeros what nothing uses any more: it may name directories of the build."""
+        draft = self
+        for start, stop in self._free():
+            draft = draft._overwritten(start, stop, b"")
+        return draft
+
+    def _overwritten(self, start: int, stop: int, raw: bytes) -> _Draft:
+        padded = raw.ljust(stop - start, b"\0")
+        with memoryview(self.strings) as view:  # of a large table, one copy and no more
+            return replace(self, strings=b"".join((view[:start], padded, view[stop:])))
+
+    def _free(self) -> Iterator[tuple[int, int]]:
+        """Yield where each vacated string starts, and where its end or the next user is.
+
+        A string may be the tail of a longer one, and tails of it may have users of their own.
+        """
+        used = self.fixed.union(
+            (value for tag, value in self.entries if tag in _STRING_TAGS),
+            (need.file for need in self.needs),
+            (name for need in self.needs for *_, name in need.auxiliaries),
+        )
+        for start in dict.fromkeys(self.vacated):
+            head = self.strings.rfind(b"\0", 0, start) + 1
+            end = self.strings.find(b"\0", start)
+            if end >= 0 and not any(at in used for at in range(head, start + 1)):
+                yield start, next((at for at in range(start, end + 1) if at in used), end + 1)
+
+
+def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
+    """Return the offsets into .dynstr that are used by what no edit changes."""
+    place = dynamic.tags.get(Dt.SYMTAB)
+    table = dynamic.gnu_hash()
+    sections = [
+        section.size
+        for section in dynamic.image.sections
+        if section.type == Sht.DYNSYM and section.addr == place
+    ]
+    known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or sections
+    if place is None or not known or _DT_GNU_LIBLIST in dynamic.tags:
+        return frozenset(range(len(dynamic.strings)))  # who knows
+    size = dynamic.image.layout.sym.size
+    count = max([dynamic.symbol_count(), *(length // size for length in sections)])
+    raw = memoryview(dynamic.image.loaded(place, count * size, "the symbol table")).cast("I")
+    names = array("I", raw[:: size // raw.itemsize])  # st_name comes first in both classes
+    if (dynamic.image.layout.order == "<") != (sys.byteorder == "little"):
+        names.byteswap()
+    definitions = (name for _, _, names in dynamic.definition_records() for name in names)
+    return frozenset(chain(names, definitions))
+
+
+def _capacity(dynamic: Dynamic) -> int:
+    """Count the entries in use and the zeroed ones after them; the last must stay DT_NULL."""
+    segment = dynamic.image.segment(Pt.DYNAMIC)
+    used, size = len(dynamic.entries), dynamic.image.layout.dyn.size
+    if segment is None or segment.filesz < used * size:
+        return used
+    spare = segment.filesz // size - used
+    raw = dynamic.image.loaded(segment.vaddr + used * size, spare * size, "the dynamic section")
+    zeros = len(raw) - len(raw.lstrip(b"\0"))
+    return used + max(zeros // size - 1, 0)
+
+
+# --- DT_NEEDED and Verneed -----------------------------------------------------------------------
+
+
+def _pruned(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    """Drop the entries of DT_NEEDED that `after` lacks, and the Verneed records that it lacks."""
+    pairs = dict(_pairs(now, after))
+    kept = [number for number in range(len(now.needed)) if number in pairs]
+    renamed = {now.needed[old]: after.needed[new] for old, new in pairs.items()}
+    wanted = {need.file for need in after.verneed}
+    gone = {need.file for need in now.verneed if renamed.get(need.file, need.file) not in wanted}
+    needed = tuple(now.needed[number] for number in kept)
+    for need in now.verneed:
+        if need.file in now.needed and need.file not in {*needed, *gone}:
+            raise PlanConflictError(
+                f"DT_NEEDED `{need.file}` cannot go while versions are needed from it:"
+                f" {', '.join(need.versions)}",
+                hint="the loader would abort; drop its Verneed record too, or keep the entry",
+            )
+    if len(needed) == len(now.needed) and not gone:
+        return now, draft
+    undefined = tuple(
+        s._replace(version=None, file=None) if s.weak and s.file in gone else s
+        for s in now.undefined
+    )
+    verneed = tuple(need for need in now.verneed if need.file not in gone)
+    draft = _without_entries(draft, set(range(len(now.needed))).difference(kept))
+    draft = _without_records(draft, gone) if gone else draft
+    return replace(now, needed=needed, verneed=verneed, undefined=undefined), draft
+
+
+def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
+    """Drop these entries of DT_NEEDED, counted among themselves."""
+    places = [place for place, (tag, _) in enumerate(draft.entries) if tag == Dt.NEEDED]
+    gone = {places[number] for number in dropped}
+    return replace(
+        draft,
+        entries=tuple(entry for place, entry in enumerate(draft.entries) if place not in gone),
+        vacated=(*draft.vacated, *(draft.entries[place][1] for place in gone)),
+    )
+
+
+def _without_records(draft: _Draft, files: Collection[str]) -> _Draft:
+    """Drop the Verneed records of these libraries, and the tags that an empty table may not have.
+
+    A DT_VERSYM without versions makes glibc's loader crash.
+    """
+    gone = [need for need in draft.needs if draft.text(need.file) in files]
+    needs = tuple(need for need in draft.needs if need not in gone)
+    tags = {Dt.VERNEED, Dt.VERNEEDNUM}
+    if Dt.VERDEF not in draft.dynamic.tags:
+        tags.add(Dt.VERSYM)
+    entries = (
+        (tag, len(needs) if tag == Dt.VERNEEDNUM else value)
+        for tag, value in draft.entries
+        if needs or tag not in tags
+    )
+    return replace(
+        draft,
+        entries=tuple(entries),
+        needs=needs,
+        unversioned=_losing_version(draft.dynamic, gone),
+        vacated=(
+            *draft.vacated,
+            *(need.file for need in gone),
+            *(name for need in gone for *_, name in need.auxiliaries),
+        ),
+    )
+
+
+def _losing_version(dynamic: Dynamic, gone: Iterable[NeedRecord]) -> tuple[int, ...]:
+    """Return the numbers of the symbols that use versions of these records: weak references."""
+    indices = frozenset[int]().union(*(need.indices for need in gone))
+    count = dynamic.symbol_count()
+    versions = dynamic.version_indices(count) or ()
+    numbers = tuple(n for n, version in enumerate(versions) if version & 0x7FFF in indices)
+    for number in numbers:
+        ((name, info, _, section, *_),) = dynamic.symbols(number, number + 1)
+        if section != 0 or info >> 4 != _STB_WEAK:
+            raise PlanConflictError(
+                f"`{dynamic.image.name}` needs `{dynamic.string(name, 'a symbol')}` in a version"
+                " of a library that shall leave DT_NEEDED",
+                hint="the library is in use: keep the entry",
+            )
+    return numbers
+
+
+def _renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    """Rename entries of DT_NEEDED, each with its Verneed record, where there is room."""
+    names = [(now.needed[old], after.needed[new]) for old, new in _pairs(now, after)]
+    for old, new in dict.fromkeys(names):
+        if old == new or {b for a, b in names if a == old} != {new}:
+            continue
+        bare = _repointed(draft, old, 0)
+        placed = bare.place(new)
+        if placed is None:
+            continue
+        draft = _repointed(draft, old, placed[1], placed[0].strings)
+        now = _with_renamed(now, old, new)
+    return now, draft
+
+
+def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = None) -> _Draft:
+    """Let DT_NEEDED and Verneed use the string at `offset` for the library `name`."""
+    entries = [
+        (tag, offset) if tag == Dt.NEEDED and draft.text(value) == name else (tag, value)
+        for tag, value in draft.entries
+    ]
+    needs = [
+        need._replace(file=offset) if draft.text(need.file) == name else need
+        for need in draft.needs
+    ]
+    old = {value for _, value in set(draft.entries).difference(entries)}
+    old.update(need.file for need in draft.needs if draft.text(need.file) == name)
+    return replace(
+        draft,
+        entries=tuple(entries),
+        needs=tuple(needs),
+        strings=draft.strings if strings is None else strings,
+        vacated=(*draft.vacated, *sorted(old)),
+    )
+
+
+def _with_renamed(elf: Elf, old: str, new: str) -> Elf:
+    return replace(
+        elf,
+        needed=tuple(new if name == old else name for name in elf.needed),
+        verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
+        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
+    )
+
+
+def _pairs(before: Elf, after: Elf) -> list[tuple[int, int]]:
+    """Pair the entries of DT_NEEDED that stay with what they become, by number and in order.
+
+    By position if that explains Verneed too; else some are gone, and likeness tells which.
+    """
+    old, new = before.needed, after.needed
+    if len(old) == len(new):
+        renamed = dict(zip(old, new, strict=True))
+        files = [renamed.get(need.file, need.file) for need in before.verneed]
+        if files == [need.file for need in after.verneed]:
+            return [(number, number) for number in range(len(old))]
+    was, then = ({need.file: need.versions for need in elf.verneed} for elf in (before, after))
+    return _aligned([[_likeness(a, b, was, then) for b in new] for a in old])
+
+
+def _likeness(
+    old: str, new: str, was: Mapping[str, tuple[str, ...]], then: Mapping[str, tuple[str, ...]]
+) -> float:
+    """Say how likely two names are one library's; 0 if other versions are needed from it."""
+    if old == new:
+        return 3.0
+    if was.get(old) != then.get(new):
+        return 0.0
+    pairs = enumerate(zip(old, new, strict=False))
+    shared = next((n for n, (a, b) in pairs if a != b), min(len(old), len(new)))
+    return 1.0 + shared / (len(old) + 1)
+
+
+def _aligned(likeness: list[list[float]]) -> list[tuple[int, int]]:
+    """Pair rows with columns, both in order, so that the likeness of all pairs adds up to most."""
+    rows, columns = len(likeness), len(likeness[0]) if likeness else 0
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in reversed(range(rows)):
+        for j in reversed(range(columns)):
+            value = likeness[i][j]
+            paired = value + best[i + 1][j + 1] if value else 0.0
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], paired)
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < rows and j < columns:
+        if best[i][j] == best[i + 1][j]:
+            i += 1
+        elif best[i][j] == best[i][j + 1]:
+            j += 1
+        else:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+    return pairs
+
+
+# --- single strings ------------------------------------------------------------------------------
+
+
+def _with_soname(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    changed = None
+    if now.soname != after.soname:
+        changed = _with_tags(draft, {Dt.SONAME: after.soname})
+    return (now, draft) if changed is None else (replace(now, soname=after.soname), changed)
+
+
+def _with_paths(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    changed = None
+    if (now.rpath, now.runpath) != (after.rpath, after.runpath):
+        changed = _with_tags(draft, {Dt.RPATH: after.rpath, Dt.RUNPATH: after.runpath})
+    if changed is None:
+        return now, draft
+    return replace(now, rpath=after.rpath, runpath=after.runpath), changed
+
+
+def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
+    """Give each of these tags its text, or take it away; None where there is no room for them."""
+    places = [place for place, (tag, _) in enumerate(draft.entries) if tag in texts]
+    entries = [entry for entry in draft.entries if entry[0] not in texts]
+    place = places[0] if places else len(entries)
+    draft = replace(
+        draft,
+        entries=tuple(entries),
+        vacated=(*draft.vacated, *(draft.entries[place][1] for place in places)),
+    )
+    for tag, text in texts.items():
+        if text is None:
+            continue
+        placed = draft.place(text)
+        if placed is None or len(draft.entries) == draft.capacity:
+            return None
+        entries.insert(place, (tag, placed[1]))
+        draft = replace(placed[0], entries=tuple(entries))
+    return draft
+
+
+# --- bytes ---------------------------------------------------------------------------------------
+
+
+def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
+    """Yield the file offset and the new content of everything that changes."""
+    dynamic, image = draft.dynamic, draft.dynamic.image
+    segment = image.segment(Pt.DYNAMIC)
+    if segment is not None and draft.entries != dynamic.entries:
+        dyn = image.layout.dyn
+        raw = b"".join(dyn.pack(*entry) for entry in draft.entries)
+        raw = raw.ljust(len(dynamic.entries) * dyn.size, b"\0")
+        yield image.offset(segment.vaddr, len(raw), "the dynamic section"), raw
+    if draft.strings != dynamic.strings:
+        at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
+        yield at, draft.strings
+    half = image.layout.half.pack(_VER_NDX_GLOBAL)
+    for number in draft.unversioned:
+        yield image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half
+    yield from _need_writes(draft)
+    yield from _section_writes(draft)
+
+
+def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
+    """Yield the Verneed table: without holes, as a linker would have written the rest."""
+    old = tuple(draft.dynamic.need_records())
+    if old == draft.needs:
+        return
+    places = {need.offset for need in old} | {at for need in old for at, *_ in need.auxiliaries}
+    records = sum(1 + len(need.auxiliaries) for need in old)
+    start = old[0].offset
+    if places != set(range(start, start + _RECORD * records, _RECORD)):
+        raise draft.dynamic.image.bad("its Verneed records overlap or have holes between them")
+    order = draft.dynamic.image.layout.order
+    raw = b""
+    for need in draft.needs:
+        count = len(need.auxiliaries)
+        step = 0 if need is draft.needs[-1] else _RECORD * (1 + count)
+        raw += VERNEED[order].pack(1, count, need.file, _RECORD, step)
+        for left, (_, hashed, flags, index, name) in zip(
+            reversed(range(count)), need.auxiliaries, strict=True
+        ):
+            raw += VERNAUX[order].pack(hashed, flags, index, name, _RECORD if left else 0)
+    yield start, raw.ljust(_RECORD * records, b"\0")
+
+
+def _section_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
+    """Yield the headers of .gnu.version_r and .gnu.version, where they no longer hold.
+
+    Tools read versions by section, the loader by tag. A section whose tag is gone becomes plain
+    bytes, because an empty table of versions is an error to them.
+    """
+    image, tags = draft.dynamic.image, draft.dynamic.tags
+    left = dict(draft.entries)
+    tag_of: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
+    shdr = image.layout.shdr
+    for number, section in enumerate(image.sections):
+        tag = tag_of.get(section.type)
+        if tag is None or section.addr != tags.get(tag):
+            continue
+        at = image.section_headers + number * shdr.size
+        fields = list(shdr.unpack_from(image.view, at))
+        if tag not in left:
+            fields[1], fields[6], fields[7], fields[9] = _SHT_PROGBITS, 0, 0, 0
+        elif tag == Dt.VERNEED:
+            fields[5] = _RECORD * sum(1 + len(need.auxiliaries) for need in draft.needs)
+            fields[7] = len(draft.needs)
+        yield at, shdr.pack(*fields)

@@ -1,0 +1,1 @@
+"""This computer: its libraries, Pythons, installed distributions, packages and running processes."""

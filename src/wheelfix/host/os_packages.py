@@ -1,0 +1,251 @@
+"""Which packages of the system own files, and under which licence: one scan for all files.
+
+Debian's and Alpine's databases are text that is read here; only rpm's needs its program.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.pipelines.sbom import Package
+from wheelfix.system.subprocesses import run
+
+_RPM_FORMAT = (
+    r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
+    r"[\t%{FILENAMES}]\n"
+)
+"""A line for each package; the files are in it because a file may have several owners, or none."""
+
+
+class _System(NamedTuple):
+    """Where to look: the root folder, the environment, and whose system it is."""
+
+    root: Path
+    environ: Mapping[str, str]
+    distro: str
+    distro_version: str
+
+
+def owners(
+    paths: Collection[Path], environ: Mapping[str, str], root: Path = Path("/")
+) -> dict[Path, Package]:
+    """Return the packages that own `paths`, absolute ones, of those that are owned.
+
+    `environ` says where rpm is found. The system's other files are looked for under `root`.
+
+    Raises `ToolError` if rpm does not end.
+    """
+    release = _os_release(root)
+    system = _System(
+        root=root,
+        environ=environ,
+        distro=release.get("ID", "linux"),
+        distro_version=release.get("VERSION_ID", ""),
+    )
+    spellings = {path: tuple(_spellings(path)) for path in paths}
+    found: dict[Path, Package] = {}
+    for ask in (_ask_dpkg, _ask_apk, _ask_rpm):
+        left = [path for path in spellings if path not in found]
+        if not left:
+            break
+        known: dict[str, Package] = {}
+        for name, package in ask({name for path in left for name in spellings[path]}, system):
+            known.setdefault(name, package)
+        for path in left:
+            if names := [name for name in spellings[path] if name in known]:
+                found[path] = known[names[0]]
+    return found
+
+
+def _spellings(path: Path) -> Iterator[str]:
+    """Yield the names under which a database may know `path`, the best first.
+
+    A link for the linker is in a package of its own, which is not the library's. Where `/lib` is
+    a link to `/usr/lib`, packages may have been built with either (Debian's "merged /usr").
+    """
+    for name in dict.fromkeys((os.path.realpath(path), str(path))):
+        yield name
+        if re.match(r"/usr/(?:lib\w*|s?bin)/", name):
+            yield name.removeprefix("/usr")
+        elif re.match(r"/(?:lib\w*|s?bin)/", name):
+            yield f"/usr{name}"
+
+
+def _os_release(root: Path) -> dict[str, str]:
+    """Read os-release(5)."""
+    for place in ("etc/os-release", "usr/lib/os-release"):
+        if text := _read(root / place):
+            pairs = re.findall(r"(?m)^([A-Z0-9_]+)=(.*)$", text)
+            return {key: " ".join(shlex.split(value)) for key, value in pairs}
+    return {}
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+# --- Debian -------------------------------------------------------------------------------------
+
+
+def _ask_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+    """Read the file lists and the status of dpkg (dpkg(1), "FILES")."""
+    database = system.root / "var/lib/dpkg"
+    wanted = {os.fsencode(name): name for name in names}
+    owned: dict[str, list[str]] = {}
+    for stem, listing in _dpkg_lists(database / "info"):
+        if any(name in listing for name in wanted):
+            for line in wanted.keys() & listing.split(b"\n"):
+                owned.setdefault(stem, []).append(wanted[line])
+    if not owned:
+        return
+    stanzas = _dpkg_status(database / "status", {stem.partition(":")[0] for stem in owned})
+    for stem, files in owned.items():
+        name, _, arch = stem.partition(":")
+        for fields in stanzas.get(name, ()):
+            if arch in {"", fields["Architecture"]}:
+                package = Package(
+                    type="deb",
+                    name=name,
+                    version=fields["Version"],
+                    arch=fields["Architecture"],
+                    distro=system.distro,
+                    distro_version=system.distro_version,
+                    licence=_debian_licence(system.root / f"usr/share/doc/{name}/copyright"),
+                )
+                yield from ((file, package) for file in files)
+
+
+def _dpkg_lists(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the packages of this system, hundreds, and what they have installed."""
+    suffix = ".list"
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208 (a tenth of the time)
+    except OSError:
+        return
+    for name in names:
+        if name.endswith(suffix):
+            with open(f"{folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 (see above)
+                yield name.removesuffix(suffix), file.read()
+
+
+def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str, str]]]:
+    """Return what the status file says of the packages `names`, once for each architecture."""
+    found: dict[str, list[dict[str, str]]] = {}
+    for stanza in _read(path).split("\n\n"):
+        head = re.match(r"\n*Package: (.+)", stanza)
+        if head and head[1] in names:
+            fields = _fields(stanza)
+            if {"Version", "Architecture"} <= fields.keys():
+                found.setdefault(head[1], []).append(fields)
+    return found
+
+
+def _fields(stanza: str) -> dict[str, str]:
+    """Split a stanza into its fields; continuation lines stay as they are (deb822(5))."""
+    return dict(re.findall(r"(?m)^([!-9;-~]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza))
+
+
+def _debian_licence(path: Path) -> str | None:
+    """Return the licence of `Files: *` in a machine-readable copyright file (DEP 5)."""
+    text = _read(path)
+    if "Format:" not in text.partition("\n\n")[0]:
+        return None
+    for stanza in re.split(r"\n(?:[ \t]*\n)+", text):
+        fields = _fields(stanza)
+        if "*" in fields.get("Files", "").split():
+            return _spdx(fields.get("License", "").partition("\n")[0].strip()) or None
+    return None
+
+
+def _spdx(text: str) -> str:
+    """Say a licence of DEP 5 in SPDX's terms; one that SPDX has no term for stays as it is."""
+    from packaging.licenses import (  # noqa: PLC0415 (most wheels take nothing from a package)
+        InvalidLicenseExpression,
+        canonicalize_license_expression,
+    )
+
+    translated = " ".join(_spdx_word(word) for word in text.split())
+    try:
+        return str(canonicalize_license_expression(translated))
+    except InvalidLicenseExpression:
+        return text
+
+
+def _spdx_word(word: str) -> str:
+    if match := re.fullmatch(r"(A?GPL|LGPL)-(\d)(\.\d)?(\+)?", word):
+        name, major, minor, later = match.groups(default="")
+        return f"{name}-{major}{minor or '.0'}-{'or-later' if later else 'only'}"
+    return {"or": "OR", "and": "AND", "Expat": "MIT"}.get(word, word)
+
+
+# --- Alpine -------------------------------------------------------------------------------------
+
+
+def _ask_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+    """Read the database of installed packages of apk (apk-package(5), "Installed database")."""
+    place = "lib/apk/db/installed"
+    text = _read(system.root / place) or _read(system.root / "usr" / place)
+    for stanza in text.split("\n\n"):
+        lines = re.findall(r"(?m)^(\w):(.*)$", stanza)
+        files = [name for name in _apk_files(lines) if name in names]
+        fields = dict(lines)
+        if files and {"P", "V", "A"} <= fields.keys():
+            package = Package(
+                type="apk",
+                name=fields["P"],
+                version=fields["V"],
+                arch=fields["A"],
+                distro=system.distro,
+                distro_version=system.distro_version,
+                licence=fields.get("L") or None,
+            )
+            yield from ((file, package) for file in files)
+
+
+def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
+    """Yield the files of a package: `F:` is a folder, and each `R:` after it a file there."""
+    folder = ""
+    for key, value in lines:
+        if key == "F":
+            folder = value
+        elif key == "R":
+            yield f"/{folder}/{value}"
+
+
+# --- Red Hat and its kin ------------------------------------------------------------------------
+
+
+def _ask_rpm(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+    """Ask rpm, once; its exit code is the number of files that nobody owns."""
+    program = shutil.which("rpm", path=system.environ.get("PATH", os.defpath))
+    if program is None:
+        return
+    completed = run(
+        [program, "-qf", "--queryformat", _RPM_FORMAT, *sorted(names)],
+        env={**system.environ, "LC_ALL": "C"},
+        timeout=60,
+        accepted=range(256),
+    )
+    for line in completed.stdout.splitlines():
+        word, *fields = line.split("\t")
+        if word != "package" or len(fields) < 5:
+            continue
+        name, epoch, version, arch, licence, *files = fields
+        package = Package(
+            type="rpm",
+            name=name,
+            version=version,
+            arch=arch,
+            distro=system.distro,
+            distro_version=system.distro_version,
+            epoch=epoch,
+            licence=licence or None,
+        )
+        yield from ((file, package) for file in files if file in names)

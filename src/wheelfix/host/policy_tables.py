@@ -1,0 +1,61 @@
+"""auditwheel's tables of what each platform tag promises, read as data.
+
+They are found without importing auditwheel, which would take longer than all that is done with
+them.
+"""
+
+import json
+from functools import cache
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from wheelfix.analysis.policy_reasons import Policy
+from wheelfix.errors import ToolError
+
+INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
+
+
+def read_policies() -> tuple[Policy, ...]:
+    """Return the tables of the auditwheel that is installed beside wheelfix, read once.
+
+    Raises `ToolError` if there is none, or if its tables have another form.
+    """
+    spec = PathFinder.find_spec("auditwheel")
+    places = spec.submodule_search_locations if spec is not None else None
+    if not places:
+        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT)
+    return _read(Path(places[0], "policy"))
+
+
+@cache
+def _read(folder: Path) -> tuple[Policy, ...]:
+    try:
+        found = tuple(
+            Policy(
+                name=entry["name"],
+                aliases=tuple(entry["aliases"]),
+                symbol_versions=entry["symbol_versions"],
+                blacklist=entry["blacklist"],
+                whitelist=frozenset(entry["lib_whitelist"]),
+                priority=entry["priority"],
+            )
+            for file in sorted(folder.glob("*-policy.json"))
+            for entry in json.loads(file.read_bytes())
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unknown_form(str(error)) from error
+    if not found:
+        raise _unknown_form("there are none")
+    return found
+
+
+def known_policies() -> tuple[Policy, ...]:
+    """Read the tables; none where they have another form: explanations can do without."""
+    try:
+        return read_policies()
+    except ToolError:
+        return ()
+
+
+def _unknown_form(why: str) -> ToolError:
+    return ToolError(f"auditwheel's tables of policies cannot be read: {why}", hint=INSTALL_HINT)

@@ -1,0 +1,84 @@
+"""What stands beside a wheel once it is installed: the objects of its providers.
+
+A provider at hand gives its objects as they are. Of one that is known by name only, there are the
+names that the wheel asks for, which is enough to see whether an entry leads to them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from wheelfix.analysis.explain import Beside
+from wheelfix.analysis.providers import Provider, provider_of
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.host.installed_files import read_file
+from wheelfix.loader.install_schemes import Key, split
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
+
+
+def standing_beside(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Beside, ...]:
+    """Return what the `providers`, as they were looked up, install beside `wheel`.
+
+    Only those are looked into that `wheel` needs, or a provider that it needs. Of several versions
+    it is the first, which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
+    """
+    known = tuple(providers)
+    first = {each.name: each.version for each in reversed(known) if each.name and each.at_hand}
+    found: dict[str, Beside] = {}
+    waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
+    names: set[str] = set()
+    for name, user in waiting:  # grows while it is walked
+        provider = provider_of(name, known)
+        if name in names or provider is None:
+            continue
+        names.add(name)
+        if first.get(provider.name, provider.version) != provider.version:
+            continue  # only the lowest version has it
+        key = provider.at_hand or f"{provider.label} {provider.scheme} {provider.directory}"
+        if not provider.at_hand:
+            before = found.get(key, Beside(name=provider.name))
+            elfs = {**before.elfs, **_named(name, user, provider)}
+            found[key] = replace(before, elfs=elfs)
+        elif key not in found:
+            found[key] = _at_hand(provider)
+            needs = found[key].elfs.values()
+            waiting += [(each, elf) for elf in needs for each in elf.needed]
+    return tuple(found.values())
+
+
+def _at_hand(provider: Provider) -> Beside:
+    path = Path(provider.at_hand)
+    if path.suffix == ".whl":
+        with open_wheel(path) as archive:
+            wheel = archive.wheel
+        places = ((split(member, wheel), elf) for member, elf in wheel.elfs.items())
+        return Beside(
+            name=str(wheel.name),
+            elfs={place: elf for place, elf in places if place is not None},
+            platforms=wheel.name.platforms,
+        )
+    return Beside(name=provider.name or provider.source, elfs=dict(_in_directory(path, provider)))
+
+
+def _in_directory(path: Path, provider: Provider) -> Iterator[tuple[tuple[Key, str], Elf]]:
+    for file in sorted(path.iterdir()) if provider.directory is not None else ():
+        elf = read_file(file) if provider.has(file.name) else None
+        if elf is not None:
+            yield (Key(provider.scheme), f"{provider.directory}/{file.name}"), elf
+
+
+def _named(name: str, user: Elf, provider: Provider) -> Mapping[tuple[Key, str], Elf]:
+    """Return an object of which nothing is known but its SONAME."""
+    if provider.directory is None:
+        return {}
+    elf = Elf(
+        bits=user.bits,
+        little_endian=user.little_endian,
+        machine=user.machine,
+        osabi=user.osabi,
+        flags=user.flags,
+        type=ElfType.DYN,
+        soname=name,
+    )
+    return {(Key(provider.scheme), f"{provider.directory}/{name}"): elf}

@@ -1,0 +1,1 @@
+"""Install schemes, and which file and symbol the loaders of glibc and musl take."""

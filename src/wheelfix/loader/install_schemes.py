@@ -1,0 +1,474 @@
+"""Where an installer puts each file of a wheel.
+
+A wheel's folders say to which *path of an install scheme* a file belongs (PEP 427, "Spreading
+files"); the scheme says where that path is. A relative search path is right only if it is right
+in every scheme that the wheel's tags allow.
+
+The schemes are those of CPython's `sysconfig`, with what Debian, Fedora, PyPy, pip and uv make
+of them. Paths are virtual: an environment stands in `/env`, and nothing outside it is the wheel's.
+"""
+
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from itertools import chain
+from typing import NamedTuple
+
+from wheelfix.wheel.model import Wheel, WheelName
+
+NEWEST_MINOR = 15
+"""The newest Python 3 minor version that the open tags (`py3`, `abi3`) are taken to mean."""
+OLDEST_MINOR = 8
+"""The oldest one that `py3` is taken to mean; a tag that names an older version still gets it."""
+OLDEST_FREE_THREADED = 13
+"""The first minor version with a free-threaded build (PEP 703)."""
+PYPY_MINORS = range(9, 12)
+"""The PyPy versions that `py3` is taken to mean."""
+
+ENV = "/env"
+"""Where an environment stands, in the paths of schemes."""
+_TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
+_NARROW = re.compile(r"(i686|i386|armv\w+)$")
+
+
+class Key(StrEnum):
+    """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
+
+    PURELIB = "purelib"
+    PLATLIB = "platlib"
+    DATA = "data"
+    SCRIPTS = "scripts"
+    HEADERS = "headers"
+
+
+class Scheme(NamedTuple):
+    """One way to install: an installer's option, or a distribution's habit, for one Python."""
+
+    name: str
+    python: str
+    """The interpreter's directory name: `python3.11`, `python3.13t`, `pypy3.9`."""
+    root: str
+    """The environment's own directory: what lies outside is not the wheel's business."""
+    purelib: str
+    platlib: str
+    data: str
+    scripts: str
+    headers: str
+    """The distribution's own folder included. pip and uv may spell its name differently."""
+    moves_items: bool = False
+    """`pip --target`: installs aside, then moves the top items that do not exist there yet."""
+
+    def base(self, key: Key) -> str:
+        """Return the directory of `key`, absolute."""
+        match key:
+            case Key.PURELIB:
+                return self.purelib
+            case Key.PLATLIB:
+                return self.platlib
+            case Key.DATA:
+                return self.data
+            case Key.SCRIPTS:
+                return self.scripts
+            case Key.HEADERS:
+                return self.headers
+
+
+_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+
+
+class Layout(NamedTuple):
+    """One way in which the files of a wheel stand to each other once installed."""
+
+    schemes: tuple[Scheme, ...]
+    """All schemes with this arrangement; the paths below are those of the first."""
+    root: str
+    paths: Mapping[str, str]
+    """Member to installed path, of what the loader may open: the ELF objects, and other files
+    with `.so` in their names. Those that the installer loses are absent."""
+    members: Mapping[str, str]
+    """The inverse of `paths`."""
+    directories: frozenset[str]
+    """Every directory that exists once all members are installed, `root` and `/` included."""
+
+    @property
+    def scheme(self) -> Scheme:
+        """The scheme that stands for all."""
+        return self.schemes[0]
+
+
+# --- Which interpreters -------------------------------------------------------------------------
+
+
+def interpreters(name: WheelName) -> tuple[str, ...]:
+    """Return the directory names of the Pythons that `name`'s tags allow, oldest first.
+
+    The tags mean what `packaging.tags` makes of them: `cp38-abi3` is 3.8 and later, `py3-none`
+    every Python 3, free-threaded ones and PyPy included. Tags that say nothing count as `py3`.
+    """
+    found = {
+        python for tag in name.pythons for abi in name.abis for python in _interpreters(tag, abi)
+    }
+    return tuple(sorted(found or set(_any_python(OLDEST_MINOR)), key=_age))
+
+
+def _interpreters(tag: str, abi: str) -> Iterator[str]:
+    match = _TAG.match(tag)
+    if match is None:
+        return
+    implementation, major, minor_text = match.groups()
+    minor = int(minor_text) if minor_text else None
+    if major == "2":
+        if implementation == "cp" and minor is not None:
+            yield f"python2.{minor}"
+    elif implementation == "py" or minor is None:
+        yield from _any_python(OLDEST_MINOR if minor is None else minor)
+    elif implementation == "pp":
+        yield f"pypy3.{minor}"
+    elif implementation == "graalpy":
+        yield f"python3.{minor}"
+    else:
+        yield from _cpython(minor, abi)
+
+
+def _cpython(minor: int, abi: str) -> Iterator[str]:
+    """Yield the CPythons of `cp3<minor>-<abi>`."""
+    last = max(minor, NEWEST_MINOR) if abi in {"abi3", "abi3t"} else minor
+    for each in range(minor, last + 1):
+        threaded = each >= OLDEST_FREE_THREADED
+        if abi in {"abi3t", "none"} or abi.endswith("t"):
+            yield from [f"python3.{each}t"] if threaded else []
+        if abi != "abi3t" and not abi.endswith("t"):
+            yield f"python3.{each}"
+
+
+def _any_python(oldest: int) -> Iterator[str]:
+    for minor in range(oldest, max(oldest, NEWEST_MINOR) + 1):
+        yield f"python3.{minor}"
+        if minor >= OLDEST_FREE_THREADED:
+            yield f"python3.{minor}t"
+        if minor in PYPY_MINORS:
+            yield f"pypy3.{minor}"
+
+
+def _age(python: str) -> tuple[bool, int, int, bool]:
+    major, minor = _version(python).split(".")
+    return python.startswith("pypy"), int(major), int(minor), python.endswith("t")
+
+
+def _version(python: str) -> str:
+    """`python3.13t` -> `3.13`."""
+    return python.removeprefix("pypy").removeprefix("python").removesuffix("t")
+
+
+# --- Which schemes ------------------------------------------------------------------------------
+
+
+def schemes(name: WheelName) -> tuple[Scheme, ...]:
+    """Return every install scheme that the tags of `name` allow, for every Python they allow.
+
+    Debian's schemes, conda's and lib64 are left out for musllinux, lib64 for 32-bit machines.
+    """
+    musl = all(platform.startswith("musllinux") for platform in name.platforms)
+    narrow = all(_NARROW.search(platform) for platform in name.platforms)
+    distribution = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    return tuple(
+        scheme
+        for python in interpreters(name)
+        for scheme in (
+            *_everywhere(python, distribution),
+            *(() if musl else _distributions(python, distribution, wide=not narrow)),
+        )
+    )
+
+
+def _everywhere(python: str, name: str) -> Iterator[Scheme]:
+    """Yield the schemes of upstream Pythons: `posix_prefix`, `posix_user`, `posix_home`."""
+    site = _site(python)
+    headers = f"include/{_include(python)}/{name}"
+    # venvs, and uv wherever it installs: the include directory is shared with the base Python.
+    yield _scheme("venv", python, site, headers=f"include/site/python{_version(python)}/{name}")
+    yield _scheme("prefix", python, site, headers=headers)
+    yield _scheme("user", python, site, headers=headers)
+    yield _scheme("target-uv", python, "", headers=f"include/{name}")
+    yield _scheme("target-pip", python, "", headers=f"include/python/{name}", moves_items=True)
+
+
+def _distributions(python: str, name: str, *, wide: bool) -> Iterator[Scheme]:
+    """Yield what Linux distributions and conda make of `posix_prefix`."""
+    include = _include(python)
+    headers = f"include/{include}/{name}"
+    dist = f"local/lib/{python}/dist-packages"
+    if not python.startswith("pypy"):
+        yield _scheme("conda", python, _site(python), headers=headers)
+    # `posix_local`: `/usr/local`, but the headers go to `/usr/include`.
+    debian = _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
+    yield debian
+    if not python.startswith("pypy"):
+        yield _scheme("debian-prefix-pip", python, dist, headers=headers, base="local")
+        if wide:
+            purelib = _site(python)
+            platlib = purelib.replace("lib/", "lib64/", 1)
+            yield _scheme("lib64", python, platlib, headers=headers, purelib=purelib)
+
+
+def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
+    name: str,
+    python: str,
+    platlib: str,
+    *,
+    headers: str,
+    purelib: str | None = None,
+    base: str = "",
+    root: str = ENV,
+    moves_items: bool = False,
+) -> Scheme:
+    """Build a scheme from paths relative to `root`; scripts are `bin` beside the data always."""
+
+    def under(path: str) -> str:
+        return f"{root}/{path}" if path else root
+
+    return Scheme(
+        name=name,
+        python=python,
+        root=root,
+        purelib=under(platlib if purelib is None else purelib),
+        platlib=under(platlib),
+        data=under(base),
+        scripts=f"{under(base)}/bin",
+        headers=under(headers),
+        moves_items=moves_items,
+    )
+
+
+def _site(python: str) -> str:
+    """Return site-packages, relative to the prefix; PyPy moved it to `lib` with 3.8."""
+    old_pypy = python.startswith("pypy") and _age(python) < _age("pypy3.8")
+    return "site-packages" if old_pypy else f"lib/{python}/site-packages"
+
+
+def _include(python: str) -> str:
+    """Return the name of the include directory; before 3.8 it carried the `m` of pymalloc."""
+    old_cpython = _age("python3.0") < _age(python) < _age("python3.8")
+    return f"{python}m" if old_cpython else python
+
+
+# --- Where the members go -----------------------------------------------------------------------
+
+
+def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
+    """Return the scheme path that `member` (a file or a folder) belongs to, and its place there.
+
+    None for what no installer installs: other things in `*.data` than the five keys.
+    """
+    top, _, rest = member.partition("/")
+    if not top.endswith(".data") or top != wheel.data_dir:  # the first is quick, and mostly so
+        return (Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB), member
+    key, _, rest = rest.partition("/")
+    try:
+        return Key(key), rest
+    except ValueError:
+        return None
+
+
+def split_all(wheel: Wheel) -> Iterator[tuple[str, Key, str]]:
+    """Yield each member that is installed, with what `split` says of it."""
+    root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
+    data = wheel.data_dir
+    for member in wheel.members:
+        name = member.name
+        if not name.startswith(data):
+            yield name, root, name
+        elif place := split(name, wheel):
+            yield name, *place
+
+
+def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
+    """Return where `scheme` puts `member` (a file or a folder), None where it does not.
+
+    What `pip --target` loses is not asked here: see `Layout.paths`.
+    """
+    place = split(member, wheel)
+    return None if place is None else _join(scheme.base(place[0]), place[1])
+
+
+def layouts(wheel: Wheel) -> tuple[Layout, ...]:
+    """Return the different ways in which the ELF objects of `wheel` can stand to each other.
+
+    Schemes are one layout if the scheme paths that hold ELF objects lie alike relative to each
+    other, and the installer loses the same files.
+    """
+    opened, taken, folders = _places(wheel)
+    keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
+    groups: dict[tuple[object, ...], list[Scheme]] = {}
+    for scheme in schemes(wheel.name):
+        groups.setdefault(_arrangement(scheme, keys, opened, taken), []).append(scheme)
+    return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
+
+
+def arranged(wheel: Wheel, scheme: Scheme) -> Layout:
+    """Return the layout of `wheel` in `scheme` alone, with the paths of that very scheme."""
+    opened, taken, folders = _places(wheel)
+    return _layout((scheme,), opened, taken, folders)
+
+
+def _places(
+    wheel: Wheel,
+) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
+    """Return the place of each file that the loader may open, the top items, all folders."""
+    names = [member.name for member in wheel.members]
+    opened = {
+        name: place
+        for name in names
+        if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
+        if (place := split(name, wheel))
+    }
+    # One file of each folder says where the folder is: of 50,000 files, few need be asked.
+    one_each = {name.rpartition("/")[0]: name for name in names}.values()
+    loose = (name for name in names if "/" not in name or name.startswith(wheel.data_dir))
+    places = {place for name in chain(one_each, loose) if (place := split(name, wheel))}
+    top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
+    folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
+    return opened, frozenset(top_items), folders
+
+
+def _layout(
+    group: tuple[Scheme, ...],
+    opened: Mapping[str, tuple[Key, str]],
+    taken: frozenset[str],
+    folders: Iterable[tuple[Key, str]],
+) -> Layout:
+    scheme = group[0]
+    # Installers put the root first: what lands in the same place overwrites it.
+    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in _LIBRARY_KEYS)
+    members = {
+        _join(scheme.base(key), rest): member
+        for member, (key, rest) in ordered
+        if not _lost(scheme, key, rest, taken)
+    }
+    directories = {"/", ENV, scheme.root}
+    for key, folder in folders:
+        directory = _join(scheme.base(key), folder)
+        # A folder under `folder` only counts where something of it is installed.
+        while directory not in directories and not _lost(scheme, key, folder, taken):
+            directories.add(directory)
+            directory = directory.rpartition("/")[0]
+    return Layout(
+        schemes=group,
+        root=scheme.root,
+        paths={member: path for path, member in members.items()},
+        members=members,
+        directories=frozenset(directories),
+    )
+
+
+def _arrangement(
+    scheme: Scheme,
+    keys: tuple[Key, ...],
+    opened: Mapping[str, tuple[Key, str]],
+    taken: frozenset[str],
+) -> tuple[object, ...]:
+    """Return what makes two schemes one layout for this wheel: the bases below their common top."""
+    bases = [scheme.base(key) for key in keys]
+    top = posixpath.commonpath(bases) if bases else ""
+    lost = (
+        name
+        for name, (key, rest) in (opened.items() if scheme.moves_items else ())
+        if _lost(scheme, key, rest, taken)
+    )
+    return (*(base.removeprefix(top) for base in bases), *lost)
+
+
+def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
+    """Return whether the installer drops the file or folder at `rest` of `key`.
+
+    `pip --target` installs into a temporary home, moves the content of `lib/python`, then each
+    other top item of the home whose path does not begin that of `lib/python`, and skips what
+    the target has already (pip's `_handle_target_dir`; pypa/pip 8799, 10399).
+    """
+    if not scheme.moves_items or key in {Key.PURELIB, Key.PLATLIB}:
+        return False
+    item = {Key.SCRIPTS: "bin", Key.HEADERS: "include"}.get(key) or rest.partition("/")[0]
+    return bool(item) and (item in taken or "lib/python".startswith(item))
+
+
+def _join(base: str, rest: str) -> str:
+    return f"{base}/{rest}" if rest else base
+
+
+# --- Relative search path entries ---------------------------------------------------------------
+
+
+def relative_entry(from_dir: str, to_dir: str) -> str:
+    """Return the search path entry that leads from `from_dir` to `to_dir`: `$ORIGIN/../x.libs`."""
+    relative = posixpath.relpath(to_dir, from_dir)
+    return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"
+
+
+def entries_between(
+    user: str, directory: str, wheel: Wheel, among: Iterable[Scheme]
+) -> tuple[str, ...]:
+    """Return the entries by which the member `user` reaches the wheel's folder `directory`.
+
+    One for each different relation over the schemes `among`, in their order: exactly one means
+    that one relative path is right everywhere; none, that one of the two is never installed.
+    """
+    there = split(directory, wheel)
+    return () if there is None else entries_to(user, there, wheel, among)
+
+
+def entries_to(
+    user: str, there: tuple[Key, str], wheel: Wheel, among: Iterable[Scheme]
+) -> tuple[str, ...]:
+    """Return the entries by which the member `user` reaches a folder of the install scheme.
+
+    The folder, `there`, may be another distribution's; otherwise as `entries_between`.
+    """
+    here = split(user, wheel)
+    if here is None:
+        return ()
+    found = dict.fromkeys(
+        (scheme.base(here[0]), scheme.base(there[0]))
+        for scheme in (list(among)[:1] if here[0] is there[0] else among)
+    )
+    folder = here[1].rpartition("/")[0]
+    return tuple(
+        dict.fromkeys(
+            relative_entry(_join(user_base, folder), _join(library_base, there[1]))
+            for user_base, library_base in found
+        )
+    )
+
+
+# --- For messages -------------------------------------------------------------------------------
+
+
+def describe(among: Iterable[Scheme]) -> str:
+    """Return the schemes in few words: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
+    pythons: dict[str, list[str]] = {}
+    for scheme in among:
+        pythons.setdefault(scheme.name, []).append(scheme.python)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, versions in pythons.items():
+        groups.setdefault(tuple(versions), []).append(name)
+    return "; ".join(
+        f"{', '.join(names)} ({', '.join(_runs(versions))})" for versions, names in groups.items()
+    )
+
+
+def _runs(pythons: Iterable[str]) -> Iterator[str]:
+    """Yield `python3.8 to 3.15` for versions that follow each other, others as they are."""
+    runs: list[list[str]] = []
+    for python in sorted(pythons, key=lambda python: (python.endswith("t"), _age(python))):
+        if runs and _follows(runs[-1][-1], python):
+            runs[-1].append(python)
+        else:
+            runs.append([python])
+    for run in runs:
+        last = run[-1].removeprefix("python").removeprefix("pypy")
+        yield run[0] if len(run) == 1 else f"{run[0]} to {last}"
+
+
+def _follows(earlier: str, later: str) -> bool:
+    pypy, major, minor, threaded = _age(earlier)
+    return _age(later) == (pypy, major, minor + 1, threaded)

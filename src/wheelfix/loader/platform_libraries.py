@@ -1,0 +1,78 @@
+"""What the platform tags promise to be on every machine.
+
+The names are the union of the library lists of PEP 513, 571, 599, 600 and 656 as auditwheel 6.8
+carries them (policy/manylinux-policy.json, policy/musllinux-policy.json). They serve to tell a
+library that the wheel must provide from one that may come from the system; which tag a wheel
+deserves is auditwheel's to say.
+"""
+
+import re
+from collections.abc import Container, Mapping
+from functools import cache
+from typing import Final
+
+from wheelfix.system.resources import read_text
+
+_MANYLINUX = frozenset({
+    "libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libXrender.so.1",
+    "libanl.so.1", "libatomic.so.1", "libc.so.6", "libdl.so.2", "libexpat.so.1", "libgcc_s.so.1",
+    "libglib-2.0.so.0", "libgobject-2.0.so.0", "libgthread-2.0.so.0", "libm.so.6", "libmvec.so.1",
+    "libnsl.so.1", "libpthread.so.0", "libresolv.so.2", "librt.so.1", "libstdc++.so.6",
+    "libutil.so.1", "libz.so.1",
+})  # fmt: skip
+
+
+def may_come_from_platform(name: str) -> bool:
+    """Return whether some platform tag promises the library `name`, a DT_NEEDED entry."""
+    return name in _MANYLINUX or name.startswith(("ld-linux", "ld64.so", "ld-musl-", "libc.musl-"))
+
+
+# --- What they define -----------------------------------------------------------------------------
+
+
+def defined_by(library: str) -> Container[str] | None:
+    """Return the names that `library`, a DT_NEEDED entry, may define on some platform.
+
+    None for a library that nothing is known of. The facts are in `data/platform-symbols.txt`.
+    """
+    if library == "libstdc++.so.6":
+        return _Cxx()
+    family = library
+    if library.startswith(_GLIBC):
+        family = "glibc"
+    elif library == "libc.so" or library.startswith(("libc.musl-", "ld-musl-")):
+        family = "musl"
+    return _names().get(family)
+
+
+_GLIBC = (
+    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
+    *("libresolv.so.2", "libanl.so.1", "libmvec.so.1", "libnsl.so.1", "ld-linux", "ld64.so."),
+)
+_STANDARD = re.compile(
+    r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std::, and what it rests on
+    r"|_Z(nw|na|dl|da)|_ZT[IS]"  # operator new and delete; type information of the language's own
+    r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
+)
+
+
+class _Cxx:
+    """The names of libstdc++, told by their form: there are too many to list."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and _STANDARD.match(name) is not None
+
+
+@cache
+def _names() -> Mapping[str, frozenset[str]]:
+    text = read_text("wheelfix.loader", _DATA)
+    names: dict[str, set[str]] = {}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, *families = line.split()
+            for family in families:
+                names.setdefault(family, set()).add(name)
+    return {family: frozenset(each) for family, each in names.items()}
+
+
+_DATA: Final = "platform-symbols.txt"

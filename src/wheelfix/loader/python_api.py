@@ -1,0 +1,87 @@
+"""Which names CPython gives to extension modules, by version, and which the stable ABI promises.
+
+The facts are in `data/cpython-api.txt`, which says where they are from. What a version exports
+that is not in the list is not known, and neither is what free-threaded builds add.
+"""
+
+import re
+from collections.abc import KeysView
+from functools import cache
+from typing import Final, NamedTuple
+
+from wheelfix.system.resources import read_text
+
+_PYTHON = re.compile(r"python3\.(\d+)(t?)")
+_NAME = re.compile(r"_?P[yY]\w+")
+
+
+class ApiName(NamedTuple):
+    """One name of Python's C API."""
+
+    minors: frozenset[int]
+    """The minor versions of CPython 3 that export it, among `known_minors()`."""
+    stable: int | None
+    """The minor version that took it into the stable ABI."""
+
+
+def is_python_name(symbol: str) -> bool:
+    """Return whether `symbol` looks like a name that only a Python interpreter defines."""
+    return _NAME.fullmatch(symbol) is not None
+
+
+@cache
+def known_minors() -> frozenset[int]:
+    """Return the minor versions whose exports are known."""
+    runs = {facts.partition(" ")[0] for facts in _facts().values()}
+    return frozenset(minor for spans in runs for minor in _minors(spans))
+
+
+def names() -> KeysView[str]:
+    """Return all names that are known."""
+    return _facts().keys()
+
+
+def find(name: str) -> ApiName | None:
+    """Return what is known of `name`."""
+    facts = _facts().get(name)
+    if facts is None:
+        return None
+    spans, _, stable = facts.partition(" ")
+    return ApiName(minors=_minors(spans), stable=int(stable) if stable else None)
+
+
+def exports(python: str, symbol: str) -> bool | None:
+    """Return whether `python` (`python3.11`, `python3.13t`) exports `symbol`, None if not known."""
+    match = _PYTHON.fullmatch(python)
+    if match is None:
+        return None
+    minor, threaded = int(match[1]), bool(match[2])
+    name = find(symbol)
+    if minor not in known_minors():
+        # Nothing leaves the stable ABI.
+        return True if name and name.stable is not None and name.stable <= minor else None
+    if name is not None and minor in name.minors:
+        return True
+    return None if threaded else False
+
+
+@cache
+def _facts() -> dict[str, str]:
+    """Return the lines of the list by name: they are read when they are asked for."""
+    text = read_text("wheelfix.loader", _DATA)
+    lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
+    return {name: facts for name, _, facts in lines}
+
+
+_DATA: Final = "cpython-api.txt"
+
+
+@cache
+def _minors(spans: str) -> frozenset[int]:
+    """`6-8,10` -> 6, 7, 8, 10; `-` -> none."""
+    if spans == "-":
+        return frozenset()
+    ends = [span.partition("-") for span in spans.split(",")]
+    return frozenset(
+        n for first, _, last in ends for n in range(int(first), int(last or first) + 1)
+    )

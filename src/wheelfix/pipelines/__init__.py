@@ -1,0 +1,1 @@
+"""The order of work: check, repair, repair of several wheels. Only here auditwheel and patchelf run."""

@@ -1,0 +1,247 @@
+"""What is wrong with wheels as they stand: read, run the rules, and sort out what counts.
+
+Nothing is looked at but the wheels and what the settings hand over (`library-path`, `provider`,
+`against`): with the same of them, the same wheel gets the same report on every machine.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+
+from wheelfix.analysis.policy_verdict import appraise
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.wheel_sets import places
+from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
+from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.policy_tables import read_policies
+from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.rules import SET_RULES, chosen
+from wheelfix.rules.baseline import Baseline
+from wheelfix.rules.context import Context, SetContext, names_rule
+from wheelfix.rules.engine import find, find_in_set, ignored
+from wheelfix.rules.findings import Because, Finding, Suppressed
+from wheelfix.rules.plugins import known_rules
+from wheelfix.rules.providers import given_by_others
+from wheelfix.rules.stale_ignores import stale_ignore
+from wheelfix.settings import Settings, Share
+from wheelfix.system.crew import Crew
+from wheelfix.system.spread import spread
+from wheelfix.system.timeouts import LateError, within
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
+
+NOTHING = Baseline()
+
+
+def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Report:
+    """Return what is wrong with the wheel at `path`; what cannot be read is in `Report.error`."""
+    try:
+        return _judged(path, settings, baseline)
+    except WheelfixError as error:
+        return Report(source=path, error=error)
+    except OSError as error:
+        cause = OutputError(
+            f"`{path}`: {error.strerror or error}", hint="check that the file can be read"
+        )
+        return Report(source=path, error=cause)
+
+
+def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
+    if not path.is_file():
+        raise SettingsError(f"`{path}` is not a file")
+    with open_wheel(path) as archive:
+        wheel = archive.wheel
+        settings = with_providers(settings, Path.cwd(), wheel)
+        context = Context(
+            wheel=wheel,
+            settings=settings,
+            verdict=_verdict(wheel, settings) if settings.verdict else None,
+            definitions=HandedLibraries(
+                archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
+            ),
+            against=tuple(_read(Path(other)) for other in settings.against),
+        )
+        found = tuple(find(context, chosen(settings, known_rules())))
+        counting, suppressed = sift(found, settings, lambda _: wheel.name.distribution, baseline)
+        return Report(
+            source=path,
+            findings=counting,
+            suppressed=suppressed,
+            wheel=wheel,
+            verdict=context.verdict,
+            size=archive.size,
+        )
+
+
+def _read(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
+    others = given_by_others(wheel, settings)
+    excluding = replace(settings, exclude=(*settings.exclude, *others))
+    return appraise(wheel, excluding, read_policies())
+
+
+def sift(
+    findings: Iterable[Finding],
+    settings: Settings,
+    distribution_of: Callable[[Finding], str],
+    baseline: Baseline,
+) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
+    """Return what counts, worst first, and what does not."""
+    counting: list[Finding] = []
+    suppressed: list[Suppressed] = []
+    for finding in findings:
+        by = ignored(finding, settings)
+        if by is None and baseline.covers(distribution_of(finding), finding):
+            by = Suppressed(finding=finding, because=Because.BASELINE)
+        if by is None:
+            counting.append(finding)
+        else:
+            suppressed.append(by)
+    return worst_first(counting), tuple(suppressed)
+
+
+def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return `findings` sorted by severity; those alike keep their order."""
+    return tuple(sorted(findings, key=lambda finding: -finding.severity))
+
+
+# --- Several wheels -------------------------------------------------------------------------------
+
+
+def check_each(
+    paths: Sequence[Path],
+    settings_for: Callable[[str], Settings],
+    baseline: Baseline = NOTHING,
+    crew: Crew | None = None,
+) -> Iterator[Report]:
+    """Yield the report of each wheel, in their order; a `crew` may work on them side by side.
+
+    No wheel stops the others, not even one that takes the process down that works on it.
+    """
+    settings = _beside(paths, [settings_for(path.name) for path in paths])
+    tasks = zip(paths, settings, strict=True)
+    yield from spread(partial(_checked, baseline=baseline), tasks, crew, _lost)
+
+
+def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
+    return in_time(check, *task, baseline)
+
+
+def in_time(
+    look: Callable[[Path, Settings, Baseline], Report],
+    path: Path,
+    settings: Settings,
+    baseline: Baseline,
+) -> Report:
+    """Return what `look`, which is `check`, says of a wheel, or that it took too long."""
+    try:
+        return within(settings.timeout, partial(look, path, settings, baseline))
+    except LateError as error:
+        return Report(source=path, error=LateError(f"`{path.name}`: {error}", hint=error.hint))
+
+
+def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
+    return Report(source=task[0], error=unfinished(task[0], error))
+
+
+def unfinished(path: Path, error: Exception) -> WheelfixError:
+    """Return what to say of a wheel whose check raised `error`, or ended with its process."""
+    if isinstance(error, MemoryError):
+        return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
+    from concurrent.futures import BrokenExecutor  # noqa: PLC0415 (start-up)
+
+    if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
+        return WheelfixError(
+            f"`{path.name}`: the process that checked it ended abruptly", hint=_ABRUPTLY
+        )
+    return internal_error(error)
+
+
+_MEMORY = "check it by itself, on a machine with more memory"
+_ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it by itself"
+
+
+def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
+    """Yield the settings of each wheel, with those of the others that it requires as providers."""
+    for place, own in zip(places(parts_in(paths)), settings, strict=True):
+        owners = place.owners if own.share is not Share.OFF else ()
+        given = (
+            replace(provider, owner=True, through=owner.through)
+            for owner in owners
+            for provider in in_wheel_beside(paths[owner.index].absolute())
+        )
+        yield replace(own, provider=(*own.provider, *given))
+
+
+def check_set(
+    reports: Sequence[Report],
+    settings_for: Callable[[str | None], Settings],
+    baseline: Baseline = NOTHING,
+) -> SetReport:
+    """Return the reports side by side, with what shows only there.
+
+    `settings_for` gives what holds for the wheel of a file name, and without one for the run.
+    """
+    settings = settings_for(None)
+    read = [report for report in reports if report.wheel is not None]
+    context = SetContext(
+        wheels=tuple(report.wheel for report in read if report.wheel is not None),
+        settings=settings,
+    )
+    rules = chosen(settings, SET_RULES)
+    found = tuple(find_in_set(context, (rule for rule in rules if rule is not stale_ignore)))
+    _, set_aside = sift(found, settings, _distribution_of, baseline)
+    kept = [each.finding for report in read for each in report.suppressed]
+    kept += [each.finding for each in set_aside]
+    asked = (settings_for(report.source.name) for report in read)
+    stale = replace(context, stale=_stale(kept, asked))
+    found += tuple(find_in_set(stale, (rule for rule in rules if rule is stale_ignore)))
+    counting, suppressed = sift(found, settings, _distribution_of, baseline)
+    return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
+
+
+def _distribution_of(finding: Finding) -> str:
+    return finding.wheel.partition("-")[0] if finding.wheel else ""
+
+
+def _stale(kept: Sequence[Finding], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
+    """Return the ignores that fit none of the findings that are `kept` from counting."""
+    asked: set[tuple[str, str]] = set()
+    for each in settings:
+        asked |= {(selector, "") for selector in each.ignore}
+        asked |= {(s, glob) for glob, listed in each.per_file_ignores.items() for s in listed}
+    return frozenset(
+        (selector, glob)
+        for selector, glob in asked
+        if not any(
+            names_rule(selector, each.code, each.name)
+            and fnmatchcase(each.member or "", glob or "*")
+            for each in kept
+        )
+    )
+
+
+def without(checked: SetReport, baseline: Baseline) -> SetReport:
+    """Return a report in which nothing counts that `baseline` covers."""
+    return replace(
+        checked,
+        reports=tuple(_without(report, baseline) for report in checked.reports),
+        findings=tuple(f for f in checked.findings if not baseline.covers(_distribution_of(f), f)),
+    )
+
+
+def _without(report: Report, baseline: Baseline) -> Report:
+    if report.wheel is None:
+        return report
+    distribution = report.wheel.name.distribution
+    counting = tuple(f for f in report.findings if not baseline.covers(distribution, f))
+    covered = (f for f in report.findings if baseline.covers(distribution, f))
+    added = tuple(Suppressed(finding=each, because=Because.BASELINE) for each in covered)
+    return replace(report, findings=counting, suppressed=(*report.suppressed, *added))

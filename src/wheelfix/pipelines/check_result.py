@@ -1,0 +1,60 @@
+"""What a check found: the values that every output format is made from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.errors import WheelfixError
+from wheelfix.rules.findings import Finding, Severity, Suppressed
+from wheelfix.wheel.model import Wheel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What `check` found in one wheel."""
+
+    source: Path
+    findings: tuple[Finding, ...] = ()
+    """What counts, worst first."""
+    suppressed: tuple[Suppressed, ...] = ()
+    wheel: Wheel | None = None
+    """None where the file could not be read; then `error` says why."""
+    verdict: Verdict | None = None
+    """Which platform tag the objects allow; None for pure Python wheels."""
+    error: WheelfixError | None = None
+    size: int = 0
+    """Bytes of the zip."""
+
+    def fails(self, limit: Severity = Severity.ERROR) -> bool:
+        """Whether anything as bad as `limit` was found."""
+        return any(finding.severity >= limit for finding in self.findings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetReport:
+    """What `check` found in several wheels, each by itself and all side by side."""
+
+    reports: tuple[Report, ...]
+    findings: tuple[Finding, ...] = ()
+    """What shows only beside the other wheels, or is about none of them, worst first."""
+    suppressed: tuple[Suppressed, ...] = ()
+
+    @property
+    def all_findings(self) -> Iterator[tuple[Report | None, Finding]]:
+        """Yield every finding that counts, with the report of its wheel."""
+        by_name = {report.source.name: report for report in self.reports}
+        for finding in self.findings:
+            yield by_name.get(finding.wheel or ""), finding
+        for report in self.reports:
+            for finding in report.findings:
+                yield report, finding
+
+    def fails(self, limit: Severity = Severity.ERROR) -> bool:
+        """Whether anything as bad as `limit` was found in any wheel."""
+        return any(finding.severity >= limit for _, finding in self.all_findings)
+
+    @property
+    def unreadable(self) -> tuple[Report, ...]:
+        """The reports of files that could not be judged."""
+        return tuple(report for report in self.reports if report.error is not None)

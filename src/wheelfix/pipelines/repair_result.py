@@ -1,0 +1,72 @@
+"""What a repair did, or would do: the value that the command line prints."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.errors import WheelfixError
+from wheelfix.rules.findings import Finding, PlannedEdit
+from wheelfix.wheel.model import Wheel
+
+
+class Status(StrEnum):
+    """How one wheel ended."""
+
+    REPAIRED = "repaired"
+    """Something was wrong or missing, and the wheel written is right."""
+    UNCHANGED = "unchanged"
+    """Nothing to do: the wheel written has the bytes of the wheel read."""
+    PLANNED = "planned"
+    """A dry run: there is something to do, and nothing was written."""
+    REJECTED = "rejected"
+    """Errors remain that wheelfix cannot mend: nothing was written."""
+    FAILED = "failed"
+    """The wheel could not be read, patched or written: nothing was written."""
+
+
+class Loads(NamedTuple):
+    """What one changed file loads once installed."""
+
+    member: str
+    libraries: tuple[tuple[str, str], ...]
+    """DT_NEEDED name -> the member it finds; libraries of the platform are left out."""
+    works: tuple[str, ...]
+    """The install schemes in which everything is found, described; empty for none."""
+    fails: tuple[str, ...]
+    """The install schemes in which something is missing, or the file itself is lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """One wheel's way through `repair`."""
+
+    source: Path
+    status: Status
+    output: Path | None = None
+    """The wheel that was written; None where nothing was."""
+    before: Wheel | None = None
+    after: Wheel | None = None
+    """The wheel as read, and as predicted or written."""
+    found: tuple[Finding, ...] = ()
+    """What was wrong with the input."""
+    remaining: tuple[Finding, ...] = ()
+    """What is still wrong or worth knowing; errors among these mean `REJECTED`."""
+    edits: tuple[PlannedEdit, ...] = ()
+    """The whole plan, in the order it is applied."""
+    ways: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
+    codec: str = ""
+    """What deflated the new members; the same bytes take the same codec."""
+    loads: tuple[Loads, ...] = ()
+    """For each changed object, what it will load."""
+    verdict: Verdict | None = None
+    messages: tuple[str, ...] = ()
+    """Words on what was dropped or left out, such as a signature."""
+    bytes_before: int = 0
+    bytes_after: int = 0
+    """Sizes of the zip files."""
+    error: WheelfixError | None = None
+    """Why it `FAILED`."""

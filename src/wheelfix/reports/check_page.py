@@ -1,0 +1,113 @@
+"""What `check` found, as one HTML page that needs no network.
+
+The page is complete without its script, which only hides what the filter excludes. Its policy
+allows that script and that style by their hashes, and nothing else.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from html import escape
+
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.full import sums
+from wheelfix.reports.render import (
+    Drawing,
+    Placed,
+    advice,
+    error_words,
+    of_set,
+    of_wheel,
+    shown_path,
+    spans,
+    titled,
+)
+from wheelfix.reports.rule_docs import why
+from wheelfix.reports.terminal_text import counted, printable
+from wheelfix.system.resources import read_text
+
+
+def draw(found: SetReport, drawing: Drawing) -> str:
+    """Return the page: a section a wheel, an article a finding."""
+    template = read_text("wheelfix.reports", "check_page.html")
+    hit = {finding.code for _, finding in found.all_findings}
+    reasons = {rule.code: why(rule) for rule in drawing.rules if rule.code in hit}
+    sections: list[str] = []
+    if found.findings:
+        sections += _section("all wheels side by side", of_set(found, drawing), reasons)
+    for report in found.reports:
+        sections += _wheel(report, drawing, reasons)
+    values = {
+        "SCRIPT_HASH": _hash(template, "script"),
+        "STYLE_HASH": _hash(template, "style"),
+        "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
+        "SUMS": "<br>".join(_rich(line) for line in sums(found)),
+        "VERSION": escape(drawing.version),
+        "SECTIONS": "\n".join(sections),
+    }
+    # All at once: a name from a wheel may look like one of the marks.
+    return re.sub(r"@@(\w+)@@", lambda mark: values[mark[1]], template).rstrip("\n")
+
+
+def _hash(template: str, element: str) -> str:
+    """Return the source expression that allows the inline `element` (CSP 3, 2.3.1)."""
+    body = template.partition(f"<{element}>")[2].partition(f"</{element}>")[0]
+    return f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'"
+
+
+def _wheel(report: Report, drawing: Drawing, reasons: dict[str, str]) -> Iterator[str]:
+    path = shown_path(report.source, drawing)
+    if report.error is not None:
+        body = "<br>".join(_rich(line) for line in error_words(report.error).splitlines())
+        yield f"<section><h2>{_escaped(path)}</h2>"
+        yield f'<article class="error"><h3><b>unreadable</b></h3><p>{body}</p></article></section>'
+        return
+    detail = f"its objects allow {report.verdict.overall}" if report.verdict else ""
+    yield from _section(path, of_wheel(report, drawing), reasons, detail)
+
+
+def _section(
+    title: str, findings: Sequence[Placed], reasons: dict[str, str], detail: str = ""
+) -> Iterator[str]:
+    yield f"<section><h2>{_escaped(title)} <small>{_escaped(detail)}</small></h2>"
+    if not findings:
+        yield '<p class="fine">nothing to report</p>'
+    for each in findings:
+        yield from _article(each, reasons.get(each.finding.code, ""))
+    yield "</section>"
+
+
+def _article(each: Placed, reason: str) -> Iterator[str]:
+    finding = each.finding
+    yield f'<article class="{finding.severity.label}">'
+    yield f"<h3><b>{finding.severity.label}</b> {_escaped(titled(finding))}</h3>"
+    yield f"<p>{_rich(finding.message)}</p>"
+    if finding.member is not None:
+        yield f"<p><code>{_escaped(finding.member)}</code></p>"
+    rows = [
+        *(("entry", f"`{entry}`") for entry in [finding.entry] if entry),
+        *(("note", note) for note in finding.notes),
+        *(("why", reason) for _ in [reason] if reason),
+        ("what to do", advice(finding)),
+    ]
+    yield f"<dl>{_rows(rows)}</dl></article>"
+
+
+def _rows(rows: Iterable[tuple[str, str]]) -> str:
+    return "".join(
+        f"<dt>{label}</dt><dd>{'<br>'.join(_rich(line) for line in text.splitlines())}</dd>"
+        for label, text in rows
+    )
+
+
+def _rich(text: str) -> str:
+    """Return a message with its literals as code."""
+    return "".join(
+        f"<code>{_escaped(piece)}</code>" if literal else _escaped(piece)
+        for literal, piece in spans(text)
+    )
+
+
+def _escaped(text: str) -> str:
+    return escape(printable(text))

@@ -1,0 +1,301 @@
+"""Findings, summaries and errors as text for a terminal.
+
+Names come from wheels that may be hostile: every one of them passes through `printable`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
+
+FEW = 3
+"""How many of a kind a summary shows."""
+
+
+class Colour(StrEnum):
+    """The SGR parameters of ECMA-48 that are used here."""
+
+    BOLD = "1"
+    RED = "1;31"
+    GREEN = "1;32"
+    YELLOW = "1;33"
+    BLUE = "1;34"
+    DIM = "2"
+
+
+_SEVERITY = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.INFO: Colour.BLUE,
+}
+_STATUS = {
+    Status.REPAIRED: Colour.GREEN,
+    Status.UNCHANGED: Colour.GREEN,
+    Status.PLANNED: Colour.BLUE,
+    Status.REJECTED: Colour.RED,
+    Status.FAILED: Colour.RED,
+}
+
+
+def printable(text: str) -> str:
+    """Escape what could move a cursor, reorder or end a line, or command GitHub's runner.
+
+    The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
+    """
+    if not text.isprintable():
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+        )
+    text = text.replace("##[", r"#\x23[")
+    return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
+
+
+def json_text(value: object, *, indent: int | None = 2) -> str:
+    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
+    import json  # noqa: PLC0415 (start-up of light commands)
+
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, indent=indent, separators=separators)
+    return text.replace("##[", r"#\u0023[")
+
+
+def paint(text: str, colour: Colour, *, on: bool) -> str:
+    """Return `text` in `colour`, if it is `on`."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
+
+
+def counted(number: int, noun: str) -> str:
+    """Return `1 file`, `2 files`, `2 libraries`."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{number:,} {plural}"
+
+
+# --- Errors and findings --------------------------------------------------------------------------
+
+
+def error_text(error: WheelfixError, *, colour: bool) -> str:
+    """Return the message and the hint of `error`, each in its lines."""
+    first, *more = error.message.splitlines() or [""]
+    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
+    lines += [f"  {printable(line)}" for line in more]
+    return "\n".join([*lines, *_hint(error.hint, colour=colour)])
+
+
+def finding_text(
+    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
+) -> str:
+    """Return one finding in full: what, where, the evidence, `more` by its label, what to do."""
+    head = f"{finding.severity.label}[{finding.name}]"
+    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
+    lines = [
+        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
+        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
+        *(f"  = note: {printable(note)}" for note in finding.notes),
+        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
+        *_hint(finding.hint, colour=colour),
+    ]
+    return "\n".join(lines)
+
+
+def _hint(hint: str | None, *, colour: bool) -> list[str]:
+    if hint is None:
+        return []
+    first, *more = hint.splitlines() or [""]
+    return [
+        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
+        *(f"      {printable(line)}" for line in more),
+    ]
+
+
+def tally(findings: Sequence[Finding], wheels: int) -> str:
+    """Return the line under a list of findings: how many, and what `repair` would mend."""
+    if not findings:
+        return f"All checks passed for {counted(wheels, 'wheel')}."
+    kinds = ", ".join(
+        counted(number, severity.label) if severity is not Severity.INFO else f"{number:,} info"
+        for severity in sorted(Severity, reverse=True)
+        if (number := sum(finding.severity is severity for finding in findings))
+    )
+    safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
+    unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
+    total = counted(len(findings), "problem")
+    found = f"Found {total} in {counted(wheels, 'wheel')} ({kinds})."
+    return f"{found} {_mended(safe, unsafe)}".rstrip()
+
+
+def _mended(safe: int, unsafe: int) -> str:
+    """Say how many findings a repair mends for certain; it may graft more, if that is at hand."""
+    if safe:
+        more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
+        return f"`wheelfix repair` mends {safe:,}{more}."
+    return f"`wheelfix repair --unsafe-fixes` mends {unsafe:,}." if unsafe else ""
+
+
+# --- The summary of one wheel ---------------------------------------------------------------------
+
+
+def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
+    """Return what was wrong with a wheel, what was done, and what it will load now."""
+    lines = _head(outcome, colour=colour)
+    if outcome.error is not None:
+        return "\n".join(lines)
+    rows = [
+        *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
+        *(
+            ("done" if outcome.output else "plan", line)
+            for line in _done(outcome.edits, verbose=verbose)
+        ),
+        *(("edited", line) for line in _ways(outcome.ways, verbose=verbose)),
+        *(("loads", line) for line in _loads(outcome.loads, verbose=verbose)),
+        *(("tag", line) for line in _tags(outcome)),
+        *(("bytes", line) for line in _sizes(outcome)),
+        *(("verdict", line) for line in _verdict(outcome, verbose=verbose)),
+        *(("note", message) for message in outcome.messages),
+        *(("left", line) for line in _grouped(_mild(outcome), verbose=verbose)),
+    ]
+    previous = ""
+    for label, text in rows:
+        lines.append(f"  {'' if label == previous else label:8} {printable(text)}")
+        previous = label
+    wheel = outcome.source.name
+    full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
+    lines += [finding_text(finding, wheel, colour=colour) for finding in full]
+    return "\n".join(lines)
+
+
+def failure(outcome: Outcome, *, colour: bool) -> str:
+    """Return why a wheel was not written, and no more; nothing for one that is fine."""
+    errors = list(_errors(outcome.remaining))
+    if outcome.error is None and not errors:
+        return ""
+    wheel = outcome.source.name
+    found = [finding_text(finding, wheel, colour=colour) for finding in errors]
+    return "\n".join([*_head(outcome, colour=colour), *found])
+
+
+def _head(outcome: Outcome, *, colour: bool) -> list[str]:
+    """Return the line with name and status, and the error of a wheel that failed."""
+    status = paint(outcome.status, _STATUS[outcome.status], on=colour)
+    head = f"{printable(outcome.source.name)}: {status}"
+    return [head, *([error_text(outcome.error, colour=colour)] if outcome.error else [])]
+
+
+def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
+    return (finding for finding in findings if finding.severity is Severity.ERROR)
+
+
+def _mild(outcome: Outcome) -> list[Finding]:
+    return [f for f in outcome.remaining if f.severity is not Severity.ERROR]
+
+
+def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
+    """Yield a line for each rule that found something, with the first few places or all."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.name, []).append(finding)
+    for name, found in by_rule.items():
+        worst = max(finding.severity for finding in found)
+        yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
+        for finding in found if verbose else found[:FEW]:
+            is_named = finding.member is None or finding.member in finding.message
+            yield f"  {finding.message}" if is_named else f"  `{finding.member}`: {finding.message}"
+        if not verbose and len(found) > FEW:
+            yield f"  and {len(found) - FEW:,} more, which -v shows"
+
+
+def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
+    """Yield a line for each rule that asked for edits; all their files if `verbose`."""
+    by_rule: dict[str, list[PlannedEdit]] = {}
+    for edit in edits:
+        by_rule.setdefault(edit.name, []).append(edit)
+    for name, asked in by_rule.items():
+        files = list(dict.fromkeys(edit.member for edit in asked))
+        of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
+        yield f"{name}: {counted(len(asked), 'edit')} of {of_files}"
+        yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
+
+
+def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
+    """Yield how many objects were edited by which way; which ones if `verbose`."""
+    by_way: dict[str, list[str]] = {}
+    for member, way in ways.items():
+        by_way.setdefault(way, []).append(member)
+    for way, members in sorted(by_way.items()):
+        yield f"{way}: {counted(len(members), 'object')}"
+        yield from (f"  `{member}`" for member in members if verbose)
+
+
+def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
+    """Yield what each changed file finds, those with failures first; a few of the healthy."""
+    ordered = sorted(loads, key=lambda load: (not load.fails, not load.libraries))
+    troubled = sum(bool(load.fails) for load in loads)
+    shown = ordered if verbose else ordered[: max(troubled, FEW)]
+    for load in shown:
+        yield f"`{load.member}`: {_found(load, verbose=verbose)}"
+        if load.fails:
+            yield f"  not with {', '.join(load.fails)}"
+            yield f"  works with {', '.join(load.works) or 'none'}"
+        elif verbose:
+            yield f"  works with {', '.join(load.works)}"
+    if not troubled and shown:
+        yield "all found in every install scheme that the tags allow"
+    if len(shown) < len(loads):
+        yield f"and {counted(len(loads) - len(shown), 'file')} more, which -v shows"
+
+
+def _found(load: Loads, *, verbose: bool) -> str:
+    """Say what `load` finds in which folder: how many libraries, or which if `verbose`."""
+    folders: dict[str, list[str]] = {}
+    for name, member in load.libraries:
+        folders.setdefault(member.rpartition("/")[0] or ".", []).append(name)
+    return (
+        ", ".join(
+            f"{', '.join(names) if verbose else counted(len(names), 'library')} from `{folder}`"
+            for folder, names in folders.items()
+        )
+        or "nothing of the wheel"
+    )
+
+
+def _tags(outcome: Outcome) -> Iterator[str]:
+    if outcome.before is not None and outcome.after is not None:
+        old, new = (".".join(w.name.platforms) for w in (outcome.before, outcome.after))
+        yield f"{old} -> {new}" if old != new else old
+
+
+def _sizes(outcome: Outcome) -> Iterator[str]:
+    if outcome.output is not None and outcome.bytes_after:
+        by = f", what is new deflated by {outcome.codec}" if outcome.codec else ""
+        yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}{by}"
+
+
+def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+    if outcome.verdict is not None:
+        yield f"auditwheel says {outcome.verdict.overall}"
+        reasons = outcome.verdict.reasons
+        yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
+
+
+# --- The plan -------------------------------------------------------------------------------------
+
+
+def plan(outcome: Outcome, *, colour: bool) -> str:
+    """Return each edit of the plan: the file, the old value, the new one, and who asked for it."""
+    head = f"plan for {printable(outcome.source.name)}"
+    lines = [paint(head, Colour.BOLD, on=colour)]
+    if not outcome.edits:
+        lines.append("  nothing to change")
+    by_member: dict[str, list[PlannedEdit]] = {}
+    for edit in outcome.edits:
+        by_member.setdefault(edit.member, []).append(edit)
+    for member, edits in by_member.items():
+        lines.append(f"  {printable(member)}")
+        for edit in edits:
+            who = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
+            change = f"{printable(edit.old)} -> {printable(edit.new)}"
+            lines.append(f"    {change}  {paint(f'[{printable(who)}]', Colour.DIM, on=colour)}")
+    return "\n".join(lines)

@@ -1,0 +1,270 @@
+"""What a rule is: a pure function from a wheel in its context to findings."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from wheelfix.analysis.providers import Provider
+from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
+from wheelfix.analysis.unused_needed import Definitions, Pruning, World, judge
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.elf.model import Elf, Libc
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import Layout, layouts
+from wheelfix.loader.search import Environment, Load, Outcome, load_each
+from wheelfix.loader.targets import Target, find, furnish, is_page, machine_of
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel, normalized
+
+if TYPE_CHECKING:
+    from wheelfix.analysis.preload_plan import Preloading
+
+EVERY = "ALL"
+"""The selector of all rules, those of other distributions among them."""
+
+
+class Stage(IntEnum):
+    """Where in the pipeline the rules stand."""
+
+    BEFORE = 0
+    """Before the graft: what must not be grafted goes. Only rules of this stage run."""
+    AFTER = 1
+    """After it: every object gets the search path that is right where it is installed."""
+
+
+class Trial(NamedTuple):
+    """One machine of `target`, and what the wheel's objects load there."""
+
+    target: Target
+    loads: Mapping[str, Load]
+    """By member."""
+    places: Mapping[str, str]
+    """Installed path -> member."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything a rule may look at. Derived views are computed once and shared by all rules."""
+
+    wheel: Wheel
+    settings: Settings
+    stage: Stage = Stage.AFTER
+    verdict: Verdict | None = None
+    """auditwheel's verdict on this very wheel, where it was asked."""
+    unmatched_excludes: tuple[str, ...] = ()
+    """`--exclude` patterns that no library matched, known once the graft is done."""
+    definitions: Definitions | None = None
+    """What the objects and the libraries around them define; without it, NEEDED is not judged."""
+    origin: Wheel | None = None
+    """The wheel before the edits of this stage."""
+    against: tuple[Wheel, ...] = ()
+    """Wheels of an earlier release, to compare sizes with."""
+
+    @cached_property
+    def layouts(self) -> tuple[Layout, ...]:
+        """The ways in which an installer may arrange the files."""
+        return layouts(self.wheel)
+
+    @cached_property
+    def loads(self) -> tuple[Mapping[str, Load], ...]:
+        """For each layout, what each installed object loads when it is the first to be opened."""
+        return tuple(
+            _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
+        )
+
+    @cached_property
+    def shipped(self) -> Mapping[str, tuple[str, ...]]:
+        """File name -> the shared objects of that name in the wheel."""
+        shipped: dict[str, tuple[str, ...]] = {}
+        for member, elf in self.wheel.elfs.items():
+            if elf.dynamic:
+                name = member.rpartition("/")[2]
+                shipped[name] = (*shipped.get(name, ()), member)
+        return shipped
+
+    @cached_property
+    def targets(self) -> tuple[Target, ...]:
+        """The machines of `target` with a C library that the wheel is for.
+
+        Raises `SettingsError` for an unknown one.
+        """
+        libcs = _libcs(self.wheel)
+        found = (find(name, self.wheel) for name in self.settings.target if not is_page(name))
+        return tuple(target for target in found if target.libc in libcs)
+
+    @cached_property
+    def trials(self) -> tuple[Trial, ...]:
+        """What the objects load on each of `targets`, as most installers lay the wheel."""
+        if not self.targets or not self.layouts:
+            return ()
+        wheel, layout = self.wheel, self.layouts[0]
+        bare = environment(wheel, layout)
+        machine = machine_of(wheel)
+
+        def loads(target: Target) -> Mapping[str, Load]:
+            return _loads(wheel, layout, furnish(bare, target, layout.scheme, machine))
+
+        return tuple(
+            Trial(target=target, loads=loads(target), places=layout.members)
+            for target in self.targets
+        )
+
+    @cached_property
+    def preloading(self) -> "Preloading":
+        """Which libraries of providers a shim opens, or could open, before which modules."""
+        from wheelfix.analysis.preload_plan import Preloading, preloading  # noqa: PLC0415 - for a few wheels
+
+        providers = self.settings.provider
+        if not providers or not self.layouts:
+            return Preloading()
+        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
+
+    def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
+        """Return a library of a provider that is at hand."""
+        found = self.definitions.host(library, user) if self.definitions is not None else None
+        within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
+        return found if within else None
+
+    @cached_property
+    def world(self) -> World | None:
+        """The wheel among the libraries of this machine, as most installers lay it."""
+        if self.definitions is None or not self.layouts:
+            return None
+        layout = self.layouts[0]
+        return World.around(self.wheel, layout, environment(self.wheel, layout), self.definitions)
+
+    @cached_property
+    def unresolved(self) -> tuple[Unresolved, ...]:
+        """The symbols that bind to nothing."""
+        if self.world is None or self.definitions is None:
+            return ()
+        return unresolved(self.wheel, self.world, self.definitions)
+
+    @cached_property
+    def pruning(self) -> Pruning:
+        """What could go from DT_NEEDED, and what is missing there, as most installers lay it."""
+        if self.definitions is None:
+            return Pruning()
+        return judge(self.wheel, lambda: self.world, self.settings, self.definitions)
+
+
+def _libcs(wheel: Wheel) -> frozenset[Libc]:
+    """Return the C libraries that the wheel's tags promise, or else that its objects need."""
+    kinds = {"manylinux": Libc.GLIBC, "musllinux": Libc.MUSL}
+    tags = wheel.name.platforms
+    promised = {libc for kind, libc in kinds.items() for tag in tags if tag.startswith(kind)}
+    needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
+    return frozenset(promised or needed or Libc)
+
+
+def _loads(wheel: Wheel, layout: Layout, world: Environment) -> dict[str, Load]:
+    roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
+    loads = load_each([layout.paths[member] for member in roots], world)
+    return dict(zip(roots, loads, strict=True))
+
+
+def environment(wheel: Wheel, layout: Layout) -> Environment:
+    """Describe what the loader finds where `wheel` is installed in `layout`, and nothing else."""
+    musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
+    paths = layout.paths.items()
+    return Environment(
+        libc=Libc.MUSL if musl else Libc.GLIBC,
+        files={path: wheel.elfs[member] for member, path in paths if member in wheel.elfs},
+        broken={path: Outcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
+        directories=layout.directories,
+    )
+
+
+@dataclass(frozen=True)
+class SetContext:
+    """Everything a rule about several wheels may look at."""
+
+    wheels: tuple[Wheel, ...]
+    settings: Settings
+    stale: frozenset[tuple[str, str]] = frozenset()
+    """Ignores that kept nothing from counting: the selector, and the glob of the files or none."""
+
+    @cached_property
+    def releases(self) -> tuple[tuple[Wheel, ...], ...]:
+        """The wheels by distribution and version; a wheel that stands alone is left out.
+
+        Of files of one name, which are one wheel in several states, it is the first.
+        """
+        found: dict[tuple[str, str], dict[str, Wheel]] = {}
+        for wheel in self.wheels:
+            name = wheel.name
+            release = found.setdefault((normalized(name.distribution), name.version), {})
+            release.setdefault(str(name), wheel)
+        return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)
+
+
+Subject = TypeVar("Subject")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _AnyRule(Generic[Subject]):
+    code: str
+    name: str
+    severity: Severity
+    check: Callable[[Subject], Iterator[Hit]]
+    plugin: str | None = None
+    """The distribution that brings the rule; None for wheelfix's own."""
+
+    @property
+    def explanation(self) -> str:
+        """The rule's documentation; empty under `python -OO`, which strips docstrings."""
+        return self.check.__doc__ or ""
+
+    @property
+    def summary(self) -> str:
+        """The first line of the documentation."""
+        return self.explanation.strip().partition("\n")[0]
+
+    def matches(self, selector: str) -> bool:
+        """Whether `selector` (a code, a prefix of one, a name, or ALL) names this rule."""
+        return names_rule(selector, self.code, self.name)
+
+
+def names_rule(selector: str, code: str, name: str) -> bool:
+    """Whether `selector` (a code, a prefix of one, a name, or ALL) names the rule."""
+    return selector == EVERY or code.startswith(selector.upper()) or name == selector
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(_AnyRule[Context]):
+    """One rule; its explanation is the docstring of its check."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRule(_AnyRule[SetContext]):
+    """One rule about the wheels of a release, side by side. Its hits name the wheel."""
+
+
+AnyRule = Rule | SetRule
+
+
+def rule(
+    code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
+) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
+    """Make a rule of the decorated check."""
+
+    def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
+        return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
+
+    return decorate
+
+
+def set_rule(
+    code: str, name: str, severity: Severity
+) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
+    """Make a rule about several wheels of the decorated check."""
+
+    def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
+        return SetRule(code=code, name=name, severity=severity, check=check)
+
+    return decorate

@@ -1,0 +1,254 @@
+"""Whether the wheel keeps what its platform tag promises, by auditwheel's verdict."""
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+
+from wheelfix.analysis.policy_reasons import satisfies
+from wheelfix.analysis.providers import bringing, meant, name_of, never_bundled
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.rules.context import Context, rule
+from wheelfix.rules.files import in_units
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.module_names import unhashed
+from wheelfix.wheel.model import Wheel
+
+
+def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
+    """Return whether the objects may carry all platform tags of the wheel.
+
+    auditwheel judges for one C library. Objects that need none, such as static executables, may
+    stand under the tags of both.
+    """
+    bound = any(elf.libc is not None for elf in wheel.elfs.values())
+    musl = verdict.overall.startswith("musllinux")
+    return satisfies(
+        verdict,
+        [tag for tag in wheel.name.platforms if bound or tag.startswith("musllinux") == musl],
+    )
+
+
+@rule("WF801", "tag-not-met", Severity.ERROR)
+def tag_not_met(context: Context) -> Iterator[Hit]:
+    """The objects need more than the platform tag promises.
+
+    ## What it does
+    Finds the best tag that the objects allow by auditwheel's rules and tables, given the libraries
+    that the wheel ships and those excluded, and compares it with the tags in the file name.
+    Where libraries are all that is missing, WF805 says so for each.
+
+    ## Why is this bad?
+    pip installs the wheel on every machine that the tag names, and the import fails on those
+    that lack the library or the symbol version.
+
+    ## Example
+    A wheel tagged `manylinux_2_17` with a reference to `GLIBC_2.34`.
+
+    ## Common causes
+    - Built on a system newer than the tag. **Solution**: build in the tag's container, or ask
+      for a later tag: `--plat manylinux_2_34_x86_64`.
+    - Compiled with `-march=native`. **Solution**: compile for the baseline, and choose faster code
+      at run time.
+
+    ## Fix safety
+    Not fixed: the wheel is not published.
+    """
+    verdict = context.verdict
+    if verdict is None or verdict.libraries_alone or keeps_promise(context.wheel, verdict):
+        return
+    tags = ".".join(context.wheel.name.platforms)
+    yield Hit(
+        message=f"tagged {tags}, but allows no better than {verdict.overall}",
+        notes=verdict.reasons,
+        hint="build in the container of that tag, or ask for another: `wheelfix repair --plat …`",
+    )
+
+
+@rule("WF802", "unmatched-exclude", Severity.WARNING)
+def unmatched_exclude(context: Context) -> Iterator[Hit]:
+    """An `--exclude` pattern matches no library, or only one without its version.
+
+    ## What it does
+    Reports patterns of `exclude` that neither a DT_NEEDED entry of the wheel or of a grafted
+    library nor the path of one matches; and those that match `libfoo.so` only, where
+    `libfoo.so.1` is needed, too, and no pattern is for that. Names that come near are shown, with
+    what was grafted for them.
+
+    ## Why is this bad?
+    A typing error, or an asterisk forgotten, lets the library in: `librocblas.so` does not match
+    `librocblas.so.5`, and 890 MB were grafted once for it (ROCm/aiter 5318).
+
+    ## Example
+    `--exclude libcuda.so` where the object needs `libcuda.so.1`.
+
+    ## Common causes
+    - No asterisk for the version. **Solution**: `--exclude 'libcuda.so*'`.
+    - The library is no longer needed. **Solution**: remove the pattern.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if not context.unmatched_excludes:
+        return
+    needed = dict.fromkeys(name for elf in context.wheel.elfs.values() for name in elf.needed)
+    names = list(dict.fromkeys(unhashed(name) or name for name in needed))
+    for pattern in context.unmatched_excludes:
+        matched = [name for name in names if fnmatchcase(name, pattern)]
+        near = meant(pattern, names)
+        yield Hit(
+            message=f"the pattern `{pattern}` of `exclude` matches "
+            + (f"`{matched[0]}` only, without a version" if matched else "no library"),
+            entry=pattern,
+            notes=tuple(_let_in(context.wheel, near[1])) if near else (),
+            hint=f"did you mean `{near[0]}`?" if near else "remove it",
+        )
+
+
+def _let_in(wheel: Wheel, names: Sequence[str]) -> Iterator[str]:
+    """Say what is needed under `names`, and how much of it was grafted."""
+    grafted = {
+        unhashed(base): member.size
+        for member in wheel.members
+        if unhashed(base := member.name.rpartition("/")[2]) and member.name in wheel.elfs
+    }
+    for name in names[:3]:
+        size = f", and {in_units(grafted[name])} of it are grafted" if name in grafted else ""
+        yield f"`{name}` is needed{size}"
+
+
+@rule("WF803", "tag-missed-by-little", Severity.INFO)
+def tag_missed_by_little(context: Context) -> Iterator[Hit]:
+    """A few symbols keep the wheel from a platform tag that more machines satisfy.
+
+    ## What it does
+    For each older, and so better, platform tag than the one that auditwheel's verdict allows,
+    names the symbols that are too new for it, with the objects that use them, as long as they
+    are few.
+
+    ## Why is this bad?
+    One call of one function may cost all users of an older distribution, and auditwheel names
+    neither the symbol nor the object (pypa/auditwheel 36).
+
+    ## Example
+    `manylinux_2_31_x86_64` is missed by `pthread_create@GLIBC_2.34` in `pkg/_core.so`.
+
+    ## Common causes
+    - Built on a system newer than needed. **Solution**: build in the container of the tag.
+    - A function that an older version could replace. **Solution**: `.symver`, or another call.
+
+    ## Fix safety
+    Not fixed: only a build on an older system gives the older symbol.
+    """
+    for message in context.verdict.near if context.verdict is not None else ():
+        yield Hit(message=message, hint="build on a system as old as the tag")
+
+
+@rule("WF804", "local-platform-tag", Severity.ERROR)
+def local_platform_tag(context: Context) -> Iterator[Hit]:
+    """The platform tag promises nothing, and the index refuses it.
+
+    ## What it does
+    Reports `linux_x86_64` and its like in the file name, unless `plat` asks for it or
+    `update-tags` is off.
+
+    ## Why is this bad?
+    `linux_*` means the machine that the wheel was built on, and says nothing of its C library.
+    PyPI answers `400 Binary wheel has an unsupported platform tag`; elsewhere pip installs the
+    wheel on machines where nothing of it loads. PyPI excepts `linux_armv6l` and `linux_armv7l`.
+
+    ## Example
+    `demo-1.0-cp311-cp311-linux_x86_64.whl`.
+
+    ## Common causes
+    - The wheel was built, and never repaired. **Solution**: `wheelfix repair`.
+    - It is for one's own machines. **Solution**: `plat = "linux_x86_64"`, or ignore the rule.
+
+    ## Fix safety
+    Safe: `repair` writes the best tag that the objects allow, and grafts what is missing.
+    """
+    verdict, settings = context.verdict, context.settings
+    if verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
+        return
+    for tag in context.wheel.name.platforms:
+        if tag.startswith("linux_") and not tag.startswith("linux_armv"):
+            better = not verdict.overall.startswith("linux_")
+            yield Hit(
+                message=f"the platform tag `{tag}` promises no C library, and the index refuses it",
+                entry=tag,
+                notes=(f"its objects allow {verdict.overall}",) if better else verdict.reasons,
+                hint=f"wheelfix repair {context.wheel.name}",
+                fix=Fix(title=f"write {verdict.overall}", edits=()) if better else None,
+            )
+
+
+@rule("WF805", "unprovided-library", Severity.ERROR)
+def unprovided_library(context: Context) -> Iterator[Hit]:
+    """A library is neither in the wheel nor promised by its platform tag.
+
+    ## What it does
+    Follows DT_NEEDED through the wheel's own libraries, and reports what neither the wheel nor the
+    list of the platform tag has. It is a warning where METADATA requires a package that is known to
+    bring the library.
+
+    ## Why is this bad?
+    The import works where the library happens to be, which is where the wheel was built, and
+    fails on the machines of the others: `libfoo.so.1: cannot open shared object file`.
+
+    ## Example
+    A wheel tagged `manylinux_2_17` that needs `libssl.so.3` of the build machine.
+
+    ## Common causes
+    - The wheel was not repaired, or tagged by hand. **Solution**: `wheelfix repair`, where the
+      library is installed, grafts it.
+    - Another package brings it. **Solution**: require that package, and say so to the tools:
+      `exclude = ["libtorch*.so"]`.
+    - It belongs to the user's system, such as a driver's. **Solution**: `exclude`, and open it at
+      run time where the rest of the wheel is of use without it.
+
+    ## Fix safety
+    Safe: `repair` grafts the library where it is at hand.
+    """
+    verdict = context.verdict
+    if verdict is None or not any(map(_promises, context.wheel.name.platforms)):
+        return
+    for library in verdict.external:
+        yield _unprovided(context, library)
+
+
+def _promises(tag: str) -> bool:
+    return tag.startswith(("manylinux", "musllinux", "android"))
+
+
+def _unprovided(context: Context, library: str) -> Hit:
+    wheel = context.wheel
+    users = [member for member, elf in wheel.elfs.items() if library in elf.needed]
+    packages, reason = bringing(library), never_bundled(library)
+    required = next((r for r in wheel.metadata.requires_dist if name_of(r) in packages), None)
+    notes = [f"needed by `{user}`" for user in users]
+    if reason:
+        notes.append(reason)
+    elif required:
+        notes.append(f"`Requires-Dist: {required}` brings it")
+    elif packages:
+        listed = " or ".join(f"`{package}`" for package in packages)
+        notes.append(f"{listed} brings it, but METADATA does not require that")
+    exclude = f'if another brings it, say so: `exclude = ["{library}"]` in [tool.wheelfix]'
+    return Hit(
+        message=f"`{library}` is neither in the wheel nor promised by "
+        f"{'.'.join(wheel.name.platforms)}",
+        member=users[0] if users else None,
+        entry=library,
+        notes=tuple(notes),
+        hint=exclude
+        if required or reason
+        else f"`wheelfix repair` grafts it where it is installed; {exclude}",
+        severity=Severity.WARNING if required else None,
+    )
+
+
+RULES = (
+    tag_not_met,
+    unmatched_exclude,
+    tag_missed_by_little,
+    local_platform_tag,
+    unprovided_library,
+)

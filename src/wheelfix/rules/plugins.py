@@ -1,0 +1,91 @@
+"""Rules that other distributions bring, by the entry point group `wheelfix.rules`.
+
+An entry point names a `Rule`, or a sequence of them (packaging.python.org, "Entry points
+specification").
+"""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, cast
+
+from wheelfix.errors import RuleError
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.context import AnyRule, Rule
+from wheelfix.rules.entrypoints import GROUP, rules_are_mentioned
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
+
+
+@cache
+def known_rules() -> tuple[Rule, ...]:
+    """Return wheelfix's own rules and those of installed plug-ins, by code.
+
+    Raises `RuleError` for a plug-in that cannot be used.
+    """
+    if not rules_are_mentioned(sys.path):
+        return RULES
+    # It imports `email` and `zipfile`, for which most users would wait in vain.
+    from importlib.metadata import entry_points  # noqa: PLC0415
+
+    points = entry_points(group=GROUP)
+    return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
+
+
+def all_rules() -> tuple[AnyRule, ...]:
+    """Return `known_rules()` and those about several wheels: all that a selector may name."""
+    return (*known_rules(), *SET_RULES)
+
+
+def with_plugins(rules: Iterable[Rule], brought: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return `rules` and those that plug-ins have `brought`, by code.
+
+    Raises `RuleError` for a code or a name that is taken, reserved or misspelt.
+    """
+    by_code = {rule.code: rule for rule in rules}
+    names = {rule.name for rule in by_code.values()} | {rule.name for rule in SET_RULES}
+    for rule in brought:
+        problem = None
+        if rule.code in by_code or rule.name in names:
+            problem = "its code or name is taken"
+        elif rule.code.startswith("WF"):
+            problem = "codes that start with WF are wheelfix's own"
+        elif not _CODE.fullmatch(rule.code) or not _NAME.fullmatch(rule.name):
+            problem = "a code is like `ACME101`, a name like `no-debug-build`"
+        if problem:
+            raise RuleError(
+                f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` cannot be used: {problem}",
+                hint=f"report it to the authors of `{rule.plugin}`, or uninstall it",
+            )
+        by_code[rule.code] = rule
+        names.add(rule.name)
+    return tuple(sorted(by_code.values(), key=lambda rule: rule.code))
+
+
+def _rules_of(point: "EntryPoint") -> Iterator[Rule]:
+    plugin = point.dist.name if point.dist is not None else point.value
+    hint = f"report it to the authors of `{plugin}`, or uninstall it"
+    try:
+        found: object = point.load()
+    except Exception as error:
+        raise RuleError(
+            f"the rules of `{plugin}` cannot be loaded from `{point.value}`: "
+            f"{type(error).__name__}: {error}",
+            hint=hint,
+        ) from error
+    rules = [found] if isinstance(found, Rule) else found
+    if not isinstance(rules, Sequence):
+        rules = [rules]
+    for rule in cast("Sequence[object]", rules):
+        if not isinstance(rule, Rule):
+            raise RuleError(
+                f"`{point.value}` of `{plugin}` is no rule, and no sequence of rules: {rule!r}",
+                hint=hint,
+            )
+        yield replace(rule, plugin=plugin)

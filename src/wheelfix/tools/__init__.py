@@ -1,1 +1,0 @@
-"""The programs that wheelfix runs, one module each; `run` starts them all."""

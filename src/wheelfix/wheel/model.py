@@ -1,0 +1,198 @@
+"""What a wheel is, as frozen values.
+
+Names inside a wheel are `str` with `/`, exactly as the zip spells them: they are compared and
+looked up by the ten thousand, and a path object would normalise what must be judged.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple, Self
+
+from wheelfix.elf.model import Elf
+from wheelfix.errors import BadWheelError
+
+PRELOAD = "_wheelfix_preload"
+"""The name of the module that opens libraries of other wheels, in each package that has one."""
+
+
+class WheelName(NamedTuple):
+    """The five or six fields of a wheel's file name (PEP 427, PEP 491)."""
+
+    distribution: str
+    version: str
+    build: str | None
+    pythons: tuple[str, ...]
+    abis: tuple[str, ...]
+    platforms: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, filename: str) -> Self:
+        """Split `filename`; `BadWheelError` if it is not a wheel's (PEP 427, "File name")."""
+        stem, dot, suffix = filename.rpartition(".")
+        parts = stem.split("-")
+        if not dot or suffix != "whl" or len(parts) not in (5, 6) or not all(parts):
+            raise BadWheelError(
+                f"`{filename}` is not the name of a wheel",
+                hint="a wheel is called name-version[-build]-python-abi-platform.whl",
+            )
+        tags = [tuple(field.split(".")) for field in parts[-3:]]
+        return cls(
+            distribution=parts[0],
+            version=parts[1],
+            build=parts[2] if len(parts) == 6 else None,
+            pythons=tags[0],
+            abis=tags[1],
+            platforms=tags[2],
+        )
+
+    def __str__(self) -> str:
+        head = [self.distribution, self.version, *([self.build] if self.build else [])]
+        tags = (".".join(tag) for tag in (self.pythons, self.abis, self.platforms))
+        return "-".join([*head, *tags]) + ".whl"
+
+
+class Member(NamedTuple):
+    """One file of the wheel. Directory entries of the zip are no members.
+
+    A tuple, since a wheel may have 50,000.
+    """
+
+    name: str
+    size: int
+    """Bytes, inflated."""
+    compressed_size: int
+    """Bytes in the zip; 0 for a member that is yet to be written."""
+    mode: int = 0o100644
+    """`st_mode`: type and permission bits from external_attr, 0 where the zip has none."""
+
+
+class Metadata(NamedTuple):
+    """The header of METADATA (PyPA, "Core metadata specifications"); empty where it is missing."""
+
+    metadata_version: str = ""
+    name: str = ""
+    version: str = ""
+    requires_python: str | None = None
+    requires_dist: tuple[str, ...] = ()
+    """As written, one requirement each (PEP 508)."""
+    license_files: tuple[str, ...] = ()
+    """Paths relative to `*.dist-info/licenses` (PEP 639)."""
+    fields: tuple[tuple[str, str], ...] = ()
+    """All fields in file order, unfolded, names in lower case; a body is none of them."""
+    problem: str | None = None
+    """Why it cannot be read, if it cannot."""
+
+
+class RecordRow(NamedTuple):
+    """One row of RECORD (PEP 376, PEP 427). A tuple, since a wheel may have 50,000."""
+
+    name: str
+    hash: str
+    """`sha256=…` as written; empty for RECORD itself."""
+    size: int | None
+
+
+class RecordProblem(NamedTuple):
+    """One disagreement between RECORD and the files."""
+
+    member: str
+    message: str
+
+
+def normalized(name: str) -> str:
+    """Spell a distribution's name in the one way that all its spellings share (PEP 503)."""
+    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
+
+
+def is_vendored(member: str) -> bool:
+    """Return whether `member` stands in a folder of vendored libraries (`*.libs`).
+
+    Nobody opens such a file by itself: it is there for those that need it.
+    """
+    return member.rpartition("/")[0].endswith(".libs")
+
+
+class Where(StrEnum):
+    """Where a Python source looks for a library that it opens by name."""
+
+    SEARCH = "search"
+    """By dlopen's search: what is loaded already, the system's cache and default directories."""
+    FIND = "find"
+    """By `ctypes.util.find_library`: the system's cache, and the linker's directories."""
+    SOURCE = "source"
+    """At a path relative to the folder of the source."""
+    PREFIX = "prefix"
+    """At a path relative to `sys.prefix`."""
+    ABSOLUTE = "absolute"
+    """At a fixed path of the user's machine, or one relative to the current directory."""
+
+
+class Opening(NamedTuple):
+    """One name that a Python source hands to the loader: `ctypes.CDLL("libx.so")`."""
+
+    line: int
+    function: str
+    """The call, as `ctypes.CDLL`."""
+    name: str
+    """A file name, or a path as `where` says."""
+    where: Where
+    sure: bool
+    """Whether the call is made whenever its function is: nothing tests or catches its failure."""
+    on_import: bool
+    """Whether the module itself makes it, and not one of its functions later."""
+    suffixes: tuple[str, ...] = ()
+    """Globs that the call tries after `name`, one of which has to fit; none is `name` itself."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wheel:
+    """One wheel: its name, its files, its metadata, and what its ELF objects say."""
+
+    name: WheelName
+    members: tuple[Member, ...]
+    """In the order of the zip's central directory."""
+    dist_info: str
+    """`name-version.dist-info`, as spelled in the zip."""
+    tags: tuple[str, ...]
+    """The `Tag:` lines of WHEEL, in file order."""
+    root_is_purelib: bool
+    record: tuple[RecordRow, ...] = ()
+    record_problems: tuple[RecordProblem, ...] = ()
+    elfs: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
+    """By member name, in the order of `members`."""
+    broken_elfs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
+    impostors: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Members named like a shared object without ELF's magic number, and what they look like."""
+    openings: Mapping[str, tuple[Opening, ...]] = field(
+        default_factory=dict[str, tuple[Opening, ...]]
+    )
+    """What the Python sources open by name, by member; sources that open nothing are left out."""
+    unfollowed: tuple[str, ...] = ()
+    """Python sources that may open more than `openings` has: they were too much to follow."""
+    sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
+    objects in or below them, and the preload shims."""
+    metadata: Metadata = field(default_factory=Metadata)
+    size: int = 0
+    """Bytes of the zip; 0 for a wheel that is yet to be written."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The JSON and text files of the dist-info folder, licences left out, by member."""
+    shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The first lines that begin with `#!`, of files in `*.data/scripts`, by member."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether no member is an ELF object, readable or not."""
+        return not self.elfs and not self.broken_elfs
+
+    @property
+    def zip_size(self) -> int:
+        """Bytes of the zip, or of its members where it is yet to be written."""
+        return self.size or sum(member.compressed_size for member in self.members)
+
+    @property
+    def data_dir(self) -> str:
+        """`name-version.data`, the folder that PEP 427 spreads over the install scheme."""
+        return self.dist_info.removesuffix(".dist-info") + ".data"

@@ -1,0 +1,202 @@
+"""RECORD: the list of a wheel's files with their hashes and sizes (PEP 376, PEP 427).
+
+Everything here is a function of values; the hashes are computed where the bytes are.
+"""
+
+from binascii import b2a_base64
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from types import MappingProxyType
+from typing import Any
+
+from wheelfix.wheel.model import Member, RecordProblem, RecordRow
+
+STRONG = frozenset({
+    "sha256", "sha384", "sha512", "sha3_256", "sha3_384", "sha3_512", "blake2b", "blake2s",
+})  # fmt: skip
+"""The algorithms of hashlib that are "sha256 or better" (PEP 427, "Signed wheel files")."""
+
+
+_URLSAFE = bytes.maketrans(b"+/", b"-_")
+
+
+def signatures(record_name: str) -> tuple[str, str]:
+    """Name the files that sign RECORD, which RECORD itself does not list (PEP 427)."""
+    return f"{record_name}.jws", f"{record_name}.p7s"
+
+
+def hash_field(algorithm: str, digest: bytes) -> str:
+    """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
+    text = b2a_base64(digest, newline=False).translate(_URLSAFE, b"=")
+    return f"{algorithm}={text.decode()}"
+
+
+def algorithm_of(row: RecordRow) -> str | None:
+    """Name the algorithm of the row's hash; None without a hash that may be relied on."""
+    algorithm = row.hash.partition("=")[0]
+    return algorithm if algorithm in STRONG else None
+
+
+def parse_record(
+    data: bytes,
+    record_name: str,
+    known: Mapping[Any, Any] = MappingProxyType({}),
+) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
+    """Split RECORD into rows; rows that cannot be read are problems, not errors.
+
+    Of names and rows that are `known`, as keys and values, no further copy is made.
+    """
+    import csv  # noqa: PLC0415 (start-up of light commands)
+    from io import BytesIO, TextIOWrapper  # noqa: PLC0415 (as above)
+
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        problem = RecordProblem(member=record_name, message=f"RECORD is not UTF-8: {error}")
+        return (), (problem,)
+    rows: list[RecordRow] = []
+    problems: list[RecordProblem] = []
+    try:
+        # A line at a time: a StringIO has four bytes for each letter.
+        lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
+        for number, fields in enumerate(csv.reader(lines), 1):
+            if len(fields) == 3 and fields[0] and _is_size(fields[2]):
+                name, digest, size = fields[0], fields[1], int(fields[2])
+                row = RecordRow(known.get(name, name), digest, size)
+                rows.append(known.get(row, row) if known else row)
+            elif fields:
+                _read_row(fields, number, record_name, rows, problems)
+    except csv.Error as error:
+        message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"
+        problems.append(RecordProblem(member=record_name, message=message))
+    return tuple(rows), tuple(problems)
+
+
+def _read_row(
+    fields: Sequence[str],
+    number: int,
+    record_name: str,
+    rows: list[RecordRow],
+    problems: list[RecordProblem],
+) -> None:
+    if len(fields) != 3 or not fields[0]:
+        message = f"row {number} of RECORD is not `name,hash,size`: `{','.join(fields)}`"
+        problems.append(RecordProblem(member=fields[0] or record_name, message=message))
+        return
+    name, digest, size = fields
+    if size and not _is_size(size):
+        message = f"row {number} of RECORD gives a size that is no number: `{size}`"
+        problems.append(RecordProblem(member=name, message=message))
+        size = ""
+    rows.append(RecordRow(name=name, hash=digest, size=int(size) if size else None))
+
+
+def _is_size(text: str) -> bool:
+    # isdecimal() alone takes other scripts' digits, and int() underscores and blanks; nor does it
+    # take thousands of digits.
+    return text.isdecimal() and text.isascii() and len(text) < 100
+
+
+def format_record(rows: Iterable[RecordRow]) -> bytes:
+    """Write RECORD: UTF-8, one row a line, quoted only where CSV needs it."""
+    import csv  # noqa: PLC0415 (start-up of light commands)
+    from io import StringIO  # noqa: PLC0415 (as above)
+
+    text = StringIO()
+    plain = csv.writer(text, lineterminator="\n")
+    # The writer quotes a carriage return only where lines end by one; its reader ends a row there.
+    quoting = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)
+    for row in rows:
+        writer = quoting if "\r" in row.name or "\r" in row.hash else plain
+        writer.writerow((row.name, row.hash, "" if row.size is None else row.size))
+    return text.getvalue().encode()
+
+
+def verify_record(
+    rows: Sequence[RecordRow],
+    members: Sequence[Member],
+    hashes: Mapping[str, str],
+    record_name: str,
+) -> tuple[RecordProblem, ...]:
+    """Compare RECORD with the files, one problem for each disagreement.
+
+    `hashes` holds the true hash of each listed file as `hash_field` spells it, computed with
+    the algorithm that its row names; files without a strong hash in RECORD may be left out.
+    """
+    sizes = {member.name: member.size for member in members}
+    problems: list[RecordProblem] = []
+    listed: set[str] = set()
+    for row in rows:
+        size, true_hash = sizes.get(row.name), hashes.get(row.name)
+        if row.name in listed:
+            message = "is listed more than once in RECORD"
+        elif row.hash == true_hash and row.size == size and row.name != record_name:
+            message = None
+        else:
+            message = _disagreement(row, size, true_hash, record_name)
+        listed.add(row.name)
+        if message:
+            problems.append(RecordProblem(member=row.name, message=message))
+    exempt = {record_name, *signatures(record_name)}
+    problems += (
+        RecordProblem(member=member.name, message="is not listed in RECORD")
+        for member in members
+        if member.name not in listed and member.name not in exempt
+    )
+    return tuple(problems)
+
+
+def _disagreement(
+    row: RecordRow, size: int | None, true_hash: str | None, record_name: str
+) -> str | None:
+    if size is None:
+        return "is listed in RECORD but is not in the wheel"
+    if row.name == record_name:
+        return "lists a hash of itself, which cannot be true" if row.hash else None
+    if row.size not in (None, size):
+        return f"has {size} bytes, RECORD says {row.size}"
+    return _wrong_hash(row, true_hash)
+
+
+def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
+    if not row.hash:
+        return "is listed in RECORD without a hash"
+    if algorithm_of(row) is None:
+        weak = row.hash.partition("=")[0]
+        return f"is listed with a hash that PEP 427 does not permit or nobody knows: `{weak}`"
+    if row.hash != true_hash:
+        return f"has the hash {true_hash}, RECORD says {row.hash}"
+    return None
+
+
+def update_record(  # noqa: PLR0913 (what is done to the files is one value each)
+    rows: Sequence[RecordRow],
+    *,
+    record_name: str,
+    removed: AbstractSet[str],
+    copied: Mapping[str, Sequence[str]],
+    written: Mapping[str, RecordRow],
+    order: Sequence[str],
+) -> tuple[RecordRow, ...]:
+    """Make the rows of the new wheel; rows that nothing asks to change stand as they stood.
+
+    `removed` are files that are gone, `copied` maps a file to the new names of its bytes,
+    `written` are the rows of files with new bytes, `order` is the order of the new rows. They
+    go before the rows of the dist-info folder. RECORD's own row is the last.
+    """
+    kept: list[RecordRow] = []
+    used: set[str] = set()
+    for row in rows:
+        if row.name == record_name:
+            continue
+        here = () if row.name in removed else (row.name,)
+        for name in (*here, *copied.get(row.name, ())):
+            used.add(name)
+            same = row if name == row.name else row._replace(name=name)
+            kept.append(written.get(name, same))
+    folder = record_name.rpartition("/")[0] + "/"
+    new = [written[name] for name in order if name in written and name not in used]
+    first = next((i for i, row in enumerate(kept) if row.name.startswith(folder)), len(kept))
+    kept[first:first] = [row for row in new if not row.name.startswith(folder)]
+    kept += [row for row in new if row.name.startswith(folder)]
+    return (*kept, RecordRow(name=record_name, hash="", size=None))
