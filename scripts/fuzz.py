@@ -51,8 +51,8 @@ from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS
 from wheelfix.reports.render import Drawing
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
 from wheelfix.wheel.inflate import LIBRARY, inflated_pieces, inflated_whole

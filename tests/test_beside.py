@@ -18,13 +18,13 @@ from values import elf, wheel
 from wheelfix import cli
 from wheelfix.analysis.explain import Giver, Question, World, explain, world_of
 from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.providers import Provider, whose
+from wheelfix.analysis.providers import whose
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import standing_beside
 from wheelfix.host.trace import trace
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.repair import repair
-from wheelfix.settings import ProviderBy, Settings
+from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.model import Wheel
 
 MACHINE = os.uname().machine

@@ -20,10 +20,11 @@ from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import RULES, SET_RULES, metadata
 from wheelfix.rules import files as contents
-from wheelfix.rules.context import AnyRule, Context
+from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.rules.metadata import allows_any, is_plain_requirement
+from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib

@@ -11,8 +11,9 @@ from threading import Event
 import pytest
 
 from wheelfix.errors import SettingsError, VerificationError
+from wheelfix.pipelines.apply_edits import codec_of
 from wheelfix.settings import ZipCodec
-from wheelfix.wheel.deflate import ZLIB, Codec, Early, codec_of, deflate_ahead
+from wheelfix.wheel.deflate import ZLIB, Codec, Early, deflate_ahead
 
 SOME = random.Random(7).randbytes(700_000) * 4 + b"text " * 200_000  # noqa: S311 - no secret
 

@@ -17,7 +17,7 @@ from wheelfix.cli.rule import written
 from wheelfix.reports.formats import Format
 from wheelfix.reports.rule_docs import anchor, rulebook
 from wheelfix.rules import RULES, SET_RULES
-from wheelfix.rules.context import AnyRule
+from wheelfix.rules.rule import AnyRule
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")

@@ -8,9 +8,10 @@ import pytest
 from values import elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
-from wheelfix.rules.context import Context, Rule, Stage, rule
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import plan, planned, predict, run_rules, settle
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import (
     AddEntry,

@@ -5,8 +5,9 @@ import pytest
 from values import elf, findings, wheel
 from wheelfix.elf.model import PathTag
 from wheelfix.rules import RULES
-from wheelfix.rules.context import Rule, Stage
+from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import settle
+from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import (
     SACRIFICE,
     absolute_entry,

@@ -26,8 +26,9 @@ from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.render import Drawing
 from wheelfix.rules import RULES
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import DropEntry
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -16,9 +16,10 @@ from wheelfix.elf.model import Machine, Undefined
 from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import module_names as names
-from wheelfix.rules.context import Rule, Stage
+from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import blamed, broken
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.model import Opening, Wheel, Where

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from wheelfix.errors import ToolError
-from wheelfix.host.os_packages import owners
-from wheelfix.pipelines.sbom import Package
+from wheelfix.host.os_packages import Package, owners
 
 DEBIAN = 'NAME="Debian GNU/Linux"\nID=debian\nVERSION_ID="12"\n'
 

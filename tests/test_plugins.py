@@ -14,10 +14,11 @@ from build import make_wheel
 from values import wheel
 from wheelfix.errors import RuleError
 from wheelfix.rules import RULES
-from wheelfix.rules.context import Context, Rule, Stage
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import find
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.plugins import with_plugins
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 
 EXAMPLE = Path(__file__).parent.parent / "fixtures" / "plugin"

@@ -19,7 +19,6 @@ from build import extension, make_wheel, shared_object
 from values import elf, findings, wheel
 from wheelfix import cli
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
-from wheelfix.analysis.providers import Provider
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import RULES
@@ -29,7 +28,7 @@ from wheelfix.rules.engine import settle
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
-from wheelfix.settings import ProviderBy, Settings
+from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
 from wheelfix.wheel.python_imports import surely_imported

@@ -16,8 +16,8 @@ from build import executable, make_wheel, shared_object
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import RULES
-from wheelfix.rules.context import Rule
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 
 ROOT = Path(__file__).parent.parent

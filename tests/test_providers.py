@@ -15,7 +15,7 @@ import pytest
 from build import extension, make_wheel, shared_object, stub_library_with_versions
 from values import elf, findings, wheel
 from wheelfix import cli
-from wheelfix.analysis.providers import Provider, meant, name_of, never_bundled, presets
+from wheelfix.analysis.providers import meant, never_bundled, presets
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import HandedLibraries
@@ -28,7 +28,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import run_rules, settle
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
-from wheelfix.settings import DataLibraries, PruneNeeded, Settings
+from wheelfix.settings import DataLibraries, Provider, PruneNeeded, Settings, name_of
 from wheelfix.wheel.model import Metadata, Wheel
 from wheelfix.wheel.reader import open_wheel
 

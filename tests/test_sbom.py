@@ -19,19 +19,11 @@ from cyclonedx.validation.json import JsonStrictValidator
 import build
 from values import elf as make_elf
 from values import wheel as make_wheel
-from wheelfix.analysis.providers import Provider
+from wheelfix.host.os_packages import Package
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.pipelines.sbom import (
-    Earlier,
-    Expected,
-    Library,
-    Package,
-    joined,
-    read_sbom,
-    write_sbom,
-)
-from wheelfix.settings import Settings
+from wheelfix.pipelines.sbom import Earlier, Expected, Library, joined, read_sbom, write_sbom
+from wheelfix.settings import Provider, Settings
 
 MEMBER = "demo-1.0.dist-info/sboms/wheelfix.cdx.json"
 

@@ -17,7 +17,6 @@ import pytest
 import wheelfix
 from build import executable, extension, make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.analysis.providers import Provider
 from wheelfix.analysis.wheel_sets import Part, Place, places
 from wheelfix.errors import OwnerError
 from wheelfix.pipelines.check import check_each
@@ -25,7 +24,7 @@ from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import DataLibraries, Requirement, Settings, Share
+from wheelfix.settings import DataLibraries, Provider, Requirement, Settings, Share
 from wheelfix.wheel.model import WheelName
 
 MACHINE = os.uname().machine

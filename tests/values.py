@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from wheelfix.elf.model import Elf, ElfType, Machine
-from wheelfix.rules.context import Context, Rule, Stage
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Member, Wheel, WheelName
 

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from wheelfix.pipelines.repair_result import Outcome as Outcome
     from wheelfix.pipelines.repair_result import Status as Status
     from wheelfix.rules.context import Context as Context
-    from wheelfix.rules.context import Rule as Rule
-    from wheelfix.rules.context import rule as rule
     from wheelfix.rules.findings import Finding as Finding
     from wheelfix.rules.findings import Fix as Fix
     from wheelfix.rules.findings import Hit as Hit
     from wheelfix.rules.findings import Safety as Safety
     from wheelfix.rules.findings import Severity as Severity
+    from wheelfix.rules.rule import Rule as Rule
+    from wheelfix.rules.rule import rule as rule
     from wheelfix.settings import Settings as Settings
 
 __version__ = "0.1.0"

@@ -27,6 +27,7 @@ from wheelfix.loader.install_schemes import (
     layouts,
     schemes,
 )
+from wheelfix.loader.installed_wheel import environment as installed_environment
 from wheelfix.loader.search import (
     Candidate,
     Environment,
@@ -39,7 +40,6 @@ from wheelfix.loader.search import (
     search_directories,
 )
 from wheelfix.loader.targets import Target, furnish, machine_of, newer
-from wheelfix.rules.context import environment as installed_environment
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
 

@@ -12,12 +12,13 @@ from functools import cache
 from typing import NamedTuple
 
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, with_hook
-from wheelfix.analysis.providers import Provider, name_of, provider_of
+from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.search import Load
+from wheelfix.settings import Provider, name_of
 from wheelfix.wheel.model import PRELOAD, Wheel, Where
 
 AtHand = Callable[[str, Elf, Provider], Library | None]

@@ -6,86 +6,14 @@ Nothing is looked at here; `provided` reads wheels, installed distributions and 
 import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
 from typing import Any
 
+from wheelfix.settings import Provider
 from wheelfix.system.resources import read_text
-from wheelfix.wheel.model import normalized
-
-SCHEMES = ("platlib", "purelib", "data")
-"""The paths of an install scheme in which a provider may have its folder."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """A distribution that is installed beside the wheel, and one folder of libraries in it."""
-
-    requirement: str = ""
-    """What METADATA must ask for (PEP 508); empty for a mere directory."""
-    libraries: tuple[str, ...] = ()
-    """Globs of the SONAMEs; none as long as they are yet to be looked up."""
-    directory: str | None = None
-    """Relative to site-packages, or to what `scheme` names; None where no entry can lead there."""
-    scheme: str = "platlib"
-    """`platlib`, `purelib`, or `data` for what lands in `<prefix>`."""
-    source: str = ""
-    """What was given or looked at: a wheel, a distribution, a directory."""
-    at_hand: str = ""
-    """The wheel or the directory to look into; empty where the libraries are known by name only."""
-    version: str = ""
-    """The version at hand."""
-    refused: tuple[str, ...] = ()
-    """Versions at hand that METADATA does not allow: they are not judged."""
-    owner: bool = False
-    """Whether it is a wheel of the same run, found by what METADATA asks for."""
-    shared: bool = False
-    """Whether what both would graft is grafted there alone."""
-    grafted: tuple[tuple[str, str], ...] = ()
-    """What it grafted in this run: the names in DT_NEEDED, and those that they became."""
-    through: str = ""
-    """The distribution that METADATA asks for in its place, and that asks for it."""
-
-    @property
-    def name(self) -> str:
-        """The distribution's name in its normal form (PEP 503); empty for a mere directory."""
-        return name_of(self.requirement)
-
-    @property
-    def label(self) -> str:
-        """What to call it in messages."""
-        return self.requirement or self.source
-
-    @property
-    def to_require(self) -> str:
-        """What METADATA may ask for: where no version is said, at least the one at hand.
-
-        That is the only one which is known to serve.
-        """
-        bare = self.requirement.strip()
-        if self.version and self.name and normalized(bare) == self.name:
-            return f"{bare}>={self.version}"
-        return bare
-
-    def has(self, library: str) -> bool:
-        """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        # What comes before the first wildcard decides most: to compile a pattern takes longer.
-        globs = (glob for glob in self.libraries if library.startswith(_WILD.split(glob, 1)[0]))
-        return any(fnmatchcase(library, glob) for glob in globs)
-
-
-_WILD = re.compile(r"[*?[]")
-
-
-def name_of(requirement: str) -> str:
-    """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
-    match = _NAME.match(requirement.strip())
-    return normalized(match[0]) if match else ""
-
-
-_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
 def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:

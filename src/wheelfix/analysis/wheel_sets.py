@@ -9,8 +9,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from wheelfix.analysis.providers import name_of
 from wheelfix.loader.install_schemes import interpreters
+from wheelfix.settings import name_of
 from wheelfix.wheel.model import WheelName, normalized
 
 if TYPE_CHECKING:

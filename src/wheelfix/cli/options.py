@@ -28,7 +28,7 @@ from wheelfix.settings import (
 
 if TYPE_CHECKING:
     from wheelfix.cli.config.files import Configuration, Layer
-    from wheelfix.rules.context import AnyRule
+    from wheelfix.rules.rule import AnyRule
 
 
 def _docs() -> dict[str, str]:

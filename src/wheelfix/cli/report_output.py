@@ -11,9 +11,9 @@ from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.render import Drawing
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import FailOn, Settings
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")

@@ -11,7 +11,7 @@ from wheelfix.cli.front import WrittenRule, explained, listed
 from wheelfix.errors import SettingsError
 
 if TYPE_CHECKING:
-    from wheelfix.rules.context import AnyRule
+    from wheelfix.rules.rule import AnyRule
 
 
 class Format(StrEnum):

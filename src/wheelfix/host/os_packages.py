@@ -7,11 +7,11 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
+from urllib.parse import quote
 
-from wheelfix.pipelines.sbom import Package
 from wheelfix.system.subprocesses import run
 
 _RPM_FORMAT = (
@@ -19,6 +19,49 @@ _RPM_FORMAT = (
     r"[\t%{FILENAMES}]\n"
 )
 """A line for each package; the files are in it because a file may have several owners, or none."""
+
+
+class Package(NamedTuple):
+    """A package of a Linux distribution, as its database describes it."""
+
+    type: Literal["deb", "rpm", "apk"]
+    name: str
+    version: str
+    """With the release, as in `5.4.1-1`; an rpm's epoch is not in it."""
+    arch: str
+    """In the distribution's own terms: `amd64`, `x86_64`."""
+    distro: str
+    """ID of os-release(5)."""
+    distro_version: str = ""
+    """VERSION_ID of os-release(5), where it has one."""
+    epoch: str = ""
+    """Of an rpm that has one."""
+    licence: str | None = None
+    """An SPDX expression, or what the distribution says in its own words."""
+
+    @property
+    def purl(self) -> str:
+        """Its package URL (PURL-TYPES: deb, rpm, apk)."""
+        qualifiers = {
+            "arch": self.arch,
+            "distro": "-".join(filter(None, (self.distro, self.distro_version))),
+            "epoch": self.epoch,
+        }
+        name = self.name if self.type == "rpm" else self.name.lower()
+        return _purl(self.type, [self.distro.lower(), name], self.version, qualifiers)
+
+
+def _purl(kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]) -> str:
+    """Compose a package URL; only letters, digits and `.-_~:` stand for themselves.
+
+    Qualifiers without a value are left out, the others are in the order of their names.
+    """
+    path = "/".join(quote(part, safe=":") for part in (kind, *names))
+    given = [
+        f"{key}={quote(value, safe=':')}" for key, value in sorted(qualifiers.items()) if value
+    ]
+    at = f"@{quote(version, safe=':')}" if version else ""
+    return f"pkg:{path}{at}{'?' if given else ''}{'&'.join(given)}"
 
 
 class _System(NamedTuple):

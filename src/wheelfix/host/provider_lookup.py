@@ -11,19 +11,17 @@ from glob import escape
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from wheelfix.analysis.providers import SCHEMES, Provider, allowed, name_of, presets
+from wheelfix.analysis.providers import allowed, presets
 from wheelfix.analysis.wheel_sets import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
-from wheelfix.rules.providers import Taken
-from wheelfix.settings import Settings
+from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName, normalized
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
-    from wheelfix.pipelines.sbom import Expected
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
@@ -211,9 +209,9 @@ def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
 
 
 def _in_wheel(path: Path) -> tuple[Provider, ...]:
-    with _zip(path) as archive:
+    with zip_file(path) as archive:
         members = archive.namelist()
-        texts = [_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
+        texts = [text_in(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
     name = WheelName.parse(path.name)
     root = "purelib" if any("root-is-purelib: true" in each for each in texts) else "platlib"
     data = f"{name.distribution}-{name.version}.data/"
@@ -260,15 +258,15 @@ def _wheel_name(path: Path) -> WheelName:
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
-    with suppress(SettingsError), _zip(path) as archive:
+    with suppress(SettingsError), zip_file(path) as archive:
         members = (m for m in archive.namelist() if m.count("/") == 1)
         member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
-        return read_core_metadata(_text(archive, member)).requires_dist if member else ()
+        return read_core_metadata(text_in(archive, member)).requires_dist if member else ()
     return ()
 
 
 @contextmanager
-def _zip(path: Path) -> Generator["ZipFile"]:
+def zip_file(path: Path) -> Generator["ZipFile"]:
     """Open a wheel that nobody has verified, to read a little of it.
 
     Raises `SettingsError` for what cannot be opened, or turns out to be damaged.
@@ -287,7 +285,7 @@ def _zip(path: Path) -> Generator["ZipFile"]:
         ) from error
 
 
-def _text(archive: "ZipFile", member: str) -> str:
+def text_in(archive: "ZipFile", member: str) -> str:
     """Return the beginning of a text: what is longer than any is not for us to refuse here."""
     with archive.open(member) as file:
         return file.read(_MOST_TEXT).decode("utf-8", "replace")
@@ -390,67 +388,3 @@ def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
 
 
 # --- For the list of what is used -----------------------------------------------------------------
-
-
-def described(taken: Taken) -> "Expected":
-    """Return what is known of a provider that libraries are taken from.
-
-    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
-    """
-    from wheelfix.pipelines.sbom import Expected  # noqa: PLC0415 (a check lists nothing)
-
-    provider = taken.provider
-    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
-    return Expected(
-        name=provider.name,
-        requirements=taken.requirements,
-        libraries=taken.libraries,
-        optional=taken.optional,
-        version=provider.version,
-        file=wheel.name if wheel else "",
-        sha256=_sha256(wheel) if wheel else "",
-        licence=_licence(_metadata(provider, wheel)),
-    )
-
-
-def _sha256(path: Path) -> str:
-    import hashlib  # noqa: PLC0415 - rarely asked for
-
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _metadata(provider: Provider, wheel: Path | None) -> str:
-    """Return the METADATA of the provider at hand; empty where there is none."""
-    if wheel is not None:
-        with _zip(wheel) as archive:
-            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((_text(archive, name) for name in names), "")
-    from importlib import metadata  # noqa: PLC0415 - slow to import
-
-    if not provider.at_hand:
-        return ""
-    try:
-        return metadata.distribution(provider.name).read_text("METADATA") or ""
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-
-
-def _licence(text: str) -> str | None:
-    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
-    fields = read_core_metadata(text).fields
-    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
-    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
-    classifiers = [
-        value.rpartition(" :: ")[2]
-        for name, value in fields
-        if name == "classifier" and value.startswith("License :: ")
-    ]
-    return known or "; ".join(classifiers) or None
-
-
-_LONGEST = 100
-"""Letters of a licence's name; some write the whole text into the field."""

@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from wheelfix.analysis.explain import Beside
-from wheelfix.analysis.providers import Provider, provider_of
+from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.host.installed_files import read_file
 from wheelfix.loader.install_schemes import Key, split
+from wheelfix.settings import Provider
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 

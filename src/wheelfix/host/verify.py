@@ -38,7 +38,6 @@ from wheelfix.host.pythons import (
 from wheelfix.host.trace_model import File
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
 from wheelfix.loader.search import Load, Request, load_all
-from wheelfix.rules.findings import Finding, Severity
 from wheelfix.system.scratch import scratch
 from wheelfix.system.subprocesses import finish, start
 from wheelfix.wheel.model import Wheel, WheelName
@@ -166,23 +165,6 @@ def verify(
             with scratch() as folder:
                 root = Path(os.path.realpath(folder))
                 yield _verify(path, wheel, python, scheme, root, options, environ)
-
-
-def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
-    """Return what failed, in the words of the rules."""
-    return tuple(
-        Finding(
-            code="verify",
-            name="verify",
-            severity=Severity.ERROR,
-            member=check.member,
-            message=f"`{check.what}` {check.status} when installed: {check.message}",
-            notes=(f"{result.scheme}, {result.python}", *check.explanation),
-        )
-        for result in results
-        for check in result.checks
-        if check.failed
-    )
 
 
 def _allowed(name: WheelName, python: Interpreter) -> dict[str, Scheme]:

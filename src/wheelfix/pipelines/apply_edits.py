@@ -4,24 +4,27 @@ import mmap
 import os
 import tempfile
 import zlib
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
-from typing import assert_never
+from typing import Any, assert_never
 
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink import Cut, cuts, restore, write_abridged
-from wheelfix.errors import BadWheelError, VerificationError
+from wheelfix.errors import BadWheelError, SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.strip import strip
+from wheelfix.settings import ZipCodec
 from wheelfix.system.heap import trim
 from wheelfix.system.mmap_io import pieces
+from wheelfix.wheel.deflate import ZLIB, Codec
 from wheelfix.wheel.edited_file import Changes, Made, compared, mended
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.wheel.inflate import LIBRARY, ahead
@@ -303,3 +306,28 @@ def _prove(member: str, original: memoryview, written: memoryview, wanted: Elf) 
             f"`{member}`: the edited file is not what was planned: {'; '.join(found)}",
             hint="nothing was published; please report this file",
         )
+
+
+def codec_of(choice: ZipCodec) -> Codec:
+    """Return the codec that a setting means: of `auto`, libdeflate where it is installed.
+
+    Raises `SettingsError` where the one that was asked for is not.
+    """
+    if choice is ZipCodec.ZLIB:
+        return ZLIB
+    try:
+        package: Any = import_module("deflate")  # an extra, without types
+    except ImportError:
+        if choice is ZipCodec.AUTO:
+            return ZLIB
+        raise SettingsError(
+            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
+            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
+        ) from None
+
+    one_shot: Callable[[bytes, int], bytearray] = package.deflate_compress
+
+    def compress(data: bytes, level: int) -> bytes:
+        return bytes(one_shot(data, 6 if level < 0 else level))
+
+    return Codec(f"libdeflate (deflate {package.__version__})", 4 * 2**20, compress)

@@ -20,11 +20,12 @@ from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_provid
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.baseline import Baseline
-from wheelfix.rules.context import Context, SetContext, names_rule
+from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find, find_in_set, ignored
 from wheelfix.rules.findings import Because, Finding, Suppressed
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others
+from wheelfix.rules.rule import names_rule
 from wheelfix.rules.stale_ignores import stale_ignore
 from wheelfix.settings import Settings, Share
 from wheelfix.system.crew import Crew

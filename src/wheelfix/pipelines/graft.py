@@ -9,12 +9,12 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 import wheelfix
-from wheelfix.analysis.providers import Provider, provider_of
+from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.pipelines.auditwheel import Graft, GraftedLibrary
-from wheelfix.settings import DataLibraries, Settings, Share
+from wheelfix.settings import DataLibraries, Provider, Settings, Share
 from wheelfix.wheel.edits import (
     AddMember,
     CopyOf,
@@ -34,7 +34,8 @@ from wheelfix.wheel.edits import (
 from wheelfix.wheel.model import Wheel
 
 if TYPE_CHECKING:
-    from wheelfix.pipelines.sbom import Expected, Package
+    from wheelfix.host.os_packages import Package
+    from wheelfix.pipelines.sbom import Expected
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:

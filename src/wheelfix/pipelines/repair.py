@@ -30,18 +30,21 @@ from wheelfix.errors import (
     WheelfixError,
 )
 from wheelfix.host.host_libraries import HostLibraries
-from wheelfix.host.provider_lookup import described, with_providers
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.verify import Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Load, Request
 from wheelfix.pipelines import auditwheel
 from wheelfix.pipelines import graft as grafting
+from wheelfix.pipelines.apply_edits import codec_of
 from wheelfix.pipelines.auditwheel import GraftedLibrary
 from wheelfix.pipelines.graft import Origin
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.pipelines.sbom import described
 from wheelfix.pipelines.standby import Standby
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
-from wheelfix.rules.context import Context, Rule, Stage
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.metadata import record_mismatch
@@ -49,11 +52,12 @@ from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.system.heap import trim
 from wheelfix.system.scratch import scratch
 from wheelfix.system.tmpdir import ADVICE
-from wheelfix.wheel.deflate import Codec, Early, codec_of
+from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.model import Wheel, is_vendored
 from wheelfix.wheel.reader import Archive, open_wheel
@@ -477,7 +481,7 @@ class _Run:
     def _tried(self, pending: "PendingWheel", wheel: Wheel) -> tuple[Finding, ...]:
         """Install what was written, and try everything in it."""
         # Only who asks for it pays for its start-up.
-        from wheelfix.host.verify import Options, verify, verify_findings  # noqa: PLC0415
+        from wheelfix.host.verify import Options  # noqa: PLC0415
 
         self.progress("verifying")
         options = Options(beside=self._providing_wheels)
@@ -712,4 +716,21 @@ def _load(
         libraries=tuple(libraries.items()),
         works=(describe(works),) if works else (),
         fails=(describe(fails),) if fails else (),
+    )
+
+
+def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
+    """Return what failed, in the words of the rules."""
+    return tuple(
+        Finding(
+            code="verify",
+            name="verify",
+            severity=Severity.ERROR,
+            member=check.member,
+            message=f"`{check.what}` {check.status} when installed: {check.message}",
+            notes=(f"{result.scheme}, {result.python}", *check.explanation),
+        )
+        for result in results
+        for check in result.checks
+        if check.failed
     )

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from wheelfix.analysis.providers import Provider
 from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
@@ -17,7 +16,7 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.files import in_units
 from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.size import NOTABLE
-from wheelfix.settings import Settings, Share
+from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.model import Wheel, normalized

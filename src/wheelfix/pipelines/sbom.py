@@ -8,45 +8,20 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
+from pathlib import Path
+from typing import Any, NamedTuple
 
+from wheelfix.host.os_packages import Package, _purl
+from wheelfix.host.provider_lookup import text_in, zip_file
+from wheelfix.rules.providers import Taken
+from wheelfix.settings import Provider
+from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName
 
 MEMBER = "sboms/wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
 AUDITWHEEL = "sboms/auditwheel.cdx.json"
 """The name of auditwheel's own list."""
-
-
-class Package(NamedTuple):
-    """A package of a Linux distribution, as its database describes it."""
-
-    type: Literal["deb", "rpm", "apk"]
-    name: str
-    version: str
-    """With the release, as in `5.4.1-1`; an rpm's epoch is not in it."""
-    arch: str
-    """In the distribution's own terms: `amd64`, `x86_64`."""
-    distro: str
-    """ID of os-release(5)."""
-    distro_version: str = ""
-    """VERSION_ID of os-release(5), where it has one."""
-    epoch: str = ""
-    """Of an rpm that has one."""
-    licence: str | None = None
-    """An SPDX expression, or what the distribution says in its own words."""
-
-    @property
-    def purl(self) -> str:
-        """Its package URL (PURL-TYPES: deb, rpm, apk)."""
-        qualifiers = {
-            "arch": self.arch,
-            "distro": "-".join(filter(None, (self.distro, self.distro_version))),
-            "epoch": self.epoch,
-        }
-        name = self.name if self.type == "rpm" else self.name.lower()
-        return _purl(self.type, [self.distro.lower(), name], self.version, qualifiers)
 
 
 class Library(NamedTuple):
@@ -328,14 +303,63 @@ def _licence(text: str) -> dict[str, Any]:
     return {"license": {"id": expression, **declared}}
 
 
-def _purl(kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]) -> str:
-    """Compose a package URL; only letters, digits and `.-_~:` stand for themselves.
+def described(taken: Taken) -> Expected:
+    """Return what is known of a provider that libraries are taken from.
 
-    Qualifiers without a value are left out, the others are in the order of their names.
+    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
     """
-    path = "/".join(quote(part, safe=":") for part in (kind, *names))
-    given = [
-        f"{key}={quote(value, safe=':')}" for key, value in sorted(qualifiers.items()) if value
+    provider = taken.provider
+    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
+    return Expected(
+        name=provider.name,
+        requirements=taken.requirements,
+        libraries=taken.libraries,
+        optional=taken.optional,
+        version=provider.version,
+        file=wheel.name if wheel else "",
+        sha256=_sha256(wheel) if wheel else "",
+        licence=_declared_licence(_metadata(provider, wheel)),
+    )
+
+
+def _sha256(path: Path) -> str:
+    import hashlib  # noqa: PLC0415 - rarely asked for
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _metadata(provider: Provider, wheel: Path | None) -> str:
+    """Return the METADATA of the provider at hand; empty where there is none."""
+    if wheel is not None:
+        with zip_file(wheel) as archive:
+            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
+            return next((text_in(archive, name) for name in names), "")
+    from importlib import metadata  # noqa: PLC0415 - slow to import
+
+    if not provider.at_hand:
+        return ""
+    try:
+        return metadata.distribution(provider.name).read_text("METADATA") or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
+
+
+def _declared_licence(text: str) -> str | None:
+    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
+    fields = read_core_metadata(text).fields
+    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
+    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
+    classifiers = [
+        value.rpartition(" :: ")[2]
+        for name, value in fields
+        if name == "classifier" and value.startswith("License :: ")
     ]
-    at = f"@{quote(version, safe=':')}" if version else ""
-    return f"pkg:{path}{at}{'?' if given else ''}{'&'.join(given)}"
+    return known or "; ".join(classifiers) or None
+
+
+_LONGEST = 100
+"""Letters of a licence's name; some write the whole text into the field."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.render import NAME, Drawing, error_words, shown_path
 from wheelfix.reports.terminal_text import finding_text, printable
-from wheelfix.rules.context import AnyRule, Rule, SetRule
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.rule import AnyRule, Rule, SetRule
 
 
 def draw(found: SetReport, drawing: Drawing) -> str:

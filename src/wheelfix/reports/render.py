@@ -9,8 +9,8 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.rules.baseline import known
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.findings import Because, Finding, Safety, Severity, Suppressed
+from wheelfix.rules.rule import AnyRule
 
 NAME = "wheelfix"
 

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.findings import Severity
+from wheelfix.rules.rule import AnyRule
 
 _HEADING = "## "
 _FAMILIES = {

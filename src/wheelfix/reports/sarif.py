@@ -20,8 +20,8 @@ from wheelfix.reports.render import (
 )
 from wheelfix.reports.rule_docs import anchor, why
 from wheelfix.reports.terminal_text import json_text, printable
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.findings import Severity
+from wheelfix.rules.rule import AnyRule
 
 SCHEMA = (
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

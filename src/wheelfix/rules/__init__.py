@@ -21,7 +21,7 @@ from wheelfix.rules import (
     symbols,
     targets,
 )
-from wheelfix.rules.context import Rule, SetRule
+from wheelfix.rules.rule import Rule, SetRule
 from wheelfix.settings import Settings
 
 RULES: tuple[Rule, ...] = tuple(

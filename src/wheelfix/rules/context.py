@@ -1,29 +1,25 @@
 """What a rule is: a pure function from a wheel in its context to findings."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from wheelfix.analysis.providers import Provider
 from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
 from wheelfix.analysis.unused_needed import Definitions, Pruning, World, judge
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
-from wheelfix.loader.search import Environment, Load, Outcome, load_each
+from wheelfix.loader.installed_wheel import environment
+from wheelfix.loader.search import Environment, Load, load_each
 from wheelfix.loader.targets import Target, find, furnish, is_page, machine_of
-from wheelfix.rules.findings import Hit, Severity
-from wheelfix.settings import Settings
+from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
 
 if TYPE_CHECKING:
     from wheelfix.analysis.preload_plan import Preloading
-
-EVERY = "ALL"
-"""The selector of all rules, those of other distributions among them."""
 
 
 class Stage(IntEnum):
@@ -166,18 +162,6 @@ def _loads(wheel: Wheel, layout: Layout, world: Environment) -> dict[str, Load]:
     return dict(zip(roots, loads, strict=True))
 
 
-def environment(wheel: Wheel, layout: Layout) -> Environment:
-    """Describe what the loader finds where `wheel` is installed in `layout`, and nothing else."""
-    musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
-    paths = layout.paths.items()
-    return Environment(
-        libc=Libc.MUSL if musl else Libc.GLIBC,
-        files={path: wheel.elfs[member] for member, path in paths if member in wheel.elfs},
-        broken={path: Outcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
-        directories=layout.directories,
-    )
-
-
 @dataclass(frozen=True)
 class SetContext:
     """Everything a rule about several wheels may look at."""
@@ -199,72 +183,3 @@ class SetContext:
             release = found.setdefault((normalized(name.distribution), name.version), {})
             release.setdefault(str(name), wheel)
         return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)
-
-
-Subject = TypeVar("Subject")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _AnyRule(Generic[Subject]):
-    code: str
-    name: str
-    severity: Severity
-    check: Callable[[Subject], Iterator[Hit]]
-    plugin: str | None = None
-    """The distribution that brings the rule; None for wheelfix's own."""
-
-    @property
-    def explanation(self) -> str:
-        """The rule's documentation; empty under `python -OO`, which strips docstrings."""
-        return self.check.__doc__ or ""
-
-    @property
-    def summary(self) -> str:
-        """The first line of the documentation."""
-        return self.explanation.strip().partition("\n")[0]
-
-    def matches(self, selector: str) -> bool:
-        """Whether `selector` (a code, a prefix of one, a name, or ALL) names this rule."""
-        return names_rule(selector, self.code, self.name)
-
-
-def names_rule(selector: str, code: str, name: str) -> bool:
-    """Whether `selector` (a code, a prefix of one, a name, or ALL) names the rule."""
-    return selector == EVERY or code.startswith(selector.upper()) or name == selector
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(_AnyRule[Context]):
-    """One rule; its explanation is the docstring of its check."""
-
-    stage: Stage
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetRule(_AnyRule[SetContext]):
-    """One rule about the wheels of a release, side by side. Its hits name the wheel."""
-
-
-AnyRule = Rule | SetRule
-
-
-def rule(
-    code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
-) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
-    """Make a rule of the decorated check."""
-
-    def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
-        return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
-
-    return decorate
-
-
-def set_rule(
-    code: str, name: str, severity: Severity
-) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
-    """Make a rule about several wheels of the decorated check."""
-
-    def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
-        return SetRule(code=code, name=name, severity=severity, check=check)
-
-    return decorate

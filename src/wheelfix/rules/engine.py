@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from wheelfix.analysis.unused_needed import Definitions
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
-from wheelfix.rules.context import AnyRule, Context, Rule, SetContext, SetRule, Stage, names_rule
+from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import (
     Because,
     Finding,
@@ -20,6 +20,7 @@ from wheelfix.rules.findings import (
     Severity,
     Suppressed,
 )
+from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import with_requirement
 from wheelfix.wheel.edits import (

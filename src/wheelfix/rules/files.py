@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.loader.install_schemes import Key, split, split_all
-from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Member, Wheel, normalized
 

@@ -5,8 +5,9 @@ from itertools import islice
 
 from wheelfix.elf.image import Pt
 from wheelfix.elf.model import Elf
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
 
 _PF_X, _PF_W = 1, 2
 _DF_TEXTREL, _DF_BIND_NOW, _DF_1_NOW = 4, 8, 1

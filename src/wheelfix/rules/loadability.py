@@ -12,8 +12,9 @@ from posixpath import normpath
 from wheelfix.analysis.policy_reasons import isa_level, oldest_promised
 from wheelfix.elf.image import Pt
 from wheelfix.elf.model import Elf, Machine, Segment
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
 
 _PF_X = 1
 _DF_STATIC_TLS = 0x10

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, product
 
 from wheelfix.loader.install_schemes import interpreters
-from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
 

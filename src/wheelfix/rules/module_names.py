@@ -10,11 +10,13 @@ from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Elf, Machine
 from wheelfix.loader.install_schemes import Key, Scheme, describe, installed, interpreters, split
+from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Opening as LoaderOpening
 from wheelfix.loader.search import load_all
-from wheelfix.rules.context import Context, Stage, environment, rule
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.model import Opening, Wheel, Where
 

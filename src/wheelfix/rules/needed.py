@@ -8,8 +8,9 @@ from wheelfix.analysis.unused_needed import Unused
 from wheelfix.elf.model import Elf
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel, is_vendored
 

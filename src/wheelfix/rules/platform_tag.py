@@ -4,12 +4,14 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.policy_reasons import satisfies
-from wheelfix.analysis.providers import bringing, meant, name_of, never_bundled
+from wheelfix.analysis.providers import bringing, meant, never_bundled
 from wheelfix.analysis.verdict import Verdict
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.module_names import unhashed
+from wheelfix.rules.rule import rule
+from wheelfix.settings import name_of
 from wheelfix.wheel.model import Wheel
 
 

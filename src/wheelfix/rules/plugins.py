@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 from wheelfix.errors import RuleError
 from wheelfix.rules import RULES, SET_RULES
-from wheelfix.rules.context import AnyRule, Rule
 from wheelfix.rules.entrypoints import GROUP, rules_are_mentioned
+from wheelfix.rules.rule import AnyRule, Rule
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.rule import rule
 from wheelfix.settings import ProviderBy
 from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD

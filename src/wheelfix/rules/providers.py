@@ -7,28 +7,24 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
-from wheelfix.analysis.providers import (
-    Provider,
-    editions,
-    folder_of,
-    meant,
-    name_of,
-    never_bundled,
-    provider_of,
-)
+from wheelfix.analysis.providers import editions, folder_of, meant, never_bundled, provider_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Undefined
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, describe, entries_to, split
 from wheelfix.loader.symbols import binds
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.preload import is_served
 from wheelfix.rules.reachability import add_entries
-from wheelfix.settings import DataLibraries, Settings
+from wheelfix.rules.rule import rule
+from wheelfix.settings import DataLibraries, Provider, Settings, name_of
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.model import Wheel
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -55,42 +51,6 @@ def _uses(context: Context) -> Iterator[_Use]:
             provider = provider_of(library, providers)
             if provider is not None and library not in context.shipped:
                 yield _Use(member=member, elf=elf, library=library, provider=provider)
-
-
-def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
-    """Return the DT_NEEDED entries that a provider gives, or that only the machine can give."""
-    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-    return tuple(
-        name
-        for name in needed
-        if provider_of(name, settings.provider) is not None
-        or (leaves_drivers(settings) and never_bundled(name) is not None)
-    )
-
-
-class Taken(NamedTuple):
-    """What a wheel takes from one provider."""
-
-    provider: Provider
-    libraries: tuple[str, ...]
-    requirements: tuple[str, ...]
-    """What METADATA asks of it, or else what the settings do."""
-    optional: bool
-    """Whether only an extra asks for it."""
-
-
-def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
-    """Yield what is taken from each provider that has a name."""
-    context = Context(wheel=wheel, settings=settings)
-    for uses in _by_provider(_uses(context)).values():
-        provider = uses[0].provider
-        required = _required(context, provider.name)
-        yield Taken(
-            provider=provider,
-            libraries=tuple(dict.fromkeys(use.library for use in uses)),
-            requirements=tuple(map(str, required)) or (provider.requirement,),
-            optional=bool(required) and all(map(_only_extra, required)),
-        )
 
 
 def leaves_drivers(settings: Settings) -> bool:
@@ -816,3 +776,39 @@ RULES = (
     provider_unused,
     bundled_driver,
 )
+
+
+def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that a provider gives, or that only the machine can give."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(
+        name
+        for name in needed
+        if provider_of(name, settings.provider) is not None
+        or (leaves_drivers(settings) and never_bundled(name) is not None)
+    )
+
+
+class Taken(NamedTuple):
+    """What a wheel takes from one provider."""
+
+    provider: Provider
+    libraries: tuple[str, ...]
+    requirements: tuple[str, ...]
+    """What METADATA asks of it, or else what the settings do."""
+    optional: bool
+    """Whether only an extra asks for it."""
+
+
+def taken_from_others(wheel: Wheel, settings: Settings) -> Iterator[Taken]:
+    """Yield what is taken from each provider that has a name."""
+    context = Context(wheel=wheel, settings=settings)
+    for uses in _by_provider(_uses(context)).values():
+        provider = uses[0].provider
+        required = _required(context, provider.name)
+        yield Taken(
+            provider=provider,
+            libraries=tuple(dict.fromkeys(use.library for use in uses)),
+            requirements=tuple(map(str, required)) or (provider.requirement,),
+            optional=bool(required) and all(map(_only_extra, required)),
+        )

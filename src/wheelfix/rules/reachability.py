@@ -15,8 +15,9 @@ from wheelfix.loader.install_schemes import (
     split,
 )
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
 from wheelfix.wheel.model import Wheel, is_vendored

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.rules.context import SetContext, set_rule
+from wheelfix.rules.context import SetContext
 from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import unhashed
+from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.wheel.model import Wheel
 

@@ -4,10 +4,11 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from wheelfix.elf.model import Elf
-from wheelfix.rules.context import Context, rule
+from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units, same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import unhashed
+from wheelfix.rules.rule import rule
 from wheelfix.wheel.model import Member, Wheel, normalized
 
 NOTABLE = 100_000

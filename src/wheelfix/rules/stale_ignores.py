@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from wheelfix.rules.context import SetContext, set_rule
+from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import set_rule
 
 
 @set_rule("WF901", "stale-ignore", Severity.INFO)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Machine
 from wheelfix.loader.targets import Target, default_name, newer, page_sizes
-from wheelfix.rules.context import Context, Trial, rule
+from wheelfix.rules.context import Context, Trial
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
 
 _PT_LOAD, _PT_GNU_STACK, _PF_X = 1, 0x6474E551, 1
 _PAGES: Mapping[int, tuple[int, ...]] = {

@@ -5,14 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
-from wheelfix.errors import SettingsError, VerificationError
-from wheelfix.settings import ZipCodec
+from wheelfix.errors import VerificationError
 from wheelfix.wheel.splice import without_end
 
 if TYPE_CHECKING:
@@ -56,31 +54,6 @@ class Codec(NamedTuple):
 
 
 ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
-
-
-def codec_of(choice: ZipCodec) -> Codec:
-    """Return the codec that a setting means: of `auto`, libdeflate where it is installed.
-
-    Raises `SettingsError` where the one that was asked for is not.
-    """
-    if choice is ZipCodec.ZLIB:
-        return ZLIB
-    try:
-        package: Any = import_module("deflate")  # an extra, without types
-    except ImportError:
-        if choice is ZipCodec.AUTO:
-            return ZLIB
-        raise SettingsError(
-            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
-            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
-        ) from None
-
-    one_shot: Callable[[bytes, int], bytearray] = package.deflate_compress
-
-    def compress(data: bytes, level: int) -> bytes:
-        return bytes(one_shot(data, 6 if level < 0 else level))
-
-    return Codec(f"libdeflate (deflate {package.__version__})", 4 * 2**20, compress)
 
 
 # --- Pieces ------------------------------------------------------------------------------------

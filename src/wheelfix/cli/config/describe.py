@@ -8,10 +8,9 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any, cast, get_type_hints
 
-from wheelfix.analysis.providers import SCHEMES, Provider
 from wheelfix.cli.config.values import LEAST, MOST, RUN_WIDE
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Requirement, Settings, Size
+from wheelfix.settings import SCHEMES, Provider, Requirement, Settings, Size
 
 _EXAMPLES: Mapping[str, str] = {
     "ldpaths": "/opt/lib:/usr/lib64",

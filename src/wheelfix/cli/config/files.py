@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 
 from wheelfix.cli.config.values import FIELDS, RUN_WIDE, check_selectors, settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.rules.context import AnyRule
+from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 
 DEFAULT = "default"

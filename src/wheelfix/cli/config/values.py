@@ -11,11 +11,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from wheelfix.analysis.providers import SCHEMES, Provider, name_of
 from wheelfix.errors import SettingsError
-from wheelfix.rules.context import AnyRule
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import Requirement, Settings, Size
+from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import SCHEMES, Provider, Requirement, Settings, Size, name_of
 
 ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "provider"})
 """The keys whose values add to those of the layer below; all others replace them."""
