@@ -359,7 +359,10 @@ def test_a_temporary_folder_without_permission_is_passed_over(
 def test_no_temporary_folder_with_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
 ) -> None:
-    code = "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; t._OTHERS = (); sys.exit(c.main())"
+    code = (
+        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; "
+        "t._OTHERS = (); sys.exit(c.main())"
+    )
     process = subprocess.Popen(
         [sys.executable, "-c", code, "repair", "-w", str(tmp_path / "out"), str(wheel)],
         preexec_fn=as_a_user,  # noqa: PLW1509 - as above

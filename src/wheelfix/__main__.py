@@ -7,14 +7,14 @@ import os
 import signal
 from types import FrameType
 
+from wheelfix.cli import main as run
+
 
 def main() -> None:
     """Run the command line, and exit; end at a signal from now on, except where it is ignored."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _leave)
-    from wheelfix.cli import main as run  # noqa: PLC0415 - takes the most of the start
-
     run()
 
 

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Executor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wheelfix.pipelines import check as checking
 from wheelfix.pipelines import repair as repairing
@@ -13,9 +13,6 @@ from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
 
 DEFAULTS = Settings()
 
@@ -33,7 +30,7 @@ def check_each(
     paths: Iterable[str | os.PathLike[str]],
     settings: Settings = DEFAULTS,
     *,
-    executor: "Executor | None" = None,
+    executor: Executor | None = None,
 ) -> Iterator[Report]:
     """Yield the report of each wheel, in their order, as soon as it and those before it are ready.
 
@@ -50,7 +47,7 @@ def check_all(
     paths: Iterable[str | os.PathLike[str]],
     settings: Settings = DEFAULTS,
     *,
-    executor: "Executor | None" = None,
+    executor: Executor | None = None,
 ) -> SetReport:
     """Return what is wrong with each wheel, and with all of them side by side.
 

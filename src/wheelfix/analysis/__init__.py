@@ -1,1 +1,1 @@
-"""Questions about a whole wheel: what is loaded, unused, unresolved, provided, allowed by a policy."""
+"""Questions about a whole wheel: what is loaded, unused, unresolved, provided, allowed."""

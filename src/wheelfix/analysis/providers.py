@@ -4,13 +4,18 @@ Nothing is looked at here; `provided` reads wheels, installed distributions and 
 """
 
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
 from typing import Any
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from wheelfix.settings import Provider
 from wheelfix.system.resources import read_text
@@ -39,9 +44,6 @@ def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, 
     A pre-release counts as it does for installers: where it is asked for, or nothing else is there
     (PyPA, "Version specifiers"). What is no version at all, or no requirement, allows nothing.
     """
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
-    from packaging.version import InvalidVersion, Version  # noqa: PLC0415 - slow
-
     known: dict[Version, str] = {}
     for text in versions:
         with suppress(InvalidVersion):
@@ -84,8 +86,6 @@ def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] |
     A version or its asterisk is forgotten first of all, then `lib`, then comes another version
     and a typing error. None where none of `names` comes near.
     """
-    from difflib import get_close_matches  # noqa: PLC0415 - slow, and rarely needed
-
     stem, dot_so, _ = pattern.partition(".so")
     bare = pattern.rstrip("*")
     tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
@@ -167,6 +167,4 @@ _HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
 
 @cache
 def _read(name: str) -> dict[str, Any]:
-    import tomllib  # noqa: PLC0415 - most runs have no providers
-
     return tomllib.loads(read_text("wheelfix.analysis", name))

@@ -7,14 +7,14 @@ Nothing is looked at here but file names and requirements.
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import InvalidVersion, Version
 
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
 from wheelfix.wheel.model import WheelName, normalized
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
 
 _PLATFORM = re.compile(r"(?P<libc>many|musl|)linux(?:\d+|_\d+_\d+|)_(?P<machine>\w+)")
 
@@ -148,9 +148,7 @@ def _asked(among: _Among, index: int) -> _Asked:
     return _Asked(owners=owners, messages=tuple(messages))
 
 
-def _requirements(part: Part, present: Container[str]) -> "Iterator[Requirement]":
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - slow
-
+def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
     for text in part.requires_dist:
         if name_of(text) not in present:
             continue
@@ -171,7 +169,7 @@ def _serves(owner: _Reach, user: _Reach) -> bool:
     return owner.pythons >= user.pythons and owner.machines >= user.machines
 
 
-def _applies(requirement: "Requirement", user: _Reach) -> bool:
+def _applies(requirement: Requirement, user: _Reach) -> bool:
     """Whether the requirement holds on every Python of the wheel, without extras (PEP 508)."""
     marker = requirement.marker
     if marker is None:
@@ -199,16 +197,14 @@ def _described(python: str) -> dict[str, str]:
     }
 
 
-def _contains(requirement: "Requirement", version: str) -> bool:
-    from packaging.version import InvalidVersion  # noqa: PLC0415 - see above
-
+def _contains(requirement: Requirement, version: str) -> bool:
     try:
         return requirement.specifier.contains(version, prereleases=True)
     except InvalidVersion:
         return False
 
 
-def _of_one(requirement: "Requirement", owner: str, user: str) -> bool:
+def _of_one(requirement: Requirement, owner: str, user: str) -> bool:
     """Whether a requirement says that both wheels are released together."""
     return owner == user or any(
         each.operator == "===" or (each.operator == "==" and not each.version.endswith(".*"))
@@ -221,8 +217,6 @@ def _best(among: _Among, candidates: Sequence[int], user: int) -> int | None:
 
     None where there is none, or no way to tell.
     """
-    from packaging.version import Version  # noqa: PLC0415 - see above
-
     if not candidates:
         return None
 
@@ -247,7 +241,7 @@ def _alone(
     there: Sequence[int],
     fit: Sequence[int],
     serving: Sequence[int],
-    requirement: "Requirement",
+    requirement: Requirement,
 ) -> str:
     shown = f"`{among.parts[(fit or there)[0]].name}`"
     if not fit:

@@ -8,14 +8,18 @@ import os
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from wheelfix.cli.ahead import ahead
+from wheelfix.cli.checks import Asked, check_wheels
+from wheelfix.cli.config.files import Layer, configured
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.front import Plain, answer, plain_check, plain_repair
+from wheelfix.cli.repairs import refuse_wheels, repair_wheels
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
-
-if TYPE_CHECKING:
-    from wheelfix.cli.front import Plain
-    from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.standby import Standby
+from wheelfix.rules.plugins import all_rules
 
 _YOUNG = 50_000
 """Objects after which garbage is looked for: what is imported is none. What is read of a wheel is
@@ -35,8 +39,6 @@ def main() -> None:
 
 
 def _worked(arguments: Sequence[str]) -> int:
-    from wheelfix.cli.ahead import ahead
-
     with ahead(arguments, os.environ) as standby:
         from wheelfix.cli.signals import end_now, heed_signals
         from wheelfix.system.timeouts import is_somebody_late
@@ -58,10 +60,8 @@ def run(arguments: Sequence[str]) -> int:
     return _commanded(arguments, None) if code is None else code
 
 
-def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
+def _commanded(arguments: Sequence[str], standby: Standby | None) -> int:
     """Let a command do what is asked; `standby` may have what `repair` needs ready."""
-    from wheelfix.cli.front import plain_check, plain_repair
-
     try:
         if checked := plain_check(arguments, os.environ):
             return _checked(checked)
@@ -82,15 +82,8 @@ def _commanded(arguments: Sequence[str], standby: "Standby | None") -> int:
     return ExitCode.ERROR
 
 
-def _repaired(asked: "Plain", standby: "Standby | None") -> int:
+def _repaired(asked: Plain, standby: Standby | None) -> int:
     """Repair wheels as `wheelfix repair` does with no option but `-w`."""
-    from pathlib import Path
-
-    from wheelfix.cli.config.files import Layer, configured
-    from wheelfix.cli.repairs import refuse_wheels, repair_wheels
-    from wheelfix.pipelines.standby import Standby
-    from wheelfix.rules.plugins import all_rules
-
     wheels = [Path(wheel) for wheel in asked.wheels]
     table = {"wheel-dir": os.fspath(Path(asked.wheel_dir))} if asked.wheel_dir else {}
     flags = [Layer(source="the command line", table=table)] if table else []
@@ -103,20 +96,12 @@ def _repaired(asked: "Plain", standby: "Standby | None") -> int:
 
 def _checked(wheels: Sequence[str]) -> int:
     """Check wheels as `wheelfix check` does without any option."""
-    from pathlib import Path
-
-    from wheelfix.cli.checks import Asked, check_wheels
-    from wheelfix.cli.config.files import configured
-    from wheelfix.rules.plugins import all_rules
-
     configuration = configured(Path.cwd(), None).check(all_rules())
     return check_wheels(Asked(wheels=[Path(wheel) for wheel in wheels]), configuration)
 
 
 def _answered(arguments: Sequence[str]) -> int | None:
     """Print what can be answered at once, and return the exit code; None for all else."""
-    from wheelfix.cli.front import answer
-
     text = answer(arguments)
     if text is None:
         return None
@@ -131,13 +116,9 @@ def _answered(arguments: Sequence[str]) -> int | None:
 
 def _crashed(error: Exception, arguments: Sequence[str]) -> None:
     if {"-v", "-vv", "--verbose"}.intersection(arguments):
-        from wheelfix.cli.console import Terminal
-
         Terminal(verbosity=0).trace(error)
     _fail(internal_error(error))
 
 
 def _fail(error: WheelfixError) -> None:
-    from wheelfix.cli.console import Terminal
-
     Terminal(verbosity=0).fail(error)

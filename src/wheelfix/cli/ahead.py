@@ -2,17 +2,16 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from wheelfix.pipelines.standby import Standby
+from wheelfix.errors import ToolError
+from wheelfix.pipelines.standby import Standby
 
 STANDBY = "wheelfix.standby"
 """Where in a context's `meta` it is."""
 
 
 @contextmanager
-def ahead(arguments: Sequence[str], environ: Mapping[str, str]) -> "Generator[Standby | None]":
+def ahead(arguments: Sequence[str], environ: Mapping[str, str]) -> Generator[Standby | None]:
     """Yield auditwheel, which starts while all else is imported; None if it is not needed.
 
     If it cannot be started, `repair` says so, when it has read its options.
@@ -20,9 +19,6 @@ def ahead(arguments: Sequence[str], environ: Mapping[str, str]) -> "Generator[St
     if not _repairs(arguments):
         yield None
         return
-    from wheelfix.errors import ToolError
-    from wheelfix.pipelines.standby import Standby
-
     with Standby(environ) as standby:
         with suppress(ToolError):
             standby.prepare()

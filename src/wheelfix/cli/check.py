@@ -1,16 +1,16 @@
 """`wheelfix check`: its options; `checks` has what they ask for."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.checks import Asked, check_wheels
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import SettingsError
 from wheelfix.reports.formats import Format
-
-if TYPE_CHECKING:
-    from wheelfix.settings import FailOn
+from wheelfix.rules.plugins import all_rules
+from wheelfix.settings import FailOn
 
 
 def check(
@@ -92,9 +92,6 @@ def check(
     given = locals()
     if strict or exit_zero:
         given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
-    from wheelfix.cli.checks import Asked, check_wheels
-    from wheelfix.rules.plugins import all_rules
-
     asked = Asked(
         wheels=wheels or (),
         from_file=from_file,
@@ -111,9 +108,7 @@ def check(
     raise typer.Exit(check_wheels(asked, configuration))
 
 
-def _fail_on(given: "FailOn | None", *, strict: bool, exit_zero: bool) -> "FailOn":
-    from wheelfix.settings import FailOn
-
+def _fail_on(given: FailOn | None, *, strict: bool, exit_zero: bool) -> FailOn:
     asked = [given] if given is not None else []
     asked += [FailOn.WARNING] if strict else []
     asked += [FailOn.NEVER] if exit_zero else []

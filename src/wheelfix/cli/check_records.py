@@ -4,6 +4,7 @@ A task has all that a worker needs, also one on another machine: it holds no ope
 paths are absolute. What comes back is text, so that results weigh what they are printed with.
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -177,8 +178,6 @@ class Earlier:
 
 def earlier(line: str) -> Earlier:
     """Read a record. Raises `ValueError` for what is none of this version."""
-    import json
-
     value: object = json.loads(line)
     table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     path, made_from, findings = (table.get(key) for key in ("path", "made_from", "findings"))

@@ -5,20 +5,24 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Terminal
+from wheelfix.cli.process_pool import processes
 from wheelfix.cli.report_output import Delivery, reports_in
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.pipelines.check import NOTHING, check_each, check_set, without
+from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.formats import Format
+from wheelfix.reports.terminal_text import counted
+from wheelfix.rules import baseline as baselines
+from wheelfix.rules.baseline import Baseline
+from wheelfix.rules.findings import Severity
+from wheelfix.settings import FailOn, Settings
+from wheelfix.system.crew import Crew
 from wheelfix.system.heap import spare
-
-if TYPE_CHECKING:
-    from wheelfix.pipelines.check_result import Report, SetReport
-    from wheelfix.rules.baseline import Baseline
-    from wheelfix.settings import Settings
-    from wheelfix.system.crew import Crew
 
 
 class Asked(NamedTuple):
@@ -119,10 +123,7 @@ def _refuse(asked: Asked) -> None:
 # --- Work -----------------------------------------------------------------------------------------
 
 
-def _baseline(configuration: "Configuration", *, write_baseline: bool) -> "Baseline":
-    from wheelfix.pipelines.check import NOTHING
-    from wheelfix.rules import baseline as baselines
-
+def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline:
     file = configuration.settings.baseline
     if write_baseline and file is None:
         raise SettingsError(
@@ -134,13 +135,11 @@ def _baseline(configuration: "Configuration", *, write_baseline: bool) -> "Basel
 
 def _checked(
     wheels: Sequence[Path],
-    configuration: "Configuration",
-    known: "Baseline",
-    terminal: "Terminal",
-    crew: "Crew | None",
-) -> "SetReport":
-    from wheelfix.pipelines.check import check_each, check_set
-
+    configuration: Configuration,
+    known: Baseline,
+    terminal: Terminal,
+    crew: Crew | None,
+) -> SetReport:
     reports: list[Report] = []
     settings_for = configuration.settings_for
     for report in check_each(wheels, settings_for, known, crew):
@@ -151,32 +150,24 @@ def _checked(
 
 @contextmanager
 def _crew(
-    wheels: Sequence[Path], settings: "Settings", dask: str | None, *, streams: bool
-) -> "Generator[Crew | None]":
+    wheels: Sequence[Path], settings: Settings, dask: str | None, *, streams: bool
+) -> Generator[Crew | None]:
     """Yield who does the work: nobody but this process, where that is enough.
 
     A long run is not made in this process: a wheel that takes its process down is then no end.
     """
     if dask is not None:
-        from wheelfix.cli.cluster import dask_workers
-
         with dask_workers(dask, wheels[0].absolute(), settings.timeout) as crew:
             yield crew
     elif len(wheels) > 1 and (streams or settings.jobs > 1):
-        from wheelfix.cli.process_pool import processes
-
         with processes(min(settings.jobs, len(wheels)), settings.timeout) as crew:
             yield crew
     else:
         yield None
 
 
-def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "SetReport":
+def _written_off(checked: SetReport, file: Path, terminal: Terminal) -> SetReport:
     """Write all that counts to the baseline, and return what is left of the report: nothing."""
-    from wheelfix.pipelines.check import without
-    from wheelfix.reports.terminal_text import counted
-    from wheelfix.rules import baseline as baselines
-
     found = [
         ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
         for report, finding in checked.all_findings
@@ -189,10 +180,7 @@ def _written_off(checked: "SetReport", file: Path, terminal: "Terminal") -> "Set
 # --- Words ----------------------------------------------------------------------------------------
 
 
-def _exit_code(checked: "SetReport", configuration: "Configuration") -> ExitCode:
-    from wheelfix.rules.findings import Severity
-    from wheelfix.settings import FailOn
-
+def _exit_code(checked: SetReport, configuration: Configuration) -> ExitCode:
     if checked.unreadable:
         return ExitCode.ERROR
     limit = configuration.settings.fail_on

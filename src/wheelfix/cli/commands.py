@@ -5,19 +5,17 @@ Each command imports what it works with when it runs.
 
 from collections.abc import Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer._click.core import Command, Context
+from typer._click.formatting import HelpFormatter
 from typer.core import TyperGroup
 
 from wheelfix import __version__
 from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.front import HELP
 from wheelfix.cli.verbosity import Verbose
-
-if TYPE_CHECKING:
-    from typer._click.core import Command, Context
-    from typer._click.formatting import HelpFormatter
 
 _COMMANDS: Mapping[str, Mapping[str, Any]] = {
     "repair": {"no_args_is_help": True},
@@ -42,12 +40,12 @@ _SETTINGS: Mapping[str, Any] = {
 class _Commands(TyperGroup):
     """The commands by name; what `--help` says of them needs none of their modules."""
 
-    def list_commands(self, ctx: "Context") -> list[str]:
+    def list_commands(self, ctx: Context) -> list[str]:
         """Return the names, the most important first."""
         del ctx
         return list(_COMMANDS)
 
-    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         """Import a command; None where there is no such."""
         del ctx
         if cmd_name not in _COMMANDS:
@@ -57,7 +55,7 @@ class _Commands(TyperGroup):
         alone.command(cmd_name, **_COMMANDS[cmd_name])(getattr(module, cmd_name))
         return typer.main.get_command(alone)
 
-    def format_help(self, ctx: "Context", formatter: "HelpFormatter") -> None:
+    def format_help(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write the help, as it is written without typer."""
         del ctx
         formatter.write(HELP)

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from traceback import format_exception
 from typing import NamedTuple, TextIO
 
 from wheelfix.errors import WheelfixError
@@ -61,8 +62,6 @@ class Terminal(NamedTuple):
 
     def trace(self, error: BaseException) -> None:
         """Write where an error comes from; its message may quote the wheel."""
-        from traceback import format_exception
-
         self.say("\n".join(map(printable, "".join(format_exception(error)).splitlines())))
 
     def progress(self, wheel: Path) -> Callable[[str], None]:

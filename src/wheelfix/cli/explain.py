@@ -4,12 +4,24 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from wheelfix.analysis.explain import (
+    Explanation,
+    World,
+    asked_for,
+    explain_everywhere,
+    find_subject,
+    load_roots,
+    why_not,
+    worlds_of,
+)
+from wheelfix.analysis.explain import explain as explain_one
 from wheelfix.cli import load_options as circumstances
 from wheelfix.cli import options
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import (
     directories_of,
     library_path,
@@ -21,13 +33,13 @@ from wheelfix.cli.load_options import (
 )
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.analysis.explain import Explanation, World
-    from wheelfix.cli.console import Terminal
-    from wheelfix.settings import Settings
-    from wheelfix.wheel.python_searches import Searches
-    from wheelfix.wheel.reader import Archive
+from wheelfix.host.site import read_searches, read_site
+from wheelfix.reports import explain_text as tree
+from wheelfix.reports.terminal_text import json_text
+from wheelfix.settings import Settings
+from wheelfix.wheel.python_opens import Effort
+from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.reader import Archive, open_wheel
 
 
 def explain(
@@ -75,8 +87,6 @@ def explain(
 
     Nothing is executed: a wheel for another machine or C library is explained as well as any.
     """
-    from wheelfix.cli.console import Terminal
-
     terminal = Terminal(verbosity=verbose + int(context.obj or 0))
     given = list(arguments or [])
     asked = _Asked(
@@ -120,7 +130,7 @@ class _Asked:
         why_not: str | None,
         as_json: bool,
         subject: str | None,
-        terminal: "Terminal",
+        terminal: Terminal,
     ) -> None:
         self.after = after
         self.why_not = why_not
@@ -136,14 +146,12 @@ class _Installed:
     beside: tuple[Path, ...]
     scheme: str | None
     target: str | None
-    settings: "Settings"
+    settings: Settings
 
 
 def _explain_wheel(
-    path: Path, how: _Installed, variables: "Mapping[str, str]", asked: _Asked
+    path: Path, how: _Installed, variables: Mapping[str, str], asked: _Asked
 ) -> bool:
-    from wheelfix.wheel.reader import open_wheel
-
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
@@ -151,10 +159,8 @@ def _explain_wheel(
 
 
 def _explain_opened(
-    archive: "Archive", how: _Installed, variables: "Mapping[str, str]", asked: _Asked
+    archive: Archive, how: _Installed, variables: Mapping[str, str], asked: _Asked
 ) -> bool:
-    from wheelfix.analysis.explain import explain_everywhere, worlds_of
-
     wheel = archive.wheel
     others = [read_wheel(each) for each in how.beside]
     before: list[tuple[str, str]] = []
@@ -183,18 +189,14 @@ def _explain_opened(
     worlds = replace(worlds, here=world)
     first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
 
-    def one(path: str) -> "Explanation":
+    def one(path: str) -> Explanation:
         return explain_everywhere(worlds, path, first)
 
     return _answer(world, asked, first, one)
 
 
-def _searches(archive: "Archive", subject: str | None, world: "World") -> "Searches":
+def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
     """Return what the sources beside the subject search, which alone are read for it."""
-    from wheelfix.analysis.explain import find_subject
-    from wheelfix.wheel.python_opens import Effort
-    from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
-
     if subject is None:
         return Searches()
     names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
@@ -209,10 +211,8 @@ def _searches(archive: "Archive", subject: str | None, world: "World") -> "Searc
     )
 
 
-def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
+def _opened_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
     """Return the files that are opened first, for one `--after`."""
-    from wheelfix.analysis.explain import find_subject
-
     if prefix and not name:
         files = world.environment.files
         return tuple(
@@ -227,12 +227,8 @@ def _opened_before(world: "World", prefix: str, name: str) -> tuple[str, ...]:
 
 
 def _explain_site(
-    directory: Path, target: str | None, variables: "Mapping[str, str]", asked: _Asked
+    directory: Path, target: str | None, variables: Mapping[str, str], asked: _Asked
 ) -> bool:
-    from wheelfix.analysis.explain import explain as explain_one
-    from wheelfix.analysis.explain import find_subject
-    from wheelfix.host.site import read_searches, read_site
-
     described = None if target is None else target_of(target, None)
     world = read_site(
         directory,
@@ -249,19 +245,16 @@ def _explain_site(
     world = replace(world, searches=searches, variables=variables)
     first = [path for name in asked.after for path in _opened_before(world, "", name)]
 
-    def one(path: str) -> "Explanation":
+    def one(path: str) -> Explanation:
         return explain_one(world, path, first)
 
     return _answer(world, asked, first, one)
 
 
 def _answer(
-    world: "World", asked: _Asked, first: Sequence[str], one: "Callable[[str], Explanation]"
+    world: World, asked: _Asked, first: Sequence[str], one: Callable[[str], Explanation]
 ) -> bool:
     """Explain what was asked for; return whether everything is found."""
-    from wheelfix.analysis.explain import asked_for, find_subject, load_roots
-    from wheelfix.reports import explain_text as tree
-
     terminal = asked.terminal
     colour = terminal.colours_results
     if asked.subject is None:
@@ -304,10 +297,7 @@ def _answer(
     return all(each.ok for each in explained) and not any(e.step.request.failed for e in served)
 
 
-def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
-    from wheelfix.analysis.explain import find_subject, why_not
-    from wheelfix.reports import explain_text as tree
-
+def _why_not(world: World, asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
     wanted = asked.why_not or ""
     found = find_subject(world, wanted) or (
         (os.path.normpath(wanted),) if wanted.startswith("/") else ()
@@ -325,7 +315,5 @@ def _why_not(world: "World", asked: _Asked, first: Sequence[str], paths: Sequenc
     return True
 
 
-def _json(terminal: "Terminal", value: dict[str, object]) -> None:
-    from wheelfix.reports.terminal_text import json_text
-
+def _json(terminal: Terminal, value: dict[str, object]) -> None:
     terminal.result(json_text({"version": 1, **value}))

@@ -3,16 +3,14 @@
 Whatever is asked with more words than here goes to `commands`.
 """
 
+import ast
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import wheelfix
 from wheelfix.rules.entrypoints import rules_are_mentioned
-
-if TYPE_CHECKING:
-    import ast
 
 HELP = """\
 Usage: wheelfix [OPTIONS] COMMAND [ARGS]...
@@ -153,8 +151,6 @@ def written_rules(wanted: str | None = None) -> tuple[WrittenRule, ...]:
 
 
 def _read(definition: str) -> WrittenRule | None:
-    import ast
-
     match ast.parse(definition).body:
         case [ast.FunctionDef(decorator_list=[ast.Call(args=args)]) as check, *_]:
             code, name, severity, *_ = map(_spelled, args)
@@ -171,10 +167,8 @@ def _definitions() -> Iterator[str]:
                 yield block
 
 
-def _spelled(argument: "ast.expr") -> str:
+def _spelled(argument: ast.expr) -> str:
     """Return `"WF101"` as WF101, and `Severity.ERROR` as ERROR."""
-    import ast
-
     match argument:
         case ast.Constant(value=str(text)) | ast.Attribute(attr=text):
             return text

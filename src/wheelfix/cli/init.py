@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
+from wheelfix.cli.config.describe import commented
+from wheelfix.cli.config.files import read_table
 from wheelfix.errors import OutputError, SettingsError
 
 
@@ -18,9 +20,6 @@ def init(
 
     It is appended to the pyproject.toml here; where there is none, to a new wheelfix.toml.
     """
-    from wheelfix.cli.config.describe import commented
-    from wheelfix.cli.config.files import read_table
-
     project = Path("pyproject.toml")
     file = project if project.exists() else Path("wheelfix.toml")
     if stdout:

@@ -1,19 +1,25 @@
 """The circumstances of a load, as `explain` and `tree` let them be described."""
 
 import json
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
+from wheelfix.analysis.explain import Beside, Planted, Question
+from wheelfix.cli.config.files import configured
+from wheelfix.cli.options import layers
 from wheelfix.errors import SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.analysis.explain import Beside, Question
-    from wheelfix.loader.targets import Target
-    from wheelfix.settings import Settings
-    from wheelfix.wheel.model import Wheel
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.provider_objects import standing_beside
+from wheelfix.host.site import planted as read_planted
+from wheelfix.loader import targets
+from wheelfix.loader.targets import Target
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 Scheme = Annotated[
     str | None,
@@ -68,11 +74,8 @@ With = Annotated[
 
 def settings_of(
     context: typer.Context, provider: list[str] | None, config: Path | None
-) -> "Callable[[str], Settings]":
+) -> Callable[[str], Settings]:
     """Return what gives the settings for a wheel of some name: of them, the providers count."""
-    from wheelfix.cli.config.files import configured
-    from wheelfix.cli.options import layers
-
     return configured(Path.cwd(), config).over(layers(context, {"provider": provider})).settings_for
 
 
@@ -130,21 +133,17 @@ def directories_of(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def target_of(
-    text: str | None, wheel: "Wheel | None", beside: "Iterable[Sequence[str]]" = ()
-) -> "Target":
+    text: str | None, wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()
+) -> Target:
     """Return the target that `text` names; a description if it is a file.
 
     Without one, it is what the platform tags promise, those `beside` among them.
     """
-    from wheelfix.loader import targets
-
     if text is None:
         return targets.find(targets.default_name(wheel, beside), wheel)
     path = Path(text)
     if path.suffix not in {".toml", ".json"}:
         return targets.find(text, wheel)
-    import tomllib
-
     try:
         content = path.read_text(encoding="utf-8")
         table: object = json.loads(content) if path.suffix == ".json" else tomllib.loads(content)
@@ -157,10 +156,8 @@ def target_of(
     return targets.described(cast("dict[str, object]", table), path.stem)
 
 
-def read_wheel(path: Path) -> "Wheel":
+def read_wheel(path: Path) -> Wheel:
     """Return what the wheel at `path` is."""
-    from wheelfix.wheel.reader import open_wheel
-
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
@@ -168,25 +165,21 @@ def read_wheel(path: Path) -> "Wheel":
 
 
 def question_of(
-    wheel: "Wheel",
+    wheel: Wheel,
     *,
     target: str | None,
     scheme: str | None,
-    others: "Sequence[Wheel]",
+    others: Sequence[Wheel],
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
-    settings: "Settings | None" = None,
-) -> "Question":
+    settings: Settings | None = None,
+) -> Question:
     """Return the circumstances that the options describe; `directories` are read as well."""
-    from wheelfix.analysis.explain import Planted, Question
-
     planted = Planted()
     provided = _provided(wheel, settings)
     tags = (*(each.name.platforms for each in others), *(each.platforms for each in provided))
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
-        from wheelfix.host.site import planted as read_planted
-
         planted = read_planted((*(library_path or found.library_path), *directories))
     return Question(
         target=found,
@@ -198,11 +191,8 @@ def question_of(
     )
 
 
-def _provided(wheel: "Wheel", settings: "Settings | None") -> "tuple[Beside, ...]":
+def _provided(wheel: Wheel, settings: Settings | None) -> tuple[Beside, ...]:
     """Return what the providers of `settings` install beside `wheel`."""
     if settings is None or not settings.provider:
         return ()
-    from wheelfix.host.provider_lookup import with_providers
-    from wheelfix.host.provider_objects import standing_beside
-
     return standing_beside(wheel, with_providers(settings, Path.cwd(), wheel).provider)

@@ -8,12 +8,14 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from wheelfix import settings as settings_module
+from wheelfix.cli.config.files import Configuration, Layer, configured
 from wheelfix.reports.formats import Format
+from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import (
     DataLibraries,
     FailOn,
@@ -25,10 +27,6 @@ from wheelfix.settings import (
     Share,
     ZipCodec,
 )
-
-if TYPE_CHECKING:
-    from wheelfix.cli.config.files import Configuration, Layer
-    from wheelfix.rules.rule import AnyRule
 
 
 def _docs() -> dict[str, str]:
@@ -223,21 +221,17 @@ def configuration_of(
     context: typer.Context,
     given: Mapping[str, object],
     config: Path | None,
-    rules: "Iterable[AnyRule]",
-) -> "Configuration":
+    rules: Iterable[AnyRule],
+) -> Configuration:
     """Lay what was `given` as environment variable or flag over the configuration file.
 
     `given` may hold other names too: a command passes its `locals()`. Raises `SettingsError`.
     """
-    from wheelfix.cli.config.files import configured
-
     return configured(Path.cwd(), config).over(layers(context, given)).check(rules)
 
 
-def layers(context: typer.Context, given: Mapping[str, object]) -> "list[Layer]":
+def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
     """Return what was `given` as environment variable, and over it what as flag."""
-    from wheelfix.cli.config.files import Layer
-
     environment: dict[str, object] = {}
     flags: dict[str, object] = {}
     for field in fields(Settings):

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,8 @@ from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.repairs import PATCHER, refuse_wheels, repair_wheels
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.standby import Standby
+from wheelfix.rules.plugins import all_rules
 
 
 def repair(
@@ -75,17 +74,13 @@ def repair(
     mend the rest. The paths of the wheels written go to stdout.
     """
     given = locals()
-    from wheelfix.pipelines.standby import Standby
-
     with context.meta[STANDBY] or Standby(os.environ) as standby:
         standby.prepare()
         raise typer.Exit(_repair(context, given, standby))
 
 
-def _repair(context: typer.Context, given: dict[str, Any], standby: "Standby") -> ExitCode:
+def _repair(context: typer.Context, given: dict[str, Any], standby: Standby) -> ExitCode:
     """Repair what the options `given` say, and return the exit code."""
-    from wheelfix.rules.plugins import all_rules
-
     wheels: Sequence[Path] = given["wheels"]
     _refuse_patcher(given["patcher"])
     refuse_wheels(wheels)

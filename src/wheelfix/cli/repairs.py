@@ -1,27 +1,30 @@
 """What `wheelfix repair` does with wheels and settings, whoever has read them."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.console import Terminal
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
-
-if TYPE_CHECKING:
-    from wheelfix.cli.config.files import Configuration
-    from wheelfix.cli.console import Terminal
-    from wheelfix.pipelines.repair_result import Outcome
-    from wheelfix.pipelines.standby import Standby
-    from wheelfix.settings import Settings
+from wheelfix.pipelines.repair import repair_with
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_set import repair_each
+from wheelfix.pipelines.standby import Standby
+from wheelfix.reports import diff
+from wheelfix.reports import terminal_text as text
+from wheelfix.settings import Settings
+from wheelfix.system.heap import spare
 
 PATCHER = "patchelf"
 
 
 def repair_wheels(
     wheels: Sequence[Path],
-    configuration: "Configuration",
-    standby: "Standby",
+    configuration: Configuration,
+    standby: Standby,
     *,
     verbosity: int = 0,
     as_plan: bool = False,
@@ -31,9 +34,6 @@ def repair_wheels(
 
     Nothing is written where the plan or what would differ is all that was asked for.
     """
-    from wheelfix.cli.console import Terminal
-    from wheelfix.system.heap import spare
-
     spare(wheels)
     terminal = Terminal(verbosity=verbosity)
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
@@ -45,16 +45,15 @@ def repair_wheels(
 
 def _repaired(
     wheels: Sequence[Path],
-    configuration: "Configuration",
-    terminal: "Terminal",
-    standby: "Standby",
+    configuration: Configuration,
+    terminal: Terminal,
+    standby: Standby,
     *,
     publish: bool,
-) -> "Iterator[Outcome]":
+) -> Iterator[Outcome]:
     """Yield what becomes of each wheel, in their order."""
-    from wheelfix.pipelines.repair_set import repair_each
 
-    def attempt(path: Path, settings: "Settings", /, *, publish: bool) -> "Outcome":
+    def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
         return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
 
     standby.stays = len(wheels) > 1
@@ -63,17 +62,14 @@ def _repaired(
 
 
 def _attempt(
-    standby: "Standby",
+    standby: Standby,
     wheel: Path,
-    settings: "Settings",
+    settings: Settings,
     progress: Callable[[str], None],
     *,
     publish: bool,
-) -> "Outcome":
+) -> Outcome:
     """Repair one wheel; a bug that shows on it must not stop the others."""
-    from wheelfix.pipelines.repair import repair_with
-    from wheelfix.pipelines.repair_result import Outcome, Status
-
     try:
         return repair_with(standby, wheel, settings, progress=progress, publish=publish)
     except WheelfixError as error:
@@ -85,7 +81,7 @@ def _attempt(
 # --- Words ----------------------------------------------------------------------------------------
 
 
-def _shown(outcomes: "Iterator[Outcome]", show: "Callable[[Outcome], None]") -> ExitCode:
+def _shown(outcomes: Iterator[Outcome], show: Callable[[Outcome], None]) -> ExitCode:
     """Show each outcome as it comes, and return the worst exit code of all."""
     worst = ExitCode.OK
     written: set[Path] = set()
@@ -101,9 +97,7 @@ def _shown(outcomes: "Iterator[Outcome]", show: "Callable[[Outcome], None]") -> 
     return worst
 
 
-def _exit_code(outcome: "Outcome") -> ExitCode:
-    from wheelfix.pipelines.repair_result import Status
-
+def _exit_code(outcome: Outcome) -> ExitCode:
     match outcome.status:
         case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
             return ExitCode.OK
@@ -113,11 +107,7 @@ def _exit_code(outcome: "Outcome") -> ExitCode:
             return ExitCode.ERROR
 
 
-def _show(outcome: "Outcome", *, terminal: "Terminal", as_plan: bool, as_diff: bool) -> None:
-    from wheelfix.pipelines.repair_result import Status
-    from wheelfix.reports import diff
-    from wheelfix.reports import terminal_text as text
-
+def _show(outcome: Outcome, *, terminal: Terminal, as_plan: bool, as_diff: bool) -> None:
     terminal.show(outcome)
     if outcome.status is Status.FAILED:
         return
@@ -146,8 +136,6 @@ def refuse_wheels(wheels: Sequence[Path]) -> None:
         problem = "is a directory" if wheel.is_dir() else problem
         hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
         raise SettingsError(f"`{wheel}` {problem}", hint=hint)
-    from collections import Counter
-
     names = Counter(wheel.name for wheel in wheels)
     name, times = names.most_common(1)[0]
     if times > 1:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable, Mapping
+from importlib.metadata import PackageNotFoundError, metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS, Format
+from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.render import Drawing
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
@@ -63,8 +65,6 @@ class Delivery(NamedTuple):
         """
         if not (file := environ.get("GITHUB_STEP_SUMMARY")):
             return
-        from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-
         drawing = self._drawing(Format.MARKDOWN, colour=False)
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0
@@ -108,8 +108,6 @@ def checkout(environ: Mapping[str, str], folder: Path) -> Path:
 
 def _documentation() -> str:
     """Return where wheelfix says that its rules are explained; nothing if it says nothing."""
-    from importlib.metadata import PackageNotFoundError, metadata
-
     try:
         urls = metadata("wheelfix").get_all("Project-URL") or []
     except PackageNotFoundError:

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.front import WrittenRule, explained, listed
 from wheelfix.errors import SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.rules.rule import AnyRule
+from wheelfix.reports.rule_docs import rulebook
+from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.rule import AnyRule
 
 
 class Format(StrEnum):
@@ -32,13 +33,9 @@ def rule(
     ] = Format.TEXT,
 ) -> None:
     """Explain a rule, or list them."""
-    from wheelfix.rules.plugins import all_rules
-
     rules = all_rules()
     chosen = rules if name is None or every else (_named(name, rules),)
     if output_format is Format.MARKDOWN:
-        from wheelfix.reports.rule_docs import rulebook
-
         typer.echo(rulebook(chosen), nl=False)
     elif name is None or every:
         typer.echo(listed([written(each) for each in rules]))
@@ -46,12 +43,10 @@ def rule(
         typer.echo(explained(written(chosen[0])))
 
 
-def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
+def _named(name: str, rules: Sequence[AnyRule]) -> AnyRule:
     for each in rules:
         if name.upper() == each.code or name.lower() == each.name:
             return each
-    from wheelfix.cli.config.values import suggestion
-
     words = [word for each in rules for word in (each.code, each.name)]
     raise SettingsError(
         f"no rule has the code or name `{name}`",
@@ -59,7 +54,7 @@ def _named(name: str, rules: "Sequence[AnyRule]") -> "AnyRule":
     )
 
 
-def written(rule: "AnyRule") -> WrittenRule:
+def written(rule: AnyRule) -> WrittenRule:
     """Return what there is to say of a rule."""
     explanation = (
         cleandoc(rule.explanation)

@@ -1,14 +1,15 @@
 """`wheelfix settings`."""
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from wheelfix.cli import options
-
-if TYPE_CHECKING:
-    from wheelfix.cli.config.files import Layer
+from wheelfix.cli.config import describe as described
+from wheelfix.cli.config.files import Layer, configured
+from wheelfix.rules.plugins import all_rules
 
 
 def settings(
@@ -30,16 +31,9 @@ def settings(
 
     The flags of `repair` and `check` win over all of it.
     """
-    from wheelfix.cli.config import describe as described
-
     if schema:
-        import json
-
         typer.echo(json.dumps(described.schema(options.DOCS), indent=1))
         return
-    from wheelfix.cli.config.files import configured
-    from wheelfix.rules.plugins import all_rules
-
     name = Path(wheel).name if wheel is not None else None
     configuration = configured(Path.cwd(), config).over([_environment(context)])
     configuration.check(all_rules())
@@ -47,10 +41,8 @@ def settings(
     typer.echo(held)
 
 
-def _environment(context: typer.Context) -> "Layer":
+def _environment(context: typer.Context) -> Layer:
     """Return what the environment says, as `repair` and `check` read it."""
-    from wheelfix.cli.config.files import Layer
-
     group: Any = context.parent.command if context.parent is not None else None
     table: dict[str, object] = {}
     for name in ("repair", "check"):

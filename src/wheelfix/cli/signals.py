@@ -9,6 +9,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from wheelfix.system.scratch import remove_own
+from wheelfix.system.subprocesses import stop_children
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -63,13 +66,9 @@ def end_now(code: int) -> NoReturn:
 
 def _stop_children() -> None:
     if "wheelfix.system.subprocesses" in sys.modules:  # or nothing was started
-        from wheelfix.system.subprocesses import stop_children
-
         stop_children()
 
 
 def _remove_folders() -> None:
     if "wheelfix.system.scratch" in sys.modules:  # or none was made
-        from wheelfix.system.scratch import remove_own
-
         remove_own()

@@ -6,6 +6,7 @@ only where bytes leave the process.
 
 import io
 import os
+import select
 import signal
 import sys
 from contextlib import suppress
@@ -47,8 +48,6 @@ class _Patient(io.FileIO):
 
     def write(self, data: "ReadableBuffer", /) -> int:
         while (written := super().write(data)) is None:  # pyright: ignore[reportUnnecessaryComparison]
-            import select
-
             select.select([], [self], [])
         return written
 

@@ -4,16 +4,19 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import Annotated, TextIO
 
 import typer
 
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.host.trace_model import Trace
+from wheelfix.host import trace as tracing
+from wheelfix.host.trace import placed
+from wheelfix.host.trace_model import Installed, Trace, with_differences
+from wheelfix.reports import trace as reports
+from wheelfix.wheel.reader import open_wheel
 
 
 def trace(
@@ -49,9 +52,6 @@ def trace(
     Its streams, signals and exit code are its own; the report follows on stderr. Needs glibc.
     The loader keeps one descriptor open in each process, which a daemon may close.
     """
-    from wheelfix.host import trace as tracing
-    from wheelfix.reports import trace as reports
-
     for wheel in wheels or ():
         if not wheel.is_file():
             raise SettingsError(f"`{wheel}` is not a file")
@@ -95,14 +95,8 @@ def _report(output: Path | None) -> Generator[TextIO]:
         yield stream
 
 
-def _judged(seen: "Trace", wheels: "list[Path] | tuple[()]") -> "Trace":
+def _judged(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
     """Hold the trace against each wheel that is found installed."""
-    from dataclasses import replace
-
-    from wheelfix.host.trace import placed
-    from wheelfix.host.trace_model import Installed, with_differences
-    from wheelfix.wheel.reader import open_wheel
-
     for path in wheels:
         with open_wheel(path) as archive:
             wheel = archive.wheel

@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from wheelfix.analysis.graph import Graph, graph_of, graph_of_world
 from wheelfix.cli import load_options as circumstances
 from wheelfix.cli import options
+from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import (
     library_path_of,
     question_of,
@@ -17,11 +19,12 @@ from wheelfix.cli.load_options import (
     target_of,
 )
 from wheelfix.errors import ExitCode, OutputError, SettingsError
-
-if TYPE_CHECKING:
-    from wheelfix.analysis.graph import Graph
-    from wheelfix.settings import Settings
-    from wheelfix.wheel.model import Wheel
+from wheelfix.host.site import of_distribution, read_site, sizes_of
+from wheelfix.reports import graph_formats as reports
+from wheelfix.reports.graph_page import page
+from wheelfix.reports.terminal_text import json_text
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
 
 
 class Format(StrEnum):
@@ -87,8 +90,6 @@ def tree(
 
     Exit code 1 if there is something that nobody gives (after the repair, with --after).
     """
-    from wheelfix.cli.console import Terminal
-
     library_path = library_path_of(env or [])
     graphs: list[Graph]
     if site is not None:
@@ -124,12 +125,10 @@ def _graph_of_wheel(
     path: Path,
     target: str | None,
     scheme: str | None,
-    others: "Sequence[Wheel]",
+    others: Sequence[Wheel],
     library_path: tuple[str, ...] | None,
-    settings: "Settings",
-) -> "Graph":
-    from wheelfix.analysis.graph import graph_of
-
+    settings: Settings,
+) -> Graph:
     subject = read_wheel(path)
     question = question_of(
         subject,
@@ -147,10 +146,7 @@ def _graph_of_site(
     distribution: str | None,
     target: str | None,
     library_path: tuple[str, ...] | None,
-) -> "Graph":
-    from wheelfix.analysis.graph import graph_of_world
-    from wheelfix.host.site import of_distribution, read_site, sizes_of
-
+) -> Graph:
     described = None if target is None else target_of(target, None)
     world = read_site(directory, target=described, library_path=library_path or ())
     if distribution is not None:
@@ -171,9 +167,7 @@ def _by_suffix(output: Path | None) -> Format:
     return suffixes.get(output.suffix.lower(), Format.TEXT) if output else Format.TEXT
 
 
-def _written(graphs: "Sequence[Graph]", form: Format, *, colour: bool) -> str:
-    from wheelfix.reports import graph_formats as reports
-
+def _written(graphs: Sequence[Graph], form: Format, *, colour: bool) -> str:
     match form:
         case Format.TEXT:
             if len(graphs) == 2:
@@ -184,10 +178,6 @@ def _written(graphs: "Sequence[Graph]", form: Format, *, colour: bool) -> str:
         case Format.DOT:
             return reports.dot(graphs)
         case Format.HTML:
-            from wheelfix.reports.graph_page import page
-
             return page(graphs)
         case Format.JSON:
-            from wheelfix.reports.terminal_text import json_text
-
             return json_text(reports.graphs_value(graphs))

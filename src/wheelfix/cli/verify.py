@@ -2,18 +2,24 @@
 
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from wheelfix.analysis.providers import wheels_at_hand
 from wheelfix.cli import options
-from wheelfix.cli.load_options import settings_of
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.load_options import read_wheel, settings_of
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
-
-if TYPE_CHECKING:
-    from wheelfix.settings import Settings
+from wheelfix.host import verify as verifying
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.pythons import all_pythons as every_python
+from wheelfix.reports import verify as reports
+from wheelfix.reports.terminal_text import json_text
+from wheelfix.settings import Settings
 
 
 def verify(
@@ -77,17 +83,9 @@ def verify(
     process of its own. This executes what the wheels contain. Nothing outside the temporary
     environments is written to.
     """
-    from dataclasses import replace
-
-    from wheelfix.cli.console import Terminal
-    from wheelfix.host import verify as verifying
-    from wheelfix.reports import verify as reports
-
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     pythons = tuple(python or ())
     if all_pythons:
-        from wheelfix.host.pythons import all_pythons as every_python
-
         pythons = every_python(os.environ)
     settings = settings_of(context, provider, config)
     wanted = verifying.Options(
@@ -117,8 +115,6 @@ def verify(
             terminal.fail(error)
             impossible = True
     if json:
-        from wheelfix.reports.terminal_text import json_text
-
         terminal.result(json_text(reports.as_json(results), indent=1))
     bad = any(
         check.failed or (strict and check.status is not verifying.Status.OK)
@@ -130,13 +126,9 @@ def verify(
     raise typer.Exit(ExitCode.FINDINGS if bad else ExitCode.OK)
 
 
-def _providing(path: Path, settings: "Settings") -> tuple[Path, ...]:
+def _providing(path: Path, settings: Settings) -> tuple[Path, ...]:
     """Return the wheels of the providers that are at hand as wheels."""
     if not settings.provider:
         return ()
-    from wheelfix.analysis.providers import wheels_at_hand
-    from wheelfix.cli.load_options import read_wheel
-    from wheelfix.host.provider_lookup import with_providers
-
     known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
     return tuple(Path(each) for each in wheels_at_hand(known))

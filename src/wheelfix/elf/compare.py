@@ -6,26 +6,23 @@ the same addresses: code, data, symbols, relocations, constructors.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from array import array
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from wheelfix.elf.image import Dt, Dynamic, Image, Layout, Pt
-from wheelfix.elf.model import Machine
+from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.system.mmap_io import equal, forget
 
-if TYPE_CHECKING:
-    import mmap
-    from collections.abc import Iterable, Iterator
+Buffer = bytes | bytearray | memoryview | mmap.mmap
 
-    from wheelfix.elf.model import Elf, Segment
-
-    Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 _CHUNK = 1 << 18
 _PAGE = 1 << 12

@@ -8,20 +8,16 @@ can be edited too; where there are section headers, they are kept true.
 
 from __future__ import annotations
 
+import mmap
 import sys
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from wheelfix.elf.image import VERNAUX, VERNEED, Dt, Dynamic, Image, NeedRecord, Pt, Sht
+from wheelfix.elf.model import Elf
 from wheelfix.errors import PlanConflictError
-
-if TYPE_CHECKING:
-    import mmap
-
-    from wheelfix.elf.model import Elf
 
 _VER_NDX_GLOBAL = 1
 _STB_WEAK = 2

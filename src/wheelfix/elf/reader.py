@@ -7,7 +7,9 @@ string of bytes, never one by one.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import mmap
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from wheelfix.elf.image import (
     MAX_SYMBOLS,
@@ -32,10 +34,6 @@ from wheelfix.elf.model import (
 )
 from wheelfix.errors import BadElfError
 from wheelfix.system.mmap_io import PIECE, Text, forget
-
-if TYPE_CHECKING:
-    import mmap
-    from collections.abc import Iterator, Mapping
 
 _STB_LOCAL, _STB_WEAK, _STB_GNU_UNIQUE = 0, 2, 10
 _UNIQUE = bytes(range(0xA0, 0xB0))  # STB_GNU_UNIQUE, 10, with any type

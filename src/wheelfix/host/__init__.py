@@ -1,1 +1,1 @@
-"""This computer: its libraries, Pythons, installed distributions, packages and running processes."""
+"""The computer it runs on: libraries, Pythons, installed distributions, packages, processes."""

@@ -6,13 +6,16 @@ here is no error: what cannot be looked into is not judged.
 
 import mmap
 import os
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from shutil import copyfileobj
+from typing import Self
+from zipfile import ZipFile
 
 from wheelfix.analysis.providers import folder_of
 from wheelfix.analysis.unused_needed import Pruning
@@ -27,9 +30,6 @@ from wheelfix.system.tmpdir import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.strings import Strings
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile
 
 _DEFAULT = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib", "/usr/lib")}
 _MUSL = ("/lib", "/usr/local/lib", "/usr/lib")
@@ -286,10 +286,8 @@ def _opened(path: Path) -> memoryview | None:
     return None
 
 
-def _inflated(archive: "ZipFile", member: str) -> memoryview:
+def _inflated(archive: ZipFile, member: str) -> memoryview:
     """Map a member of a wheel, by way of a file without a name: CUDA's libraries are large."""
-    from shutil import copyfileobj  # noqa: PLC0415 - for wheels that are handed over
-
     with archive.open(member) as source, unnamed_file() as file:
         copyfileobj(source, file, 1 << 20)
         file.flush()
@@ -322,8 +320,6 @@ def _offered(path: Path) -> Iterator[_Offer]:
         for each in sorted(path.rglob("*.so*")):
             yield str(each), partial(_opened, each)
         return
-    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
-
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - told below

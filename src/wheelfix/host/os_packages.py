@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
 from wheelfix.system.subprocesses import run
 
 _RPM_FORMAT = (
@@ -209,11 +211,6 @@ def _debian_licence(path: Path) -> str | None:
 
 def _spdx(text: str) -> str:
     """Say a licence of DEP 5 in SPDX's terms; one that SPDX has no term for stays as it is."""
-    from packaging.licenses import (  # noqa: PLC0415 (most wheels take nothing from a package)
-        InvalidLicenseExpression,
-        canonicalize_license_expression,
-    )
-
     translated = " ".join(_spdx_word(word) for word in text.split())
     try:
         return str(canonicalize_license_expression(translated))

@@ -4,12 +4,15 @@ Only names are read here; the symbols of their libraries are `hostlibs`' to read
 """
 
 import re
+import zipfile
+import zlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from glob import escape
+from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 from wheelfix.analysis.providers import allowed, presets
 from wheelfix.analysis.wheel_sets import Part
@@ -18,10 +21,6 @@ from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName, normalized
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile
-
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
@@ -266,14 +265,11 @@ def _required_by(path: Path) -> tuple[str, ...]:
 
 
 @contextmanager
-def zip_file(path: Path) -> Generator["ZipFile"]:
+def zip_file(path: Path) -> Generator[ZipFile]:
     """Open a wheel that nobody has verified, to read a little of it.
 
     Raises `SettingsError` for what cannot be opened, or turns out to be damaged.
     """
-    import zipfile  # noqa: PLC0415 - slow to import, and rarely asked for
-    import zlib  # noqa: PLC0415 - as above
-
     try:
         if path.exists() and not path.is_file():
             raise OSError("it is not a file")  # noqa: TRY301 - told as the others are
@@ -285,7 +281,7 @@ def zip_file(path: Path) -> Generator["ZipFile"]:
         ) from error
 
 
-def text_in(archive: "ZipFile", member: str) -> str:
+def text_in(archive: ZipFile, member: str) -> str:
     """Return the beginning of a text: what is longer than any is not for us to refuse here."""
     with archive.open(member) as file:
         return file.read(_MOST_TEXT).decode("utf-8", "replace")
@@ -308,8 +304,6 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
 
     Nothing where it is not installed, or has no RECORD.
     """
-    from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely asked for
-
     try:
         distribution = metadata.distribution(name_of(requirement))
     except (metadata.PackageNotFoundError, ValueError):

@@ -5,6 +5,7 @@ gives becomes objects that only have a name: the loader's model then finds them 
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -223,8 +224,6 @@ def with_program(target: Target, program: Program) -> Target:
 
 @cache
 def _presets() -> Mapping[str, Any]:
-    import tomllib  # noqa: PLC0415 - only who names a target needs it
-
     text = read_text("wheelfix.loader", "targets.toml")
     return tomllib.loads(text)
 

@@ -1,1 +1,1 @@
-"""The order of work: check, repair, repair of several wheels. Only here auditwheel and patchelf run."""
+"""The order of work: check, repair, repair of a set. Only here auditwheel and patchelf run."""

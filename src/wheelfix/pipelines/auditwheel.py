@@ -1,10 +1,10 @@
 """auditwheel: what to graft under which name, the tags, and the verdict on the result.
 
-It runs as a program, in a private folder, on a view of the wheel (see `wheelfix.pipelines.auditwheel_view`). Instead
-of patchelf it finds a recorder in PATH, which writes down what it is asked for and puts the
-grafted libraries aside, unpatched: what auditwheel decided comes back as values. There is nothing
-else in that PATH: it cannot ask package managers for its SBOM, two program starts a library, and
-wheelfix writes a better one (see `wheelfix.pipelines.sbom`).
+It runs as a program, in a private folder, on a view of the wheel (see `auditwheel_view`). Instead
+of patchelf it finds a recorder in PATH, which writes down what it is asked for and puts the grafted
+libraries aside, unpatched: what auditwheel decided comes back as values. There is nothing else in
+that PATH: it cannot ask package managers for its SBOM, two program starts a library, and wheelfix
+writes a better one (see `wheelfix.pipelines.sbom`).
 """
 
 import json
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -283,8 +284,6 @@ def _excluded_by_path(external: Mapping[str, str | None], patterns: Iterable[str
 def _require_version() -> None:
     version = version_by_name()
     if version is None:
-        from importlib import metadata  # noqa: PLC0415 (it imports `email` and `socket`)
-
         try:
             version = metadata.version("auditwheel")
         except metadata.PackageNotFoundError:

@@ -5,6 +5,7 @@ Nothing is looked at but the wheels and what the settings hand over (`library-pa
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -156,8 +157,6 @@ def unfinished(path: Path, error: Exception) -> WheelfixError:
     """Return what to say of a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
         return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
-    from concurrent.futures import BrokenExecutor  # noqa: PLC0415 (start-up)
-
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
         return WheelfixError(
             f"`{path.name}`: the process that checked it ended abruptly", hint=_ABRUPTLY

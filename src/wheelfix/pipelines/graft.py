@@ -6,14 +6,25 @@ import posixpath
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from importlib import metadata
+from typing import NamedTuple
 
 import wheelfix
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
+from wheelfix.host.os_packages import Package, owners
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.pipelines.auditwheel import Graft, GraftedLibrary
+from wheelfix.pipelines.sbom import (
+    AUDITWHEEL,
+    MEMBER,
+    Expected,
+    Library,
+    joined,
+    read_sbom,
+    write_sbom,
+)
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
 from wheelfix.wheel.edits import (
     AddMember,
@@ -32,10 +43,6 @@ from wheelfix.wheel.edits import (
     Text,
 )
 from wheelfix.wheel.model import Wheel
-
-if TYPE_CHECKING:
-    from wheelfix.host.os_packages import Package
-    from wheelfix.pipelines.sbom import Expected
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
@@ -200,7 +207,7 @@ class Origin(NamedTuple):
 
     library: GraftedLibrary
     sha256: str
-    package: "Package | None"
+    package: Package | None
 
 
 def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tuple[Origin, ...]:
@@ -208,8 +215,6 @@ def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tu
 
     Raises `ToolError` if one does not end.
     """
-    from wheelfix.host.os_packages import owners  # noqa: PLC0415 - `_LISTING` of `repairing`
-
     known = [library.source for library in grafted if library.source.is_absolute()]
     packages = owners(known, environ) if known else {}
     return tuple(
@@ -219,7 +224,7 @@ def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tu
 
 def sbom_edits(
     grafted: Sequence[Origin],
-    expected: "Sequence[Expected]",
+    expected: Sequence[Expected],
     wheel: Wheel,
     edits: Iterable[Edit],
 ) -> Iterator[Edit]:
@@ -229,15 +234,6 @@ def sbom_edits(
     auditwheel's own list becomes a part of it.
     """
     # Imported while auditwheel works: `_LATER` of `repairing`.
-    from wheelfix.pipelines.sbom import (  # noqa: PLC0415 - see above
-        AUDITWHEEL,
-        MEMBER,
-        Library,
-        joined,
-        read_sbom,
-        write_sbom,
-    )
-
     made = tuple(edits)
     present = {member.name for member in wheel.members}
 
@@ -260,8 +256,6 @@ def sbom_edits(
     member = names[-1]
     if not (listed or expected or member in earlier):
         return
-    from importlib import metadata  # noqa: PLC0415 - `_LISTING` of `repairing`
-
     tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
     content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))
     for name in dict.fromkeys((*earlier, member)):

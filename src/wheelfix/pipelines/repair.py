@@ -5,13 +5,13 @@ auditwheel graft in between, and acts once, at the end.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from wheelfix.analysis.providers import (
     known_for,
@@ -31,13 +31,13 @@ from wheelfix.errors import (
 )
 from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.verify import Verified, verify
+from wheelfix.host.verify import Options, Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Load, Request
 from wheelfix.pipelines import auditwheel
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import codec_of
+from wheelfix.pipelines.apply_edits import apply, codec_of
 from wheelfix.pipelines.auditwheel import GraftedLibrary
 from wheelfix.pipelines.graft import Origin
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
@@ -61,9 +61,7 @@ from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.model import Wheel, is_vendored
 from wheelfix.wheel.reader import Archive, open_wheel
-
-if TYPE_CHECKING:
-    from wheelfix.wheel.writer import PendingWheel
+from wheelfix.wheel.writer import PendingWheel, copy_wheel, write_wheel
 
 Progress = Callable[[str], None]
 
@@ -194,8 +192,6 @@ class _Run:
     def publish(self) -> Outcome:
         """Write the wheel, judge what was written, and give it its name if it is right."""
         decision = self._decide()
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
-
         with ThreadPoolExecutor(1) as pool:
             # auditwheel judges the prediction while it is made true; if what was written says
             # anything else, it is asked again.
@@ -265,8 +261,6 @@ class _Run:
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - see `_LATER`
-
         with ThreadPoolExecutor(1) as beside:
             origins = beside.submit(grafting.origins, grafted.grafted, self.standby.environ)
             wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
@@ -403,11 +397,8 @@ class _Run:
 
     # --- Acting
 
-    def _written(self, decision: _Decision) -> "tuple[PendingWheel, Mapping[str, str]]":
+    def _written(self, decision: _Decision) -> tuple[PendingWheel, Mapping[str, str]]:
         """Return the wheel, still without a name, and the way by which each object was edited."""
-        from wheelfix.pipelines.apply_edits import apply  # noqa: PLC0415 - see `_LATER`
-        from wheelfix.wheel.writer import copy_wheel, write_wheel  # noqa: PLC0415 - see `_LATER`
-
         self.progress("writing")
         if not decision.edits and not self._false_rows:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
@@ -444,7 +435,7 @@ class _Run:
             if old in self._false_rows and old != f"{after.dist_info}/RECORD"
         }
 
-    def _read_back(self, pending: "PendingWheel", predicted: Wheel) -> Wheel:
+    def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
         """Open what was written as any wheel, and hold it against the prediction.
 
         If somebody may have written to the input meanwhile, nothing is known by its CRC.
@@ -478,11 +469,9 @@ class _Run:
             )
         return found
 
-    def _tried(self, pending: "PendingWheel", wheel: Wheel) -> tuple[Finding, ...]:
+    def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
         """Install what was written, and try everything in it."""
         # Only who asks for it pays for its start-up.
-        from wheelfix.host.verify import Options  # noqa: PLC0415
-
         self.progress("verifying")
         options = Options(beside=self._providing_wheels)
         results = verify(pending.path, options, self.standby.environ, name=wheel.name)
@@ -653,7 +642,7 @@ def _all_said(wheel: Wheel) -> dict[str, Elf]:
 def _judged(wheel: Wheel) -> dict[str, Elf]:
     """Return what auditwheel's verdict can depend on: all that is said, but for search paths.
 
-    Which of the wheel's libraries is found is not asked of auditwheel (see `wheelfix.pipelines.auditwheel_view`).
+    Which of the wheel's libraries is found is not asked of auditwheel (see `auditwheel_view`).
     """
     return {
         member: replace(elf, rpath=None, runpath=None) for member, elf in _all_said(wheel).items()

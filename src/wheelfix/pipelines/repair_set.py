@@ -5,9 +5,10 @@ is `product`'s to say; how one wheel is repaired is the caller's.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
 from wheelfix.errors import OwnerError
@@ -20,9 +21,6 @@ from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.model import Wheel, normalized
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future
 
 
 class Attempt(Protocol):
@@ -106,8 +104,6 @@ class _Run:
     def side_by_side(self, jobs: int) -> Iterator[Outcome]:
         # Owners are begun before those that wait for them, so that nobody waits in vain.
         order = sorted(range(len(self.paths)), key=self._depth)
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
-
         futures: dict[int, Future[_Finished]] = {}
         with ThreadPoolExecutor(min(jobs, len(self.paths))) as pool:
             try:

@@ -4,12 +4,16 @@ CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that 
 gets the same list. Packages are named by package URLs (ECMA-427).
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from wheelfix.host.os_packages import Package, _purl
 from wheelfix.host.provider_lookup import text_in, zip_file
@@ -288,11 +292,6 @@ def _licence(text: str) -> dict[str, Any]:
 
     It is what the distribution declares for a package, and nobody's verdict on the one file.
     """
-    from packaging.licenses import (  # noqa: PLC0415 (most wheels take nothing from a package)
-        InvalidLicenseExpression,
-        canonicalize_license_expression,
-    )
-
     declared = {"acknowledgement": "declared"}
     try:
         expression = str(canonicalize_license_expression(text))
@@ -323,8 +322,6 @@ def described(taken: Taken) -> Expected:
 
 
 def _sha256(path: Path) -> str:
-    import hashlib  # noqa: PLC0415 - rarely asked for
-
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -335,8 +332,6 @@ def _metadata(provider: Provider, wheel: Path | None) -> str:
         with zip_file(wheel) as archive:
             names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
             return next((text_in(archive, name) for name in names), "")
-    from importlib import metadata  # noqa: PLC0415 - slow to import
-
     if not provider.at_hand:
         return ""
     try:

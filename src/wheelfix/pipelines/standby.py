@@ -5,20 +5,20 @@ time that another start would. Little is imported here: the sooner it is started
 imports go on beside our own.
 """
 
+import json
 import os
+import select
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from wheelfix.errors import ToolError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from wheelfix.system.subprocesses import Completed
+from wheelfix.system.subprocesses import Completed, completed, end, late, limit, read
 
 _MAIN = """\
 import gc
@@ -97,20 +97,16 @@ class Standby:
         self,
         arguments: Sequence[str],
         *,
-        cwd: "Path",
+        cwd: Path,
         env: Mapping[str, str],
         last: bool = True,
         meanwhile: Callable[[], object] | None = None,
-    ) -> "Completed":
+    ) -> Completed:
         """Run auditwheel in `cwd` with all of `env` as its environment.
 
         It is started anew for a task that comes after the `last`. `meanwhile` is called while it
         works. Raises `ToolError` as `wheelfix.system.subprocesses.run` does.
         """
-        import json  # noqa: PLC0415 (it is started before anything else is imported)
-
-        from wheelfix.system.subprocesses import completed  # noqa: PLC0415 (see above)
-
         try:
             program = self._waiting.pop()
         except IndexError:
@@ -148,8 +144,6 @@ class _Program(NamedTuple):
 
     def stop(self) -> int:
         """End it, with all that it has started, and return its exit code."""
-        from wheelfix.system.subprocesses import end  # noqa: PLC0415 (see `Standby.run`)
-
         end(self.pid)
         for descriptor in self[1:]:
             os.close(descriptor)
@@ -199,11 +193,6 @@ class _Exchange:
 
         Raises `ToolError` if that takes too long, or if too much is printed.
         """
-        import select  # noqa: PLC0415 (it is started before anything else is imported)
-        import time  # noqa: PLC0415 (see above)
-
-        from wheelfix.system.subprocesses import late, limit, read  # noqa: PLC0415 (see above)
-
         kept = dict(zip((self._program.stdout, self._program.stderr), self.said, strict=True))
         end = time.monotonic() + timeout
         waiting = select.poll()
@@ -235,8 +224,6 @@ class _Exchange:
 
     def _end(self) -> None:
         """Read what was printed last, and the answer."""
-        from wheelfix.system.subprocesses import read  # noqa: PLC0415 (see `finish`)
-
         pipes = (self._program.stdout, self._program.stderr)
         for descriptor, kept in zip(pipes, self.said, strict=True):
             with suppress(BlockingIOError):

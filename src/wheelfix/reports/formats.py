@@ -5,11 +5,10 @@ from enum import StrEnum
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
-if TYPE_CHECKING:
-    from wheelfix.pipelines.check_result import SetReport
-    from wheelfix.reports.render import Drawing
+from wheelfix.pipelines.check_result import SetReport
+from wheelfix.reports.render import Drawing
 
 
 class Format(StrEnum):
@@ -27,17 +26,17 @@ class Format(StrEnum):
     HTML = "html"
 
 
-_MODULES = {Format.JSON: "json_report", Format.HTML: "html_page"}
+_MODULES = {Format.JSON: "json_report", Format.HTML: "check_page"}
 """Where a module of the format's own name would hide one of the standard library."""
 
 
-def _draw(form: Format, found: "SetReport", drawing: "Drawing") -> str:
+def _draw(form: Format, found: SetReport, drawing: Drawing) -> str:
     """Draw `found` in the format `form`."""
     module = import_module(f"wheelfix.reports.{_MODULES.get(form, form)}")
     return cast("Callable[[SetReport, Drawing], str]", module.draw)(found, drawing)
 
 
-FORMATS: Mapping[str, Callable[["SetReport", "Drawing"], str]] = MappingProxyType(
+FORMATS: Mapping[str, Callable[[SetReport, Drawing], str]] = MappingProxyType(
     {form.value: partial(_draw, form) for form in Format}
 )
 """Each returns the whole text, without a line end after the last line."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -102,8 +103,6 @@ def _identity(finding: Finding, report: Report | None) -> str:
 
 
 def _hashed(text: str) -> str:
-    from hashlib import sha256  # noqa: PLC0415 - most formats do without
-
     return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 

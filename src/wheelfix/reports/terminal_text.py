@@ -3,6 +3,7 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
@@ -54,8 +55,6 @@ def printable(text: str) -> str:
 
 def json_text(value: object, *, indent: int | None = 2) -> str:
     """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
-    import json  # noqa: PLC0415 (start-up of light commands)
-
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, indent=indent, separators=separators)
     return text.replace("##[", r"#\u0023[")

@@ -4,6 +4,7 @@ They are told by what does not change from one build to the next: the distributi
 member and the entry, without versions and without the hashes in the names of grafted libraries.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -55,8 +56,6 @@ def _stable(name: str) -> str:
 
 def read(path: Path) -> Baseline:
     """Read a baseline. Raises `SettingsError` for what is none."""
-    import json  # noqa: PLC0415 - only who has a baseline pays for it
-
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -84,8 +83,6 @@ def read(path: Path) -> Baseline:
 
 def text(findings: Iterable[tuple[str, Finding]]) -> str:
     """Return the baseline of `findings`, each with its distribution, sorted for small diffs."""
-    import json  # noqa: PLC0415 - only who writes a baseline pays for it
-
     rows = sorted(Counter(known(distribution, each) for distribution, each in findings))
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
     return json.dumps(document, indent=1) + "\n"  # ASCII: names may be no Unicode, or turn it round

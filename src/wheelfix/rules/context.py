@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from wheelfix.analysis.preload_plan import Preloading, preloading
 from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
 from wheelfix.analysis.unused_needed import Definitions, Pruning, World, judge
 from wheelfix.analysis.verdict import Verdict
@@ -17,9 +18,6 @@ from wheelfix.loader.search import Environment, Load, load_each
 from wheelfix.loader.targets import Target, find, furnish, is_page, machine_of
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
-
-if TYPE_CHECKING:
-    from wheelfix.analysis.preload_plan import Preloading
 
 
 class Stage(IntEnum):
@@ -109,10 +107,8 @@ class Context:
         )
 
     @cached_property
-    def preloading(self) -> "Preloading":
+    def preloading(self) -> Preloading:
         """Which libraries of providers a shim opens, or could open, before which modules."""
-        from wheelfix.analysis.preload_plan import Preloading, preloading  # noqa: PLC0415 - for a few wheels
-
         providers = self.settings.provider
         if not providers or not self.layouts:
             return Preloading()

@@ -5,6 +5,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice, product
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_version
+from packaging.version import Version
+
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -217,8 +222,6 @@ def name_differs(context: Context) -> Iterator[Hit]:
 
 
 def _canonical(version: str) -> str:
-    from packaging.utils import canonicalize_version  # noqa: PLC0415 (slow, and seldom needed)
-
     return canonicalize_version(version)
 
 
@@ -336,8 +339,6 @@ def _release(version: str) -> list[int]:
 def _is_version(text: str) -> bool:
     if re.fullmatch(_NUMBERS, text):
         return True
-    from packaging.version import Version  # noqa: PLC0415 - see above
-
     try:
         Version(text)
     except ValueError:  # InvalidVersion, or a number with thousands of digits
@@ -348,8 +349,6 @@ def _is_version(text: str) -> bool:
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
     if _clauses(text) is not None:
         return
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
-
     try:
         SpecifierSet(_readable(text))
     except ValueError as error:
@@ -360,8 +359,6 @@ def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
         if is_plain_requirement(text):
             continue
-        from packaging.requirements import Requirement  # noqa: PLC0415 - see above
-
         try:
             Requirement(_readable(text))
         except (ValueError, RecursionError) as error:
@@ -436,8 +433,6 @@ def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
             all(_COMPARED[compared](_release(version), own) for compared, own in clauses)
             for version in versions
         )
-    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - see above
-
     try:
         wanted = SpecifierSet(_readable(requires_python))
     except ValueError:

@@ -1,5 +1,6 @@
 """Whether every name finds what it names: modules, SONAMEs, libraries opened by name."""
 
+import json
 import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -790,8 +791,6 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
 
 def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield names, of which one serves, and the priority; what is malformed says nothing."""
-    import json  # noqa: PLC0415 (few objects have notes)
-
     try:
         entries: object = json.loads(note)
     except (ValueError, RecursionError):

@@ -9,15 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, cast
+from importlib.metadata import EntryPoint, entry_points
+from typing import cast
 
 from wheelfix.errors import RuleError
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.entrypoints import GROUP, rules_are_mentioned
 from wheelfix.rules.rule import AnyRule, Rule
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
@@ -32,8 +30,6 @@ def known_rules() -> tuple[Rule, ...]:
     if not rules_are_mentioned(sys.path):
         return RULES
     # It imports `email` and `zipfile`, for which most users would wait in vain.
-    from importlib.metadata import entry_points  # noqa: PLC0415
-
     points = entry_points(group=GROUP)
     return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
@@ -68,7 +64,7 @@ def with_plugins(rules: Iterable[Rule], brought: Iterable[Rule]) -> tuple[Rule, 
     return tuple(sorted(by_code.values(), key=lambda rule: rule.code))
 
 
-def _rules_of(point: "EntryPoint") -> Iterator[Rule]:
+def _rules_of(point: EntryPoint) -> Iterator[Rule]:
     plugin = point.dist.name if point.dist is not None else point.value
     hint = f"report it to the authors of `{plugin}`, or uninstall it"
     try:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from wheelfix.analysis.preload_plan import shim_of
+from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -80,9 +82,6 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
 
 
 def _edits(context: Context, init: str) -> Iterator[Edit]:
-    from wheelfix.analysis.preload_plan import shim_of  # noqa: PLC0415 - for a few wheels
-    from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook  # noqa: PLC0415 - for a few wheels
-
     wheel, preloading = context.wheel, context.preloading
     wanted, there = preloading.wanted[init], preloading.there.get(init)
     shim = wanted if there is None else there.including(wanted)

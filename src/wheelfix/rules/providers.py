@@ -5,8 +5,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from packaging.requirements import InvalidRequirement, Requirement
+
+from wheelfix.analysis.preload_plan import module_name
 from wheelfix.analysis.providers import editions, folder_of, meant, never_bundled, provider_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Undefined
@@ -22,12 +25,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider, Settings, name_of
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.model import Wheel
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
-
-if TYPE_CHECKING:
-    from packaging.requirements import Requirement
+from wheelfix.wheel.python_imports import surely_imported
 
 _SHOWN = 5
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
@@ -261,10 +259,8 @@ _LONGEST = 4000
 """Characters of a requirement that a person may have written."""
 
 
-def _required(context: Context, name: str) -> "list[Requirement]":
+def _required(context: Context, name: str) -> list[Requirement]:
     """Return what METADATA asks of the distribution, extras among them."""
-    from packaging.requirements import Requirement  # noqa: PLC0415 - see above
-
     found: list[Requirement] = []
     for text in context.wheel.metadata.requires_dist:
         if len(text) < _LONGEST and name_of(text) == name:
@@ -277,7 +273,7 @@ def _line(provider: Provider) -> str:
     return provider.to_require
 
 
-def _only_extra(requirement: "Requirement") -> bool:
+def _only_extra(requirement: Requirement) -> bool:
     return requirement.marker is not None and "extra" in str(requirement.marker)
 
 
@@ -335,9 +331,6 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
 def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]:
     """Return the modules that need it and are surely imported, and whether others do without."""
-    from wheelfix.analysis.preload_plan import module_name  # noqa: PLC0415 - for a few wheels
-    from wheelfix.wheel.python_imports import surely_imported  # noqa: PLC0415 - for a few wheels
-
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
     doors = {door for use in uses for door in context.preloading.entrances.get(use.member, ())}
@@ -435,9 +428,7 @@ def _reasons(uses: Iterable[_Use], tied: Sequence[_Use]) -> Iterator[str]:
         )
 
 
-def _looseness(provider: Provider, required: "Requirement") -> str | None:
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - see above
-
+def _looseness(provider: Provider, required: Requirement) -> str | None:
     specifier = required.specifier
     if provider.version and not specifier.contains(provider.version, prereleases=True):
         return f"that is not version {provider.version}, which is at hand, and was not judged"

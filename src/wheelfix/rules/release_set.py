@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from statistics import median
 from typing import TypeVar
 
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -238,8 +239,6 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
 
 
 def _median(sizes: Iterable[int]) -> float:
-    from statistics import median  # noqa: PLC0415 (it imports `decimal`)
-
     return median(sizes)
 
 

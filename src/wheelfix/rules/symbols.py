@@ -1,6 +1,7 @@
 """Whether every symbol that an object of the wheel asks for has a provider, once installed."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
@@ -105,8 +106,6 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
 
 def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
     """Return what is spelled most like `name`, if anything comes near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - for the few names that nobody has
-
     return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 

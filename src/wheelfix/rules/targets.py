@@ -1,6 +1,6 @@
 """Whether the wheel loads on the machines that the project names: `--target`.
 
-What a machine has is data (`wheelfix.loader.targets`). Each object is loaded on it on paper, as installed
+What a machine has is data (`loader.targets`). Each object is loaded on it on paper, as installed
 by its first scheme, and what stands in the way is reported once for each machine and cause.
 """
 

@@ -1,16 +1,14 @@
 """Who does the work, where one process is not enough."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from concurrent.futures import Executor
+from concurrent.futures import Executor
+from typing import NamedTuple
 
 
 class Crew(NamedTuple):
     """Who does the work."""
 
-    start: "Callable[[], Executor]"
+    start: Callable[[], Executor]
     """Return an executor; another one after that has broken."""
     at_once: int
     """How many calls it gets before one has ended: a few for each worker."""
@@ -19,6 +17,6 @@ class Crew(NamedTuple):
     that is then killed: it stumbles over cancelled calls as it ends the others."""
 
 
-def crew_of(executor: "Executor", at_once: int = 64) -> Crew:
+def crew_of(executor: Executor, at_once: int = 64) -> Crew:
     """Return the crew of an executor that is there, and cannot be replaced."""
     return Crew(start=lambda: executor, at_once=at_once)

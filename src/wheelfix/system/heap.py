@@ -5,6 +5,7 @@ stays as large as it ever was: with pieces of 1 MiB, twice as much as is ever us
 C libraries have no such functions: there, nothing is done.
 """
 
+import ctypes
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,5 @@ def trim(size: int) -> None:
 
 
 def _call(function: str, *arguments: int) -> None:
-    import ctypes  # noqa: PLC0415 (start-up of light commands)
-
     with suppress(AttributeError):
         getattr(ctypes.CDLL(None), function)(*arguments)

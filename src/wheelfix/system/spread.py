@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from wheelfix.errors import WheelfixError
 from wheelfix.system.crew import Crew
+from wheelfix.system.executors import handed_out
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -30,8 +31,6 @@ def spread(
     if crew is None:
         yield from (_called(work, item, lost) for item in items)
         return
-    from wheelfix.system.executors import handed_out  # noqa: PLC0415 (one wheel needs no executor)
-
     yield from handed_out(work, items, crew, lost)
 
 

@@ -1,5 +1,6 @@
 """A call that gets so much time and no more."""
 
+import ctypes
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -59,8 +60,6 @@ def is_somebody_late() -> bool:
 
 def _stop(thread: threading.Thread) -> None:
     """Raise `_Stop` in another thread (PyThreadState_SetAsyncExc of Python's C API)."""
-    import ctypes  # noqa: PLC0415 - hardly ever needed
-
     if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(thread.ident), ctypes.py_object(_Stop)

@@ -3,18 +3,16 @@
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from wheelfix.errors import VerificationError
 from wheelfix.wheel.splice import without_end
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 _PIECE = 2**20
 _AHEAD = 12 * 2**20
@@ -73,7 +71,7 @@ class Chunk(NamedTuple):
 
 
 def deflate_ahead(
-    pool: "ThreadPoolExecutor",
+    pool: ThreadPoolExecutor,
     contents: Iterable[Content],
     codec: Codec,
     level: int,
@@ -126,8 +124,6 @@ class Early:
 
     def begin(self, paths: Iterable[Path]) -> None:
         """Begin with those pieces of files, which must stay as they are, that edits spare most."""
-        from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
-
         chosen = list(islice(self._inner(paths), _EARLY // self._codec.piece))
         if not chosen:
             return
@@ -138,7 +134,7 @@ class Early:
             future = self._pool.submit(_deflate_piece, piece, size, self._codec, self._level)
             self._begun.setdefault(piece(_MARK).data, []).append(_Begun(piece, future))
 
-    def take(self, chunk: Chunk) -> "Future[bytes] | None":
+    def take(self, chunk: Chunk) -> Future[bytes] | None:
         """Return the deflating of `chunk`, if that has begun."""
         alike = self._begun.get(chunk.data[:_MARK], [])
         for begun in alike:
@@ -159,7 +155,7 @@ class _Begun(NamedTuple):
 
     piece: Callable[[int], Chunk]
     """Reads so many bytes of it."""
-    future: "Future[bytes]"
+    future: Future[bytes]
 
 
 def _piece(path: Path, at: int, size: int) -> Chunk:

@@ -7,6 +7,7 @@ codes that zlib refuses, as pip would; libdeflate does not say where a stream en
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -103,8 +104,6 @@ def _in_strides(raw: Iterable[bytes]) -> Iterator[bytes]:
 
 def ahead(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Yield pieces, of which the next is being made meanwhile."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 (start-up)
-
     with ThreadPoolExecutor(1) as pool:
         following = pool.submit(next, pieces, None)
         while (piece := following.result()) is not None:

@@ -4,6 +4,7 @@ Two at a time, as zlib and hashlib let go of the interpreter lock.
 """
 
 import errno
+import hashlib
 import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -13,20 +14,19 @@ from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, PAGESIZE, mmap
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf_and_tables
 from wheelfix.errors import BadElfError, BadWheelError, OutputError
 from wheelfix.system.mmap_io import pieces
 from wheelfix.system.tmpdir import ADVICE, unnamed_file
 from wheelfix.wheel.inflate import Mark, ahead, crc32
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.sniff import is_library_name, likeness, may_open
+from wheelfix.wheel.splice import Tracked
 from wheelfix.wheel.strings import Strings
 from wheelfix.wheel.zip_format import DEFLATED, Entry
-
-if TYPE_CHECKING:
-    from wheelfix.wheel.splice import Tracked
 
 HUGE = 32 * 2**20
 """Bytes; what has as many keeps more than one thread busy."""
@@ -91,7 +91,7 @@ class Whole(NamedTuple):
 
     data: memoryview
     """A mapped file without a name."""
-    tracked: "Tracked"
+    tracked: Tracked
 
 
 NOTHING = What()
@@ -232,15 +232,13 @@ class _Reader:
         said = hash_field(algorithm, hasher.digest()) if hasher else ""
         return Content(said, stored_crc, what)
 
-    def _tracked(self, member: str) -> "Tracked | None":
+    def _tracked(self, member: str) -> Tracked | None:
         if member != self._largest:
             return None
-        from wheelfix.wheel.splice import Tracked  # noqa: PLC0415 (few wheels need it)
-
         return Tracked(self._entries[member].compressed_size)
 
     def _what(
-        self, member: str, first: bytes, rest: Iterator[bytes], tracked: "Tracked | None" = None
+        self, member: str, first: bytes, rest: Iterator[bytes], tracked: Tracked | None = None
     ) -> What:
         if first.startswith(_ELF_MAGIC):
             return self._object(member, chain([first], rest), tracked)
@@ -274,9 +272,7 @@ class _Reader:
         self._spare -= len(source)
         return self._spare > 0
 
-    def _object(self, member: str, pieces: Iterator[bytes], tracked: "Tracked | None") -> What:
-        from wheelfix.elf.reader import read_elf_and_tables  # noqa: PLC0415 (wheels without ELF do not need it)
-
+    def _object(self, member: str, pieces: Iterator[bytes], tracked: Tracked | None) -> What:
         names = Strings(_NAME)
         data = buffered(watched(pieces, names.feed), self._entries[member].size)
         names.finish()
@@ -334,8 +330,6 @@ def _is_plain(member: str, data: bytes) -> bool:
 
 @cache
 def _new_hash(algorithm: str) -> Callable[..., Any]:
-    import hashlib  # noqa: PLC0415 (start-up of light commands)
-
     new: Callable[..., Any] = getattr(hashlib, algorithm)
     return new
 

@@ -15,6 +15,9 @@ from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from unicodedata import normalize
+
+from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tmpdir import tmpdir
@@ -32,6 +35,7 @@ from wheelfix.wheel.model import (
     WheelName,
     normalized,
 )
+from wheelfix.wheel.python_opens import Effort, followed
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.zip_format import (
     DEFLATED,
@@ -485,8 +489,6 @@ _CLASH = "one would overwrite the other when unpacked: rename one where the whee
 def _folded(name: str) -> str:
     if name.isascii():
         return name.lower()
-    from unicodedata import normalize  # noqa: PLC0415 (few wheels need it)
-
     return normalize("NFC", normalize("NFC", name).casefold())
 
 
@@ -531,8 +533,6 @@ def _same_version(one: str, other: str) -> bool:
     """Compare versions by PEP 440; `_` stands for `-` or `+` in file names (PEP 427)."""
     if one == other:
         return True
-    from packaging.version import Version  # noqa: PLC0415 (hardly ever needed)
-
     with suppress(ValueError):  # InvalidVersion, or a number with thousands of digits
         return Version(one.replace("_", "-")) == Version(other.replace("_", "-"))
     return _same_name(one.replace("+", "-"), other.replace("+", "-"))
@@ -708,8 +708,6 @@ def _followed(sources: Mapping[str, bytes], members: Iterable[str], dist_info: s
     """Return what Python sources of site-packages open by name."""
     if not sources:
         return {}, set()
-    from wheelfix.wheel.python_opens import Effort, followed  # noqa: PLC0415 (few wheels have such sources)
-
     effort = Effort()
     data = dist_info.removesuffix(".dist-info") + ".data"
     places = {member: _below_site(member, data) for member in members}

@@ -3,9 +3,11 @@
 Everything here is a function of values; the hashes are computed where the bytes are.
 """
 
+import csv
 from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from io import BytesIO, StringIO, TextIOWrapper
 from types import MappingProxyType
 from typing import Any
 
@@ -46,9 +48,6 @@ def parse_record(
 
     Of names and rows that are `known`, as keys and values, no further copy is made.
     """
-    import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import BytesIO, TextIOWrapper  # noqa: PLC0415 (as above)
-
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -99,9 +98,6 @@ def _is_size(text: str) -> bool:
 
 def format_record(rows: Iterable[RecordRow]) -> bytes:
     """Write RECORD: UTF-8, one row a line, quoted only where CSV needs it."""
-    import csv  # noqa: PLC0415 (start-up of light commands)
-    from io import StringIO  # noqa: PLC0415 (as above)
-
     text = StringIO()
     plain = csv.writer(text, lineterminator="\n")
     # The writer quotes a carriage return only where lines end by one; its reader ends a row there.

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -193,8 +194,6 @@ def _add_record(
 
 
 def _row(name: str, new: _New) -> RecordRow:
-    from hashlib import sha256  # noqa: PLC0415 (start-up of light commands)
-
     if isinstance(new, bytes):
         return RecordRow(name=name, hash=_hash(sha256(new).digest()), size=len(new))
     return RecordRow(name=name, hash=_hash(new.sha256), size=new.size)

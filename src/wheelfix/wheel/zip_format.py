@@ -9,6 +9,7 @@ writing.
 import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
+from time import gmtime
 from typing import Any, NamedTuple
 
 from wheelfix.errors import BadWheelError
@@ -369,8 +370,6 @@ def is_descriptor(entry: Entry, rest: bytes) -> bool:
 
 def dos_stamp(epoch: int) -> int:
     """Turn seconds since 1970 (UTC) into MS-DOS time and date, clamped to 1980 to 2107."""
-    from time import gmtime  # noqa: PLC0415 (start-up of light commands)
-
     t = gmtime(min(max(epoch, 315532800), 4354819198))
     date = (t.tm_year - 1980) << 9 | t.tm_mon << 5 | t.tm_mday
     return date << 16 | t.tm_hour << 11 | t.tm_min << 5 | t.tm_sec // 2

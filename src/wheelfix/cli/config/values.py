@@ -7,6 +7,7 @@ table of these keys, so that a value is judged in one place wherever it comes fr
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, cast, get_type_hints
@@ -62,8 +63,6 @@ def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -
 
 def suggestion(word: str, known: Iterable[str]) -> str | None:
     """Return a hint with what may have been meant by `word`, if anything comes near."""
-    from difflib import get_close_matches
-
     spelled = {name.lower(): name for name in known}
     near = get_close_matches(word.lower().replace("_", "-"), spelled, n=3)
     return (
