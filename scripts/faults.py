@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
-from build import make_wheel, shared_object
+sys.path.insert(0, str(Path(__file__).parent.parent))
+from tests.support.build import make_wheel, shared_object
 
 # ruff: noqa: S311 -- dice need no secrecy
 

@@ -21,9 +21,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT))
 
-from build import executable, make_wheel  # noqa: E402 - the tests' builders are not installed
+from tests.support.build import executable, make_wheel  # noqa: E402 - the tests' builders are not installed
 
 PROVIDERS = {
     "nvidia-cuda-runtime-cu12": "nvidia/cuda_runtime/lib/libcudart.so.12",

@@ -1,0 +1,725 @@
+"""Thousands of wheels: a record each, on any executor, whatever happens to wheels and workers."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import (
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from contextlib import suppress
+from importlib.resources import files
+from multiprocessing import active_children, get_context
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped] # it ships no types
+import pytest
+
+import wheelfix
+from tests.support.build import make_wheel
+from wheelfix import cli
+from wheelfix.cli import check_records as batch
+from wheelfix.cli.check_records import records, tasks
+from wheelfix.cli.process_pool import processes
+from wheelfix.errors import BadWheelError, ToolError
+from wheelfix.pipelines.check import check
+from wheelfix.pipelines.check_result import Report
+from wheelfix.reports.render import Drawing
+from wheelfix.settings import Settings
+from wheelfix.system.crew import crew_of
+from wheelfix.system.spread import spread
+from wheelfix.system.timeouts import LateError, within
+
+BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
+STREAM = ("check", "--output-format", "jsonl")
+SCHEMAS = files("wheelfix.data").joinpath("schemas")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder with eight wheels in `dist`, of which one is torn."""
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("WHEELFIX_SEVERITY", "WF601=error")
+    monkeypatch.chdir(tmp_path)
+    dist = tmp_path / "dist"
+    for number in range(7):
+        content = BROKEN if number % 2 else {"demo/__init__.py": b""}
+        make_wheel(dist / f"part{number % 2}", f"demo{number}", files=content)
+    (dist / "demo3x-1.0-py3-none-any.whl").write_bytes(b"PK torn")
+    return tmp_path
+
+
+def streamed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = cli.run([*STREAM, *arguments])
+    return code, capsys.readouterr().out
+
+
+# --- Records --------------------------------------------------------------------------------------
+
+
+def test_each_wheel_has_its_record_in_the_order_of_the_list(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = streamed(capsys, "dist")
+    assert code == 2, "a torn wheel is no finding"
+    found = [json.loads(line) for line in text.splitlines()]
+    assert [each["path"] for each in found] == sorted(
+        path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")
+    )
+    assert [each["name"] for each in found if each["error"]] == ["demo3x-1.0-py3-none-any.whl"]
+    bad = [
+        each["name"][:5] for each in found if any(f["code"] == "WF601" for f in each["findings"])
+    ]
+    assert bad == ["demo1", "demo3", "demo5"]
+    schema = json.loads(SCHEMAS.joinpath("check-record.schema.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for each in found:
+        jsonschema.validate(each, schema)
+    broken = {**found[0], "error": "no object"}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(broken, schema)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_record_says_what_the_report_says(capsys: pytest.CaptureFixture[str]) -> None:
+    _, text = streamed(capsys, "dist")
+    assert cli.run(["check", "--output-format", "json", "dist"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    for line, wheel in zip(text.splitlines(), report["wheels"], strict=True):
+        record = json.loads(line)
+        assert {key: record[key] for key in wheel} == wheel
+
+
+def test_both_schemas_mean_the_same_by_the_same_words() -> None:
+    whole, record = (
+        json.loads(SCHEMAS.joinpath(f"{name}.schema.json").read_text("utf-8"))
+        for name in ("check", "check-record")
+    )
+    wheel = whole["$defs"].pop("wheel")
+    assert record["$defs"] == whole["$defs"]
+    own = {key: record["properties"].pop(key) for key in ("version", "tool", "made_from")}
+    assert record["properties"] == wheel["properties"]
+    assert set(record["required"]) == {*wheel["required"], *own}
+
+
+@pytest.mark.parametrize("fail_on", ["error", "warning", "never"])
+def test_exit_codes_are_those_of_every_check(
+    fail_on: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = streamed(capsys, "dist", "--fail-on", fail_on, "--select", "WF601")
+    assert code == 2
+    (folder / "dist/demo3x-1.0-py3-none-any.whl").unlink()
+    code, _ = streamed(capsys, "dist", "--fail-on", fail_on, "--select", "WF601")
+    assert code == (0 if fail_on == "never" else 1)
+    assert streamed(capsys, "dist/part0", "--fail-on", fail_on, "--select", "WF601")[0] == 0
+
+
+def test_what_stands_beside_a_stream_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (
+        [*STREAM, "dist", "--report", "json=x"],
+        [*STREAM, "dist", "--baseline", "b", "--write-baseline"],
+        [*STREAM, "dist", "--resume"],
+        ["check", "dist", "-o", "x", "--resume"],
+    ):
+        assert cli.run(arguments) == 2
+        assert "hint" in capsys.readouterr().err
+    assert not (folder / "x").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
+    command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-o", "records"]
+    master, terminal = pty.openpty()
+    environ = {**os.environ, "TERM": "xterm"}
+    with subprocess.Popen(command, stderr=terminal, env=environ) as run:
+        os.close(terminal)
+        shown = b""
+        with suppress(OSError):  # EIO: the other end is closed
+            while more := os.read(master, 4096):
+                shown += more
+    os.close(master)
+    assert run.returncode == 2
+    lines = re.findall(
+        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 not judged)?, [\d.]+ a", shown.decode()
+    )
+    assert lines == [*((str(n), bad) for n, bad in enumerate("00000123", start=1)), ("8", "3")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.count("\n") == 1
+    assert "8 of 8 wheels" in done.stderr
+    assert "WF85x" in done.stderr
+    assert subprocess.run([*command, "-q"], capture_output=True, check=False).stderr == b""
+
+
+# --- Which wheels ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("separator", ["\n", "\r\n", "\0"])
+def test_a_list_names_wheels(
+    separator: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("demo[01]-*.whl"))]
+    (folder / "list").write_bytes(separator.join([*names, "dist/part1", ""]).encode())
+    _, text = streamed(capsys, "--from-file", "list")
+    assert [json.loads(line)["name"][:5] for line in text.splitlines()] == [
+        "demo0", "demo1", "demo3", "demo5",
+    ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_list_may_come_from_a_pipe() -> None:
+    command = [sys.executable, "-m", "wheelfix", *STREAM, "--from-file", "-"]
+    found = subprocess.run(
+        ["find", "dist/part0", "-name", "*.whl", "-print0"], stdout=subprocess.PIPE, check=True
+    )
+    done = subprocess.run(command, input=found.stdout, capture_output=True, check=False)
+    assert len(done.stdout.splitlines()) == 4
+
+
+def test_a_list_without_wheels_is_an_error(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "list").touch()
+    assert cli.run(["check", "--from-file", "list"]) == 2
+    assert "no wheel is named" in capsys.readouterr().err
+    assert cli.run(["check", "--from-file", "none"]) == 2
+    assert "cannot read the list" in capsys.readouterr().err
+
+
+# --- Going on where an earlier run was stopped ----------------------------------------------------
+
+
+def resumed(*arguments: str) -> int:
+    return cli.run([*STREAM, "dist", "-o", "records", "--resume", *arguments])
+
+
+@pytest.fixture
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The wheels that are read from here on: in this process, so that they are seen."""
+    seen: list[str] = []
+
+    def noted(path: Path, *more: Any) -> Report:
+        seen.append(path.name[:6].rstrip("-"))
+        return check(path, *more)
+
+    monkeypatch.setattr(batch, "check", noted)
+    monkeypatch.setattr("wheelfix.cli.process_pool.ProcessPoolExecutor", InPlace)
+    return seen
+
+
+class InPlace(Executor):
+    """An executor that does everything at once, here."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
+    folder: Path, looked_at: list[str]
+) -> None:
+    assert resumed() == 2
+    whole = (folder / "records").read_bytes()
+    assert len(looked_at) == 8
+    lines = whole.splitlines(keepends=True)
+    for kept in (0, 1, 5, 8):
+        for torn in (0, 1, len(lines[0]) // 2):
+            looked_at.clear()
+            (folder / "records").write_bytes(b"".join(lines[:kept]) + b"".join(lines)[:torn])
+            assert resumed() == 2, "what an earlier run has found counts"
+            assert (folder / "records").read_bytes() == whole
+            assert len(looked_at) == 8 - kept
+    assert {path.name for path in folder.iterdir()} == {"dist", "records"}
+
+
+def test_only_records_that_still_hold_are_kept(folder: Path, looked_at: list[str]) -> None:
+    def again(*arguments: str) -> set[str]:
+        looked_at.clear()
+        resumed(*arguments)
+        lines = (folder / "records").read_text("ascii").splitlines()
+        paths = [json.loads(line)["path"] for line in lines]
+        wheels = [path.relative_to(folder).as_posix() for path in (folder / "dist").rglob("*.whl")]
+        assert sorted(paths) == sorted(wheels)
+        return set(looked_at)
+
+    assert len(again()) == 8
+    assert again() == set()
+    wheel = next((folder / "dist").rglob("demo4-*.whl"))
+    os.utime(wheel, ns=(0, wheel.stat().st_mtime_ns + 1))
+    assert again() == {"demo4"}
+    next((folder / "dist").rglob("demo5-*.whl")).unlink()
+    assert again() == set()
+    (folder / "wheelfix.toml").write_text('[[overrides]]\nselect="demo6*"\nignore=["WF601"]')
+    assert again() == {"demo6"}
+    assert again("-j2", "--fail-on", "never") == set(), "neither changes a record"
+    assert len(again("--select", "WF6")) == 7
+    assert len(again("--select", "WF6", "--library-path", "lib")) == 7
+    (folder / "lib").mkdir()
+    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "another library is at hand"
+    assert again("--select", "WF6", "--library-path", "lib") == set()
+
+
+def test_another_version_makes_all_records_anew(
+    folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resumed()
+    looked_at.clear()
+    for module in ("wheelfix.cli.check_records", "wheelfix.cli.check_jsonl"):
+        monkeypatch.setattr(f"{module}.__version__", "99")
+    resumed()
+    assert len(looked_at) == 8
+    records = (folder / "records").read_text("ascii").splitlines()
+    assert {json.loads(line)["tool"]["version"] for line in records} == {"99"}
+
+
+def test_a_file_that_is_no_journal_is_left_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text in ("my thesis\n", '{"version":1}\n', "[]\n", "\xff\n", '{"version":1,"path":"x"'):
+        (folder / "records").write_text(text + '{"a":1}\n', "latin-1")
+        assert resumed() == 2
+        assert "line 1, is no record" in capsys.readouterr().err
+        assert (folder / "records").read_text("latin-1") == text + '{"a":1}\n'
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_cannot_be_gone_on_with(
+    folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if kind == "pipe":
+        os.mkfifo(folder / "records")
+    else:
+        (folder / "records").symlink_to("/dev/zero")
+    assert resumed() == 2
+    assert "`records` is not a file" in capsys.readouterr().err
+
+
+def test_two_runs_do_not_write_to_one_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from wheelfix.cli.resume_file import begun
+
+    with begun(folder / "records"):
+        assert resumed() == 2
+        assert "another run is writing" in capsys.readouterr().err
+        assert cli.run([*STREAM, "dist", "-o", "records"]) == 2
+        assert "another run is writing" in capsys.readouterr().err
+    assert resumed() == 2
+    assert "another run" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_full_disk_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.run([*STREAM, "dist", "-o", "/dev/full"]) == 2
+    said = capsys.readouterr().err
+    assert "No space left" in said
+    assert "--resume" in said
+
+
+# --- Whatever happens -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of wheels choose what becomes of those who check them; of forked workers, too."""
+
+    def perhaps(path: Path, *more: Any) -> Report:
+        match path.name.partition("-")[0]:
+            case "demo2":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "demo4":
+                raise ZeroDivisionError("division by zero")
+            case "demo5":
+                raise MemoryError
+            case _:
+                pass
+        return check(path, *more)
+
+    monkeypatch.setattr(batch, "check", perhaps)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_wheel_that_takes_its_worker_down_costs_one_record(
+    jobs: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, text = streamed(capsys, "dist", "-j", jobs)
+    assert code == 2
+    found = {
+        record["name"][:6].rstrip("-"): record for record in map(json.loads, text.splitlines())
+    }
+    assert len(found) == 8
+    lost = {name: each["error"]["message"] for name, each in found.items() if each["error"]}
+    assert "ended abruptly" in lost.pop("demo2")
+    assert "internal error: ZeroDivisionError" in lost.pop("demo4")
+    assert "not enough memory" in lost.pop("demo5")
+    assert list(lost) == ["demo3x"]
+    assert not any(found[name]["made_from"] for name in ("demo2", "demo4", "demo5"))
+    assert all(found[name]["made_from"] for name in ("demo0", "demo1", "demo3x", "demo6"))
+
+
+@pytest.mark.usefixtures("poisoned")
+def test_what_was_lost_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resumed() == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert resumed("--severity", "WF601=error") == 2
+    records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
+    assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_worker_that_is_killed_costs_no_other_report_either(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def perhaps(path: Path, *more: Any) -> Report:
+        if path.name.startswith("demo2"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return check(path, *more)
+
+    monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
+    assert cli.run(["check", "-j2", "--output-format", "json", "dist"]) == 2
+    wheels = json.loads(capsys.readouterr().out)["wheels"]
+    assert [each["name"][:6] for each in wheels if each["error"]] == ["demo3x", "demo2-"]
+
+
+def loop() -> None:
+    while True:
+        pass
+
+
+def keep_the_interpreter() -> None:
+    """Spend hours in one call that never lets other threads run, nor heeds a signal."""
+    sum(iter(int, 1))
+
+
+def wait_for_the_system() -> None:
+    """Wait as for a file server that is gone; in a thread that Python would join at its end."""
+    ThreadPoolExecutor().submit(time.sleep, 20).result()
+
+
+def swallow_errors() -> None:
+    while True:
+        with suppress(Exception):
+            loop()
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of wheels choose how a check of them never ends."""
+    ways = {
+        "demo1": loop,
+        "demo2": wait_for_the_system,
+        "demo4": keep_the_interpreter,
+        "demo5": swallow_errors,
+    }
+
+    def perhaps(path: Path, *more: Any) -> Report:
+        ways.get(path.name.partition("-")[0], lambda: None)()
+        return check(path, *more)
+
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
+    monkeypatch.setattr(batch, "check", perhaps)
+    monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
+
+
+@pytest.mark.usefixtures("folder", "endless")
+@pytest.mark.parametrize("form", ["jsonl", "json"])
+def test_a_wheel_that_takes_for_ever_costs_one_record(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    began = time.monotonic()
+    assert cli.run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
+    assert time.monotonic() - began < 20
+    assert not active_children()
+    text = capsys.readouterr().out
+    found = [json.loads(line) for line in text.splitlines()] if form == "jsonl" else []
+    found = found or json.loads(text)["wheels"]
+    assert len(found) == 8
+    errors = {each["name"][:5]: each["error"] for each in found if each["error"]}
+    for late in ("demo1", "demo2", "demo5"):
+        assert errors[late] == {
+            "message": f"`{late}-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s",
+            "hint": "--timeout gives each wheel more",
+        }
+    assert "ended abruptly" in errors["demo4"]["message"]
+    assert "longer than --timeout" in errors["demo4"]["hint"]
+    assert sorted(errors) == ["demo1", "demo2", "demo3", "demo4", "demo5"]
+
+
+@pytest.mark.usefixtures("endless")
+def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resumed("-j2", "--timeout", "1") == 2
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    assert resumed("--severity", "WF601=error", "--timeout", "60") == 2
+    records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
+    assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
+
+
+@pytest.mark.usefixtures("endless")
+def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> None:
+    """In threads of Dask's workers, too; not where one call keeps the interpreter to itself."""
+    wheels = [path for path in sorted(folder.rglob("*.whl")) if "demo4" not in path.name]
+    before = threading.active_count()
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(wheelfix.check_each(wheels, Settings(timeout=1), executor=pool))
+    late = [each.source.name[:5] for each in reports if isinstance(each.error, LateError)]
+    assert sorted(late) == ["demo1", "demo2", "demo5"]
+    deadline = time.monotonic() + 10
+    while threading.active_count() > before + 2 and time.monotonic() < deadline:
+        time.sleep(0.01)  # those that loop in Python end; who waits for the system is left
+    assert threading.active_count() <= before + 2
+
+
+def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
+    code = (
+        "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
+        "from wheelfix.pipelines import check as checking\nfrom wheelfix.__main__ import main\n"
+        "checking.check = lambda *_: Pool().submit(time.sleep, 60).result()\n"
+        "sys.argv = ['wheelfix', 'check', '--timeout', '1', sys.argv[1]]; main()"
+    )
+    wheel = next(folder.rglob("demo0-*.whl"))
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(wheel)], capture_output=True, text=True, check=False
+    )
+    assert time.monotonic() - began < 10
+    assert done.returncode == 2
+    assert "longer than 1 s" in done.stderr
+
+
+def test_what_is_done_in_time_is_as_it_was() -> None:
+    def fail() -> None:
+        raise TimeoutError("the system's own")
+
+    assert within(0, lambda: 1) == within(9, lambda: 1) == 1
+    with pytest.raises(TimeoutError, match="own"):
+        within(9, fail)
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_wheel_that_takes_all_memory_costs_one_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its worker may ask for so much, and the machine goes on."""
+
+    def perhaps(path: Path, *more: Any) -> Report:
+        if path.name.startswith("demo2"):
+            hoard = [bytes(1 << 28) for _ in range(9)]
+            hoard.clear()
+        return check(path, *more)
+
+    monkeypatch.setattr(batch, "check", perhaps)
+    code, text = streamed(capsys, "dist", "-j2")
+    assert code == 2
+    found = map(json.loads, text.splitlines())
+    errors = {each["name"][:6]: each["error"]["message"] for each in found if each["error"]}
+    assert list(errors) == ["demo3x", "demo2-"]
+    assert "not enough memory" in errors["demo2-"]
+
+
+def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
+    fifo = folder / "fifo"
+    os.mkfifo(fifo)
+    code = (
+        "import os, time\nfrom wheelfix.cli.process_pool import processes\n"
+        "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
+        "with processes(2, 0) as crew:\n"
+        "    executor = crew.start()\n"
+        "    [executor.submit(hang, n) for n in range(2)]\n"
+        "    time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    workers: set[int] = set()
+    while len(workers) < 2:
+        workers.update(map(int, fifo.read_text().split()))
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and any(map(_runs, workers)):
+        time.sleep(0.02)
+    assert not any(map(_runs, workers))
+
+
+def _runs(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_at_once_and_what_is_written_stays(
+    number: signal.Signals, code: int, folder: Path
+) -> None:
+    for copy in range(400):
+        os.link(next(folder.rglob("demo1-*.whl")), folder / f"dist/copy{copy}-1-py3-none-any.whl")
+    command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-j2", "-o", "records"]
+    # As a terminal does it: to the whole group, with the signal not ignored.
+    run = subprocess.Popen(command, stderr=subprocess.PIPE, process_group=0)
+    records = folder / "records"
+    while not records.exists() or records.read_bytes().count(b"\n") < 3:
+        time.sleep(0.01)
+    os.killpg(run.pid, number)
+    begun = time.monotonic()
+    _, said = run.communicate(timeout=20)
+    assert time.monotonic() - begun < 5
+    assert run.returncode == code
+    assert said.decode() == ""
+    lines = records.read_bytes().splitlines(keepends=True)
+    assert 3 <= len(lines) < 408
+    assert resumed() == 2
+    assert records.read_bytes().startswith(b"".join(line for line in lines if line.endswith(b"\n")))
+
+
+# --- Any executor ---------------------------------------------------------------------------------
+
+
+def texts(folder: Path, executor: Executor | None) -> list[str]:
+    wheels = sorted(folder.rglob("*.whl"))
+    drawing = Drawing(version=wheelfix.__version__, folder=folder, root=folder)
+    crew = None if executor is None else crew_of(executor)
+    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), crew)]
+
+
+def test_every_executor_gives_the_same_records(folder: Path) -> None:
+    alone = texts(folder, None)
+    with ThreadPoolExecutor(3) as threads:
+        assert texts(folder, threads) == alone
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as others:
+        assert texts(folder, others) == alone
+    with processes(2, 0) as crew:
+        assert texts(folder, crew.start()) == alone
+
+
+def test_python_programs_bring_their_own_executor(folder: Path) -> None:
+    wheels = sorted(folder.rglob("*.whl"))
+    alone = wheelfix.check_all(wheels)
+    with ProcessPoolExecutor(2) as executor:
+        assert list(wheelfix.check_each(wheels, executor=executor)) is not None
+        found = wheelfix.check_all(wheels, executor=executor)
+    assert [each.findings for each in found.reports] == [each.findings for each in alone.reports]
+    assert found.findings == alone.findings
+    assert str(found.unreadable[0].error) == str(alone.unreadable[0].error)
+
+
+def lose(item: int, error: Exception) -> int | str:
+    return f"{item}: {type(error).__name__}"
+
+
+def double(item: int) -> int | str:
+    if item == 7:
+        raise ValueError("seven")
+    return 2 * item
+
+
+def test_items_are_handed_out_a_few_at_a_time_and_come_back_in_their_order() -> None:
+    lock, running, most, taken = Lock(), 0, 0, 0
+
+    def work(item: int) -> int | str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        time.sleep(0.02 if item % 5 == 0 else 0.001)
+        with lock:
+            running -= 1
+        return double(item)
+
+    def items() -> Iterator[int]:
+        nonlocal taken
+        for item in range(100):
+            taken += 1
+            yield item
+
+    with ThreadPoolExecutor(50) as pool:
+        results: list[int | str] = []
+        for result in spread(work, items(), crew_of(pool, at_once=4), lose):
+            results.append(result)
+            assert taken <= len(results) + 16 * 4
+    assert results == [2 * item if item != 7 else "7: ValueError" for item in range(100)]
+    assert most <= 4
+
+
+def test_a_slow_first_item_does_not_pile_up_results() -> None:
+    made = 0
+
+    def work(item: int) -> int | str:
+        nonlocal made
+        time.sleep(0.5 if item == 0 else 0)
+        made += 1
+        return item
+
+    with ThreadPoolExecutor(2) as pool:
+        found = spread(work, range(1000), crew_of(pool, at_once=2), lose)
+        assert next(found) == 0
+        assert made <= 32
+        found.close()  # type: ignore[attr-defined] # it is a generator
+    assert made < 1000
+
+
+def test_without_a_crew_the_work_is_done_here() -> None:
+    assert list(spread(double, [1, 7], None, lose)) == [2, "7: ValueError"]
+
+
+class Broken(Executor):
+    """An executor that breaks at its third call."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.calls = 0
+        self.error = error or BrokenExecutor("gone")
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        future: Future[Any] = Future()
+        if self.calls < 3:
+            future.set_result(fn(*args, **kwargs))
+        elif isinstance(self.error, BrokenExecutor):
+            raise self.error
+        else:
+            future.set_exception(self.error)
+        return future
+
+
+def test_an_executor_that_cannot_be_replaced_is_an_error() -> None:
+    found = spread(double, range(6), crew_of(Broken()), lose)
+    assert [next(found), next(found)] == [0, 2]
+    with pytest.raises(ToolError, match="ended abruptly"):
+        next(found)
+
+
+def test_what_concerns_the_whole_run_is_raised() -> None:
+    found = spread(double, range(6), crew_of(Broken(BadWheelError("all are"))), lose)
+    assert [next(found), next(found)] == [0, 2]
+    with pytest.raises(BadWheelError):
+        next(found)
+    cancelled: Future[Any] = Future()
+    cancelled.cancel()
+
+    class Gone(Executor):
+        def submit(self, *_: Any, **__: Any) -> Future[Any]:
+            return cancelled
+
+    with pytest.raises(ToolError, match="the workers are gone"):
+        list(spread(double, range(3), crew_of(Gone()), lose))

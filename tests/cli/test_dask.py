@@ -1,0 +1,229 @@
+"""A batch on a real cluster of this machine: the same records, whatever becomes of its workers."""
+
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+import wheelfix
+from tests.support.build import make_wheel
+from wheelfix import cli
+from wheelfix.cli import cluster
+from wheelfix.cli.check_records import Record, Task, judged
+
+dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
+distributed = pytest.importorskip("distributed", reason="the extra `dask` is not installed")
+
+STREAM = ("check", "--output-format", "jsonl")
+WHEELS = 80
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The scheduler of a cluster with two worker processes."""
+    with distributed.LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        processes=True,
+        dashboard_address=":0",
+        silence_logs=logging.CRITICAL,
+    ) as local:
+        yield local.scheduler_address
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in a folder with many wheels in `dist`, of which one is torn."""
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    files = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b"x = 1\n" * 1000}
+    wheel = make_wheel(tmp_path / "dist", files=files)
+    for number in range(WHEELS - 2):
+        os.link(wheel, tmp_path / "dist" / f"demo-1.0-{number}-cp311-cp311-linux_x86_64.whl")
+    (tmp_path / "dist" / "torn-1.0-py3-none-any.whl").write_bytes(b"PK torn")
+    return tmp_path
+
+
+def test_a_cluster_gives_the_same_bytes_and_a_killed_worker_costs_nothing(
+    address: str, folder: Path
+) -> None:
+    assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
+    assert cli.run([*STREAM, "dist", "-o", "there", "--dask", address]) == 2
+    assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
+    written: list[int] = []
+
+    def kill_one() -> None:
+        with distributed.Client(address, set_as_default=False) as client:
+            victim = min(client.run(os.getpid).values())
+            while (count := _lines(folder / "again")) < 10:
+                time.sleep(0.001)
+            os.kill(victim, signal.SIGKILL)
+            written.append(count)
+
+    killer = Thread(target=kill_one)
+    killer.start()
+    assert cli.run([*STREAM, "dist", "-o", "again", "--dask", address]) == 2
+    killer.join()
+    assert written[0] < WHEELS, "it died in the middle"
+    assert (folder / "again").read_bytes() == (folder / "here").read_bytes()
+
+
+def _lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def test_other_reports_and_python_programs_use_the_cluster_too(
+    address: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["check", "dist", "--output-format", "json"]
+    assert cli.run(arguments) == 2
+    here = capsys.readouterr().out
+    assert cli.run([*arguments, "--dask", address]) == 2
+    there = json.loads(capsys.readouterr().out)
+    assert there == json.loads(here)
+    wheels = sorted((folder / "dist").iterdir())[:5]
+    with distributed.Client(address, set_as_default=False) as client:
+        found = wheelfix.check_all(wheels, executor=client.get_executor(pure=False))
+    assert [each.source for each in found.reports] == wheels
+    assert found == wheelfix.check_all(wheels)
+
+
+def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No thread of its worker hears anything then: it ends, and its nanny starts it again."""
+
+    def held(task: Task) -> Record:
+        if "-1.0-7-" in task.wheel.name:
+            sum(iter(int, 1))
+        return judged(task)
+
+    assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
+    monkeypatch.setattr("wheelfix.cli.check_records.judged", held)
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": 1}),
+        distributed.LocalCluster(
+            n_workers=2,
+            threads_per_worker=2,
+            processes=True,
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+    ):
+        began = time.monotonic()
+        options = ["--dask", local.scheduler_address, "--timeout", "1"]
+        assert cli.run([*STREAM, "dist", "-o", "there", *options]) == 2
+        assert time.monotonic() - began < 60
+        pairs = list(zip(_records(folder / "here"), _records(folder / "there"), strict=True))
+        lost = [there for here, there in pairs if here != there]
+        assert [each["name"] for each in lost] == ["demo-1.0-7-cp311-cp311-linux_x86_64.whl"]
+        assert "ended abruptly" in lost[0]["error"]["message"]
+        assert "--timeout" in lost[0]["error"]["hint"]
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+        assert cli.run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
+    assert sorted((folder / "there").read_bytes().splitlines()) == sorted(
+        (folder / "here").read_bytes().splitlines()
+    )
+
+
+def _records(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_bytes().splitlines()]
+
+
+def test_a_worker_without_a_nanny_is_not_ended(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may live in a process with other things, as here with the test."""
+    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 0)
+    sample = next((folder / "dist").iterdir())
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            processes=False,
+            protocol="tcp",
+            dashboard_address=":0",
+            silence_logs=logging.CRITICAL,
+        ) as local,
+        cluster.dask_workers(local.scheduler_address, sample, 1) as crew,
+    ):
+        assert crew.start().submit(time.sleep, 2).result() is None
+
+
+# --- Errors say what to do ------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_the_package_its_name_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    assert cli.run([*STREAM, "dist", "--dask", "tcp://127.0.0.1:1"]) == 2
+    assert 'pip install "wheelfix[dask]"' in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("where", ["nobody", "no address", "http://127.0.0.1:1"])
+def test_a_scheduler_that_does_not_answer_is_named(
+    where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    with socket.socket() as taken:  # bound, and not listening: nobody answers there
+        taken.bind(("127.0.0.1", 0))
+        asked = f"tcp://127.0.0.1:{taken.getsockname()[1]}" if where == "nobody" else where
+        assert cli.run([*STREAM, "dist", "--dask", asked]) == 2
+    said = capsys.readouterr().err
+    assert f"no Dask scheduler answers at `{asked}`" in said
+    assert "hint: `dask scheduler`" in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_cluster_without_workers_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+    with distributed.LocalCluster(
+        n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL
+    ) as local:
+        assert cli.run([*STREAM, "dist", "--dask", local.scheduler_address]) == 2
+    assert "has no workers" in capsys.readouterr().err
+
+
+def test_workers_that_differ_are_named(
+    address: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def told(**changed: Any) -> str:
+        for name, value in changed.items():
+            monkeypatch.setattr(cluster, name, value)
+        assert cli.run([*STREAM, "dist", "--dask", address]) == 2
+        monkeypatch.undo()
+        monkeypatch.chdir(folder)
+        return capsys.readouterr().err
+
+    assert f"has wheelfix {wheelfix.__version__}, and this is 99" in told(__version__="99")
+
+    def cannot(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'wheelfix'")
+
+    said = told(_about=cannot)
+    assert "cannot run wheelfix: No module named 'wheelfix'" in said
+    assert f"pip install wheelfix=={wheelfix.__version__}" in said
+
+    def sees_nothing(_: str) -> tuple[str, bool]:
+        return wheelfix.__version__, False
+
+    assert "on a file system that all workers have" in told(_about=sees_nothing)

@@ -1,0 +1,151 @@
+"""Where the reports of `check` go."""
+
+import json
+from email.message import Message
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from wheelfix.cli import run
+from wheelfix.reports.formats import Format
+from wheelfix.reports.markdown import SUMMARY_LIMIT
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stand in an empty folder, in no one's pipeline."""
+    for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def a_bad_wheel(folder: Path) -> str:
+    bad = shared_object(folder / "bad.so", runpath=":$ORIGIN")
+    wheel = make_wheel(folder / "dist", files={"demo/bad.so": bad})
+    return str(wheel.relative_to(folder))
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_each_format_goes_to_stdout_and_to_a_file(
+    form: Format, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = a_bad_wheel(here)
+    assert run(["check", wheel, "--output-format", form]) == 1
+    shown = capsys.readouterr()
+    assert "demo/bad.so" in shown.out
+    assert not shown.err
+    assert run(["check", wheel, "--output-format", form, "-o", "report"]) == 1
+    assert capsys.readouterr().out == ""
+    assert Path("report").read_text(encoding="utf-8") == shown.out
+
+
+def test_one_run_writes_many_reports(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wheel = a_bad_wheel(here)
+    more = [word for form in Format for word in ("--report", f"{form}=out.{form}")]
+    assert run(["check", wheel, "--output-format", "concise", *more]) == 1
+    assert f"{wheel}!demo/bad.so: WF112 error" in capsys.readouterr().out
+    assert all("empty-entry" in Path(f"out.{f}").read_text() for f in Format if f != "concise")
+    assert json.loads(Path("out.json").read_text())["wheels"][0]["path"] == wheel
+
+
+@pytest.mark.parametrize("text", ["sarif", "=x", "pdf=x", "json=", ""])
+def test_a_report_needs_a_format_and_a_file(
+    text: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", a_bad_wheel(here), "--report", text]) == 2
+    assert "sarif" in capsys.readouterr().err.partition("hint")[2]
+
+
+def test_a_report_that_cannot_be_written_fails(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["check", a_bad_wheel(here), "-o", "none/report"]) == 2
+    assert "cannot write the report `none/report`" in capsys.readouterr().err
+
+
+def test_files_are_named_as_in_the_checkout(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = a_bad_wheel(here)
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(here))
+    monkeypatch.chdir(here / "dist")
+    assert run(["check", Path(wheel).name, "--output-format", "github"]) == 1
+    assert f"::error file={wheel},title=" in capsys.readouterr().out
+    assert run(["check", Path(wheel).name]) == 1
+    assert f"--> {Path(wheel).name}!demo/bad.so" in capsys.readouterr().out
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/elsewhere")
+    assert run(["check", str(here / wheel), "--output-format", "github"]) == 1
+    assert f"::error file={Path(wheel).name},title=" in capsys.readouterr().out
+
+
+def test_a_github_step_gets_the_report_in_its_summary(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    summary = here / "summary.md"
+    summary.write_text("what others wrote\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    assert run(["check", a_bad_wheel(here)]) == 1
+    text = summary.read_text()
+    assert text.startswith("what others wrote\n## wheelfix check\n")
+    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in text
+    assert "\n```mermaid\nflowchart LR\n" in text
+    summary.write_text("x" * (SUMMARY_LIMIT - 300))
+    assert run(["check", a_bad_wheel(here)]) == 1
+    assert SUMMARY_LIMIT - 300 < summary.stat().st_size <= SUMMARY_LIMIT
+    capsys.readouterr()
+
+
+def test_a_summary_that_cannot_be_written_is_no_failure(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
+    assert run(["check", a_bad_wheel(here), "--exit-zero"]) == 0
+    assert "cannot write the step summary" in capsys.readouterr().err
+
+
+def test_what_cannot_be_judged_is_told_at_once_and_in_every_report(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torn = here / "torn-1.0-py3-none-any.whl"
+    torn.write_bytes(b"PK")
+    more = [word for form in Format for word in ("--report", f"{form}=out.{form}")]
+    assert run(["check", torn.name, *more]) == 2
+    shown = capsys.readouterr()
+    assert torn.name in shown.err
+    assert shown.out == f"1 file could not be judged: `{torn.name}`.\n"
+    assert all(torn.name in Path(f"out.{form}").read_text() for form in Format)
+
+
+def test_quiet_is_quiet_only_where_all_is_well(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = make_wheel(here, tag="py3-none-any", files={"one.py": b""})
+    assert run(["check", "-q", good.name]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["check", "-q", good.name, "--output-format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["summary"]["wheels"] == 1
+    assert run(["check", "-q", a_bad_wheel(here)]) == 1
+    assert "empty-entry" in capsys.readouterr().out
+
+
+def test_help_is_linked_where_the_package_says_it_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described = Message()
+    described["Project-URL"] = "Source, https://example.org"
+    described["Project-URL"] = "Rules, https://example.org/docs/rules.md"
+    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": described}.__getitem__)
+    assert run(["check", a_bad_wheel(here), "--output-format", "sarif"]) == 1
+    [sarif] = json.loads(capsys.readouterr().out)["runs"]
+    links = {rule["id"]: rule["helpUri"] for rule in sarif["tool"]["driver"]["rules"]}
+    assert links["WF112"] == "https://example.org/docs/rules.md#wf112-empty-entry"
+
+
+def test_rules_can_be_printed_as_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rule", "--output-format", "markdown"]) == 0
+    assert capsys.readouterr().out.startswith("# Rules\n")
+    assert run(["rule", "WF112", "--output-format", "markdown"]) == 0
+    [heading] = [x for x in capsys.readouterr().out.splitlines() if x.startswith("### ")]
+    assert heading == "### WF112 empty-entry"

@@ -1,0 +1,149 @@
+"""`init` and `settings`: what can be set, what holds, and where it comes from."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.test_config import EVERYTHING
+from wheelfix import cli
+from wheelfix.cli.config.describe import schema
+from wheelfix.cli.config.files import configured
+from wheelfix.cli.config.values import settings_from
+from wheelfix.cli.options import DOCS
+from wheelfix.errors import SettingsError
+from wheelfix.rules import RULES
+from wheelfix.settings import Settings
+
+SHIPPED = Path(cli.__file__).parent.parent / "reports" / "schemas" / "settings.schema.json"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    return tmp_path
+
+
+def uncommented(text: str) -> str:
+    """Return the settings of a commented table as if each had been set."""
+    text = text.partition("# Other settings")[0]
+    lines = (line.removeprefix("# ") for line in text.splitlines() if " = " in line)
+    return "\n".join(line for line in lines if line.split(" = ")[0] in EVERYTHING)
+
+
+def test_init_writes_every_setting_with_its_default(here: Path) -> None:
+    assert cli.run(["init"]) == 0
+    text = (here / "wheelfix.toml").read_text("utf-8")
+    assert configured(here, None).settings == Settings(), "all of it is comments"
+    table = tomllib.loads(uncommented(text))
+    assert set(table) == set(EVERYTHING)
+    unset = {name.replace("_", "-") for name in DOCS if getattr(Settings(), name) is None}
+    defaults = {key: value for key, value in table.items() if key not in unset}
+    assert settings_from(defaults, Settings(jobs=9), "x") == Settings()
+    settings_from(table, Settings(), "x")
+
+
+def test_init_appends_to_the_project(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    project = here / "pyproject.toml"
+    project.write_text("[project]\nname = 'x'\n", "utf-8")
+    assert cli.run(["init", "--stdout"]) == 0
+    printed = capsys.readouterr().out
+    assert cli.run(["init"]) == 0
+    text = project.read_text("utf-8")
+    assert text == f"[project]\nname = 'x'\n\n{printed}"
+    assert tomllib.loads(text) == {"project": {"name": "x"}, "tool": {"wheelfix": {}}}
+    assert cli.run(["init"]) == 2, "what is there is left alone"
+    assert project.read_text("utf-8") == text
+    active = [line.removeprefix("# ") for line in text.splitlines()[-3:]]
+    overrides = tomllib.loads("\n".join(active))["tool"]["wheelfix"]["overrides"]
+    assert overrides[0]["select"] == "*musllinux*"
+
+
+def test_settings_say_where_each_value_is_from(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "wheelfix.toml").write_text(
+        "jobs = 3\n[[overrides]]\nselect = '*musl*'\nstrip = true\n", "utf-8"
+    )
+    monkeypatch.setenv("AUDITWHEEL_PLAT", "linux_x86_64")
+    monkeypatch.setenv("WHEELFIX_FAIL_ON", "warning")
+    monkeypatch.setenv("WHEELFIX_IGNORE", "WF113,WF116")
+    assert cli.run(["settings", "dist/demo-1-cp311-cp311-musllinux_1_2_x86_64.whl"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    said = {line.split(" = ")[0]: [part.strip() for part in line.split("  # ")] for line in out}
+    file = str(here / "wheelfix.toml")
+    assert said["jobs"] == ["jobs = 3", file]
+    assert said["strip"] == ["strip = true", f"{file}: override 1"]
+    assert said["plat"] == ['plat = "linux_x86_64"', "the environment"]
+    assert said["fail-on"] == ['fail-on = "warning"', "the environment"]
+    assert said["ignore"] == ['ignore = { "WF113" = "", "WF116" = "" }', "the environment"]
+    assert said["select"] == ['select = ["ALL"]', "default"]
+    assert said["baseline"] == ["baseline = (not set)", "default"]
+    assert set(said) == set(EVERYTHING)
+    assert cli.run(["settings"]) == 0
+    assert "strip = false" in capsys.readouterr().out
+
+
+# --- The schema -----------------------------------------------------------------------------------
+
+
+def accepted(table: object) -> bool:
+    jsonschema = pytest.importorskip("jsonschema")
+    return bool(jsonschema.Draft202012Validator(schema(DOCS)).is_valid(table))
+
+
+def test_the_shipped_schema_is_the_one_of_the_settings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.run(["settings", "--schema"]) == 0
+    shown = capsys.readouterr().out
+    assert shown == SHIPPED.read_text("utf-8"), "wheelfix settings --schema > the file"
+    assert json.loads(shown)["properties"].keys() == {*EVERYTHING, "overrides"}
+
+
+TABLES: list[dict[str, Any]] = [
+    EVERYTHING,
+    *({key: value} for key, value in EVERYTHING.items()),
+    {"wheeldir": "x"},
+    *({key: value} for key in EVERYTHING for value in (17, "", " ", [1], {"WF1": 1}, True)),
+    {"overrides": [{"select": "*", "strip": True}]},
+    {"overrides": [{"select": ["*"], "ignore": ["WF1"]}]},
+    {"overrides": [{"strip": True}]},
+    {"overrides": [{"select": [], "strip": True}]},
+    {"overrides": [{"select": "*", "jobs": 2}]},
+    {"overrides": {}},
+    {"zip-level": 10},
+    {"require": [{"symbols": ["x"]}]},
+    {"severity": {"WF1": "bad"}},
+    {"provider": ["torch", {"requirement": "pyarrow"}]},
+    {"provider": [{"requirement": ">=1"}]},
+    {"provider": [{"libraries": ["a"], "directory": "a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"]}]},
+    {"provider": [{"requirement": "x", "directory": "a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "../a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "/a"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a/b"}]},
+    {"provider": [{"requirement": "x", "libraries": ["a"], "directory": "a", "scheme": "b"}]},
+]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: str(table)[:60])
+def test_schema_and_loader_agree(here: Path, table: dict[str, Any]) -> None:
+    (here / "wheelfix.toml").write_text(
+        "\n".join(f"{key} = {written(value)}" for key, value in table.items()), "utf-8"
+    )
+    try:
+        configured(here, None).check(RULES)
+        loads = True
+    except SettingsError as error:
+        loads = "no rule has the code" in error.message  # what a schema cannot know
+    assert accepted(table) is loads
+
+
+def written(value: object) -> str:
+    from wheelfix.cli.config.describe import toml
+
+    return toml(value)

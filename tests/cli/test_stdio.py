@@ -1,0 +1,203 @@
+"""The standard streams: closed, full or gone; and signals in the first moments of a run."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import wheelfix
+from tests.support.build import make_wheel, shared_object
+
+SOURCES = str(Path(wheelfix.__file__).parents[1])
+WHEELFIX = (sys.executable, "-m", "wheelfix")
+COMMANDS = (
+    ("--help",),
+    ("--version",),
+    ("check", "--help"),
+    ("rule", "--all"),
+    ("rule", "WF101"),
+    ("rule", "--all", "--output-format", "markdown"),
+    ("init", "--stdout"),
+    ("settings",),
+    ("check", "{wheel}"),
+    ("check", "--output-format", "json", "{wheel}"),
+    ("check", "--output-format", "jsonl", "{wheel}"),
+    ("check", "--output-format", "jsonl", "-j2", "{wheel}", "{other}"),
+    ("tree", "{wheel}"),
+    ("tree", "--format", "html", "{wheel}"),
+    ("explain", "{wheel}"),
+    ("repair", "-q", "-w", "{out}", "{wheel}"),
+)
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """Two wheels with something to say, and a folder to write to."""
+    folder = tmp_path_factory.mktemp("streams")
+    core = shared_object(folder / "core.so", "int f(void) { return 1; }")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": b"", "demo/core.so": core}
+    wheels = [make_wheel(folder, name, files=files) for name in ("demo", "other")]
+    return {"wheel": wheels[0], "other": wheels[1], "out": folder / "out"}
+
+
+def command(words: tuple[str, ...], places: Mapping[str, Path]) -> list[str]:
+    return [*WHEELFIX, *(word.format(**places) for word in words)]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_nobody_reads_on(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
+    """As with `| head`: the run ends, quietly, as if SIGPIPE had ended it."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        command(words, places), stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.stderr, done.returncode) == ("", 141)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_no_room_for_the_result(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command(words, places), stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert "error: cannot write to stdout: No space left on device\nhint: " in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "internal" not in done.stderr
+
+
+def test_a_long_run_ends_when_nobody_reads_on(tmp_path: Path) -> None:
+    """With its workers, and without looking at the rest."""
+    first = make_wheel(tmp_path, files={"demo/__init__.py": b""})
+    for number in range(3000):
+        os.link(first, tmp_path / f"demo{number}-1.0-py3-none-any.whl")
+    run = subprocess.Popen(
+        [*WHEELFIX, "check", "--output-format", "jsonl", "-j2", str(tmp_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        process_group=0,
+    )
+    assert run.stdout is not None
+    assert run.stderr is not None
+    assert run.stdout.readline().startswith(b'{"version":1')
+    run.stdout.close()
+    began = time.monotonic()
+    assert run.wait(20) == 141
+    assert time.monotonic() - began < 5
+    assert run.stderr.read() == b""
+    run.stderr.close()
+    assert running(run.pid) == []
+
+
+def running(group: int) -> list[str]:
+    """Return the processes of a group, without those of which only the exit code is left."""
+    found: list[str] = []
+    for each in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            text = each.read_text(errors="replace")
+        except OSError:
+            continue
+        state, _, its_group = text.rpartition(")")[2].split()[:3]
+        if int(its_group) == group and state not in "ZX":
+            found.append(text)
+    return found
+
+
+@pytest.mark.parametrize("form", ["concise", "jsonl"])
+def test_a_word_that_cannot_be_said_is_no_failure(form: str, places: Mapping[str, Path]) -> None:
+    """Neither for what is said nor for what comes out."""
+    words = [*command(("check", "--output-format", form, "{wheel}", "{other}"), places)]
+    usual = subprocess.run(words, capture_output=True, check=False)
+    assert usual.stdout
+    reader, gone = os.pipe()
+    os.close(reader)
+    with Path("/dev/full").open("w") as full:
+        for nowhere in (full.fileno(), gone):
+            done = subprocess.run(words, stdout=subprocess.PIPE, stderr=nowhere, check=False)
+            assert (done.stdout, done.returncode) == (usual.stdout, usual.returncode)
+    os.close(gone)
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        ("<&-", 0, "demo"),
+        (">&-", 2, "cannot write to stdout: Bad file descriptor"),
+        ("2>&-", 0, ""),
+        ("<&- >&- 2>&-", 2, ""),
+    ],
+)
+def test_streams_that_the_caller_has_closed(
+    closed: str, code: int, said: str, places: Mapping[str, Path], tmp_path: Path
+) -> None:
+    """No file of ours takes their place, and nothing crashes."""
+    line = f'exec "$@" {closed}'
+    subprocess.run(command(("repair", "-q", "-w", "{out}", "{wheel}"), places), check=True)
+    words = command(("repair", "-w", str(tmp_path), "{wheel}"), places)
+    done = subprocess.run(["sh", "-c", line, "sh", *words], capture_output=True, check=False)
+    assert done.returncode == code, done.stderr
+    assert said in done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    (usual,) = places["out"].glob("demo-*.whl")
+    assert (tmp_path / usual.name).read_bytes() == usual.read_bytes()
+
+
+def test_a_list_from_a_closed_stdin_is_empty() -> None:
+    words = [*WHEELFIX, "check", "--from-file", "-"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "no wheel is named" in done.stderr
+
+
+def test_a_pipe_that_does_not_block_gets_everything(places: Mapping[str, Path]) -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    words = command(("rule", "--all", "--output-format", "markdown"), places)
+    with subprocess.Popen(words, stdout=writer, stderr=subprocess.PIPE) as run:
+        os.close(writer)
+        time.sleep(1)
+        with os.fdopen(reader, "rb") as stream:
+            got = stream.read()
+        assert run.wait() == 0
+    assert got == subprocess.run(words, capture_output=True, check=True).stdout
+    assert len(got) > 1 << 16
+
+
+@pytest.mark.parametrize("stage", ["threading", "json"])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_while_our_modules_are_imported_ends_quietly(
+    number: signal.Signals, code: int, stage: str, tmp_path: Path
+) -> None:
+    stub = f"import os, time\nos.kill(os.getpid(), {number:d})\ntime.sleep(9)\n"
+    (tmp_path / f"{stage}.py").write_text(stub)
+    environ = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{SOURCES}"}
+    script = "import sys; from wheelfix.__main__ import main; sys.exit(main())"  # as pip writes it
+    done = subprocess.run(
+        [sys.executable, "-c", script, "check", "x.whl"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, "")
+
+
+def test_signals_that_the_caller_ignores_stay_ignored(places: Mapping[str, Path]) -> None:
+    """As `nohup` and `&` of a shell without job control do it."""
+    stub = "import os, signal; from wheelfix.__main__ import main; import wheelfix.cli as cli; "
+    stub += (
+        "run = cli.main; cli.main = lambda: [os.kill(os.getpid(), signal.SIGINT), run()]; main()"
+    )
+    line = "trap '' INT; exec \"$@\""
+    words = [sys.executable, "-c", stub, "check", "-q", str(places["wheel"])]
+    done = subprocess.run(["sh", "-c", line, "sh", *words], capture_output=True, check=False)
+    assert done.returncode in {0, 1}, done.stderr

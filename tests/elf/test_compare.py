@@ -1,0 +1,280 @@
+"""An edit that did anything besides what was predicted is named; a true one passes."""
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, shared_object, stub_library_with_versions
+from wheelfix.elf.compare import differences
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.image import Dt, Dynamic, Image, Pt
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.pipelines.patchelf import find_patchelf
+from wheelfix.wheel.edits import without_needed
+
+SOURCE = """
+int a(void); static int data[3] = {1, 2, 3}; int *where = data; int zeros[100];
+__thread int own = 5; int f(void) { return a() + *where + zeros[3] + own; }
+__attribute__((constructor)) static void start(void) { zeros[1] = 1; }
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("library")
+    a = stub_library_with_versions(folder / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
+    path = shared_object(folder / "lib.so", SOURCE, soname="lib.so", needed=[a], libc=False)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def edited(library: bytes, tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, Elf]:
+    path = tmp_path_factory.mktemp("edited") / "lib.so"
+    path.write_bytes(library)
+    before = read_elf(library, "lib.so")
+    after = replace(before, rpath="$ORIGIN/../x.libs", soname="lib-1234.so")
+    find_patchelf().patch(path, before, after)
+    return path.read_bytes(), after
+
+
+def place(content: bytes, tag: Dt) -> int:
+    """Return the file offset of the table that a dynamic tag points to."""
+    with memoryview(content) as view:
+        image = Image.parse(view, "lib.so")
+        dynamic = Dynamic.parse(image)
+        assert dynamic is not None
+        return image.offset(dynamic.tags[tag], 1, tag.name)
+
+
+def program_header(content: bytes, kind: Pt, number: int = 0) -> int:
+    elf = read_elf(content, "lib.so")
+    found = [i for i, segment in enumerate(elf.segments) if segment.type == kind]
+    return int.from_bytes(content[0x20:0x28], "little") + 56 * found[number]
+
+
+def put(content: bytes, at: int, value: bytes) -> bytes:
+    return content[:at] + value + content[at + len(value) :]
+
+
+def flip(content: bytes, at: int) -> bytes:
+    return put(content, at, bytes([content[at] ^ 1]))
+
+
+def shifted_segment(content: bytes) -> bytes:
+    at = program_header(content, Pt.LOAD, -1) + 8
+    offset = int.from_bytes(content[at : at + 8], "little")
+    return put(content, at, (offset - 8).to_bytes(8, "little"))
+
+
+def test_what_patchelf_did_passes(library: bytes, edited: tuple[bytes, Elf]) -> None:
+    after, predicted = edited
+    assert after != library
+    assert differences(library, after, predicted, "lib.so") == ()
+    assert differences(library, library, read_elf(library, "lib.so"), "lib.so") == ()
+
+
+DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "relocation offset": (
+        lambda b: flip(b, place(b, Dt.RELA) + 1),
+        "a relocation of DT_RELA changed from (offset ",
+    ),
+    "relocation symbol": (
+        lambda b: put(b, place(b, Dt.JMPREL) + 12, b"\0"),
+        "a relocation of DT_JMPREL changed from (offset ",
+    ),
+    "symbol value": (
+        lambda b: flip(b, place(b, Dt.SYMTAB) + 24 * 3 + 8),
+        "changed its value from",
+    ),
+    "symbol binding": (
+        lambda b: flip(b, place(b, Dt.SYMTAB) + 24 * 3 + 4),
+        "changed its info, other or size",
+    ),
+    "symbol name": (
+        lambda b: put(b, place(b, Dt.SYMTAB) + 24 * 2, bytes(4)),
+        "changed its name",
+    ),
+    "symbol section": (
+        lambda b: put(b, place(b, Dt.SYMTAB) + 24 * 3 + 6, bytes(2)),
+        "changed its section from",
+    ),
+    "symbol version": (
+        lambda b: put(b, place(b, Dt.VERSYM) + 2, b"\1\0"),
+        "the version indices of the symbols changed",
+    ),
+    "needed version": (
+        lambda b: flip(b, place(b, Dt.VERNEED) + 16 + 6),
+        "the needed versions or their indices changed",
+    ),
+    "hash table": (
+        lambda b: flip(b, place(b, Dt.GNU_HASH) + 16),
+        "the hash table of DT_GNU_HASH changed",
+    ),
+    "constructor": (
+        lambda b: flip(b, place(b, Dt.INIT_ARRAY)),
+        "the byte loaded to 0x",
+    ),
+    "stack": (
+        lambda b: put(b, program_header(b, Pt.GNU_STACK) + 4, b"\7"),
+        "PT_GNU_STACK changed from flags 0x6 to flags 0x7",
+    ),
+    "stack lost": (
+        lambda b: put(b, program_header(b, Pt.GNU_STACK), bytes(4)),
+        "PT_GNU_STACK changed from flags 0x6 to nothing",
+    ),
+    "thread-local storage": (
+        lambda b: flip(b, program_header(b, Pt.TLS) + 16),
+        "PT_TLS changed from",
+    ),
+    "segment flags": (
+        lambda b: put(b, program_header(b, Pt.LOAD, 1) + 4, b"\6"),
+        "is gone or has other flags",
+    ),
+    "segment alignment": (
+        lambda b: put(b, program_header(b, Pt.LOAD, 1) + 48, b"\0\2"),
+        "is aligned to 0x200, and 0x1000 is needed",
+    ),
+    "segment place": (shifted_segment, "is not congruent to its offset"),
+    "zeros": (
+        lambda b: put(b, program_header(b, Pt.LOAD, 3) + 40, bytes(2)),
+        "the zeros at the end of",
+    ),
+    "path": (
+        lambda b: b.replace(b"$ORIGIN/../x.libs", b"$ORIGIN/../y.libs"),
+        "rpath: predicted '$ORIGIN/../x.libs', found '$ORIGIN/../y.libs'",
+    ),
+    "library needed": (
+        lambda b: b.replace(b"liba.so.1", b"libz.so.1"),
+        "needed: predicted ('liba.so.1',), found ('libz.so.1',)",
+    ),
+    "truncated": (lambda b: b[: len(b) // 2], "it cannot be read any more"),
+    "entry point": (lambda b: put(b, 0x18, b"\x77"), "the entry point moved"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_each_damage_is_named(library: bytes, edited: tuple[bytes, Elf], damage: str) -> None:
+    make, message = DAMAGES[damage]
+    after, predicted = edited
+    damaged = make(after)
+    assert damaged != after
+    found = differences(library, damaged, predicted, "lib.so")
+    assert any(message in text for text in found), found
+
+
+def test_the_number_of_a_symbols_section_may_change_with_the_headers(library: bytes) -> None:
+    predicted = read_elf(library, "lib.so")
+    renumbered = put(library, place(library, Dt.SYMTAB) + 24 * 3 + 6, b"\x77\0")
+    assert renumbered != library
+    assert differences(library, renumbered, predicted, "lib.so") == ()
+
+
+def test_code_and_data_are_compared_byte_by_byte(library: bytes) -> None:
+    predicted = read_elf(library, "lib.so")
+    for segment in predicted.segments:
+        if segment.type == Pt.LOAD and segment.flags & 1:
+            for at in range(segment.offset, segment.offset + segment.filesz, 7):
+                found = differences(library, flip(library, at), predicted, "lib.so")
+                address = at - segment.offset + segment.vaddr
+                assert found == (f"the byte loaded to {address:#x} changed",)
+
+
+def test_a_dangling_version_need_is_named(library: bytes, tmp_path: Path) -> None:
+    """`patchelf --remove-needed` leaves one, and the loader then aborts."""
+    path = tmp_path / "lib.so"
+    path.write_bytes(library)
+    subprocess.run([find_patchelf().program, "--remove-needed", "liba.so.1", path], check=True)
+    predicted = replace(read_elf(library, "lib.so"), needed=())
+    found = differences(library, path.read_bytes(), predicted, "lib.so")
+    assert found == ("versions are needed from `liba.so.1`, which is not in DT_NEEDED",)
+
+
+@pytest.mark.parametrize("flags", [[], ["-no-pie"]], ids=["pie", "fixed"])
+def test_programs_pass_although_their_tables_move_to_the_front(
+    tmp_path: Path, flags: list[str]
+) -> None:
+    path = executable(tmp_path / "program", flags=flags)
+    content = path.read_bytes()
+    before = read_elf(content, "program")
+    after = replace(before, rpath="$ORIGIN/" + "x" * 500)
+    find_patchelf().patch(path, before, after)
+    assert differences(content, path.read_bytes(), after, "program") == ()
+    assert subprocess.run([path], check=False).returncode == 0
+
+
+LOSSES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "a version index that is still needed": (
+        lambda b: put(b, place(b, Dt.VERSYM) + 2, b"\1\0"),
+        "the version indices of the symbols changed",
+    ),
+    "a count that is wrong": (
+        lambda b: b.replace(tag_of(Dt.VERNEEDNUM, 1), tag_of(Dt.VERNEEDNUM, 2)),
+        "DT_VERNEEDNUM changed from 0x1 to 0x2",
+    ),
+    "a name in the string table": (
+        lambda b: b.replace(b"\0strong\0", b"\0Strong\0"),
+        "symbol `strong` changed its name to `Strong`",
+    ),
+}
+
+
+def tag_of(tag: Dt, value: int) -> bytes:
+    return tag.to_bytes(8, "little") + value.to_bytes(8, "little")
+
+
+@pytest.fixture(scope="module")
+def pruned(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, bytes, Elf]:
+    """An object, and what is left of it without the library of a weak reference."""
+    folder = tmp_path_factory.mktemp("pruned")
+    needed = [
+        stub_library_with_versions(folder / f"lib{name}.so", f"lib{name}.so", {"V_1": [name]})
+        for name in ("strong", "weak")
+    ]
+    source = "int strong(void); __attribute__((weak)) int weak(void);"
+    source += "int f(void) { return strong() + weak(); }"
+    path = shared_object(folder / "lib.so", source, needed=needed, libc=False)
+    before = read_elf(path.read_bytes(), "lib.so")
+    after = without_needed(before, {"libweak.so"})
+    data = bytearray(path.read_bytes())
+    assert edit_in_place(data, before, after, "lib.so") == after
+    return path.read_bytes(), bytes(data), after
+
+
+def test_what_goes_with_a_dropped_library_passes(pruned: tuple[bytes, bytes, Elf]) -> None:
+    before, after, predicted = pruned
+    assert differences(before, after, predicted, "lib.so") == ()
+    unpredicted = read_elf(before, "lib.so")
+    assert any(text.startswith("verneed: ") for text in differences(before, after, unpredicted, ""))
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_what_does_not_go_with_it_is_named(loss: str, pruned: tuple[bytes, bytes, Elf]) -> None:
+    make, message = LOSSES[loss]
+    before, after, predicted = pruned
+    damaged = make(after)
+    assert damaged != after
+    found = differences(before, damaged, predicted, "lib.so")
+    assert any(message in text for text in found), found
+
+
+def test_a_strong_reference_that_lost_its_version_is_named(
+    pruned: tuple[bytes, bytes, Elf],
+) -> None:
+    before = pruned[0]
+    symbol = next(
+        at
+        for at in range(place(before, Dt.SYMTAB), len(before), 24)
+        if read_elf(put(before, at + 4, b"\x20"), "").undefined[0].weak
+    )
+    asked = put(before, symbol + 4, b"\x20")  # st_info: STB_WEAK
+    data = bytearray(asked)
+    said = read_elf(asked, "lib.so")
+    assert said.undefined[0].name == "strong"
+    edit_in_place(data, said, without_needed(said, {"libstrong.so"}), "lib.so")
+    after = put(bytes(data), symbol + 4, before[symbol + 4 : symbol + 5])
+    found = differences(before, after, read_elf(after, "lib.so"), "lib.so")
+    assert found == ("`strong` lost its version, and is no weak reference",)

@@ -1,0 +1,129 @@
+"""What an object defines, looked up by name, is what reading all of it says."""
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import shared_object
+from wheelfix.elf import exports as defined
+from wheelfix.elf import image as elfimage
+from wheelfix.elf.exports import Defined, Wanted, among, announce, exports_when_asked
+from wheelfix.elf.image import Dynamic, Image
+from wheelfix.elf.model import Exports, Libc
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.search import Environment, load
+from wheelfix.loader.symbols import Definers, Reference, bindings
+
+MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
+
+
+@pytest.fixture(params=["whole", "in parts"], autouse=True)
+def string_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let string tables be in memory as a whole, or in parts that names do not respect."""
+    if request.param == "in parts":
+        monkeypatch.setattr(defined, "_LARGE", 0)
+        monkeypatch.setattr(defined, "_STRINGS", 100)
+        monkeypatch.setattr(defined, "_SYMBOLS", 7)
+        monkeypatch.setattr(elfimage, "_LARGE", 0)
+
+
+def both(data: bytes) -> tuple[Exports, Exports]:
+    """Return the exports as read at once, and as looked up."""
+    asked = exports_when_asked(lambda: memoryview(data), "x.so")
+    assert isinstance(asked.definitions, Defined)
+    return read_exports(data, "x.so"), asked
+
+
+def libraries() -> Iterator[Path]:
+    """Yield libraries of this machine, of many versions and of none."""
+    for folder in ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"):
+        for name in ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libcrypto.so.3"):
+            if os.path.isfile(f"{folder}/{name}"):  # noqa: PTH113 - as it stands
+                yield Path(folder, name)
+
+
+@pytest.mark.parametrize("path", list(libraries())[:5], ids=lambda path: str(path.name))
+def test_libraries_define_what_they_define(path: Path) -> None:
+    data = path.read_bytes()
+    whole, asked = both(data)
+    some = {*sorted(whole.definitions)[::10], "no_such_name", ""}
+    assert among(asked.definitions, some) == some & whole.definitions.keys()
+    assert {name: asked.definitions[name] for name in some & whole.definitions.keys()} == {
+        name: whole.definitions[name] for name in some & whole.definitions.keys()
+    }
+    announce(asked, Wanted(frozenset(whole.definitions)))
+    assert {name: asked.definitions[name] for name in whole.definitions} == whole.definitions
+    assert asked == whole
+
+
+def test_a_name_that_is_the_end_of_another_is_found(tmp_path: Path) -> None:
+    source = MANY + "\nint xfree(void) { return 1; }\nint free(void) { return 2; }"
+    data = shared_object(tmp_path / "x.so", source, libc=False, flags=["-w"]).read_bytes()
+    whole, asked = both(data)
+    dynamic = Dynamic.parse(Image.parse(memoryview(data), "x.so"))
+    assert dynamic is not None
+    assert b"\0free\0" not in dynamic.strings  # the linker lets both have one string
+    assert among(asked.definitions, {"free", "ree", "xfree"}) == {"free", "xfree"}
+    assert asked.definitions["free"] == whole.definitions["free"]
+
+
+def test_all_versions_of_a_name_come_in_their_order(tmp_path: Path) -> None:
+    source = MANY + (
+        '\n__asm__(".symver f_1, f@V_1"); __asm__(".symver f_2, f@@V_2");'
+        "int f_1(void) { return 1; } int f_2(void) { return 2; }"
+    )
+    script = tmp_path / "map"
+    script.write_text("V_1 { global: *; }; V_2 { global: f; } V_1;")
+    flags = [f"-Wl,--version-script={script}"]
+    data = shared_object(tmp_path / "x.so", source, libc=False, flags=flags).read_bytes()
+    whole, asked = both(data)
+    assert {each.version for each in asked.definitions["f"]} == {"V_1", "V_2"}
+    assert asked.definitions["f"] == whole.definitions["f"]
+
+
+def test_what_nobody_announced_is_found_too(tmp_path: Path) -> None:
+    data = shared_object(tmp_path / "x.so", MANY, libc=False).read_bytes()
+    whole, asked = both(data)
+    for number in range(100):
+        assert asked.definitions.get(f"no_function_{number}") is None
+        assert f"function_{number}" in asked.definitions
+    assert dict(asked.definitions) == whole.definitions
+    with pytest.raises(KeyError):
+        _ = asked.definitions["no_function"]
+
+
+def test_tables_are_gone_through_once_for_all_names(tmp_path: Path) -> None:
+    path = shared_object(tmp_path / "libmany.so", MANY, libc=False)
+    calls = "".join(f"int function_{number}(void);" for number in range(0, 600, 7))
+    used = " + ".join(f"function_{number}()" for number in range(0, 600, 7))
+    user = shared_object(
+        tmp_path / "user.so", f"{calls} int x(void) {{ return {used}; }}", needed=[path], libc=False
+    )
+    opened: list[str] = []
+
+    def reopen(path: Path) -> memoryview:
+        opened.append(path.name)
+        return memoryview(path.read_bytes())
+
+    known = {
+        str(each): Library(
+            path=str(each),
+            elf=read_elf(each.read_bytes(), each.name),
+            read=partial(exports_when_asked, partial(reopen, each), each.name),
+        )
+        for each in (user, path)
+    }
+    environment = Environment(
+        libc=Libc.GLIBC,
+        files={each: library.elf for each, library in known.items()},
+        default_directories=(str(tmp_path),),
+    )
+    found = bindings(load(str(user), environment), Definers(known))
+    assert found[Reference(str(user), "function_7", None, weak=False)] == str(path)
+    assert len(found) == 86
+    assert set(found.values()) == {str(path)}
+    assert sorted(opened) == ["libmany.so", "libmany.so", "user.so"]  # its header, then its names

@@ -1,0 +1,304 @@
+"""`explain`, `tree`, `verify` and `trace` know the libraries of other wheels."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.reports.test_schemas import errors
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.values import elf, wheel
+from wheelfix import cli
+from wheelfix.analysis.explain import Giver, Question, World, explain, world_of
+from wheelfix.analysis.graph import graph_of
+from wheelfix.analysis.providers import whose
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.provider_objects import standing_beside
+from wheelfix.host.trace import trace
+from wheelfix.loader.targets import default_name, find
+from wheelfix.pipelines.repair import repair
+from wheelfix.settings import Provider, ProviderBy, Settings
+from wheelfix.wheel.model import Wheel
+
+MACHINE = os.uname().machine
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_{MACHINE}"
+USER = "demo/_core.so"
+
+
+@pytest.fixture
+def pro(tmp_path: Path) -> Path:
+    """Build the wheel that has the library."""
+    library = shared_object(
+        tmp_path / "sdk" / "libpro.so.3", "int pro(void) { return 7; }", soname="libpro.so.3"
+    )
+    files: dict[str, Path | str] = {"pro/__init__.py": "", "pro/lib/libpro.so.3": library}
+    return make_wheel(tmp_path, "pro", "2.0", f"py3-none-linux_{MACHINE}", files)
+
+
+@pytest.fixture
+def user(tmp_path: Path, pro: Path) -> Path:
+    """Build a wheel that takes it, as a repair would leave it."""
+    module = extension(
+        tmp_path / "_core.so",
+        "_core",
+        needed=[pro.parent / "sdk" / "libpro.so.3"],
+        calls=["pro"],
+        runpath="$ORIGIN/../pro/lib",
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    return make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: pro>=2\n")
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a folder of its own, which no configuration is for."""
+    folder = tmp_path / "cwd"
+    (folder / ".git").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_explain_and_tree_open_first_what_a_shim_opens_before_the_module(
+    tmp_path: Path, pro: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    library = pro.parent / "sdk" / "libpro.so.3"
+    module = extension(tmp_path / "_core.so", "_core", needed=[library], calls=["pro"])
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    built = make_wheel(tmp_path, tag=TAG, files=files, metadata="Requires-Dist: pro>=2\n")
+    settings = Settings(
+        wheel_dir=tmp_path / "out",
+        provider=(Provider(source=str(pro)),),
+        provider_by=ProviderBy.PRELOAD,
+    )
+    repaired = repair(built, settings, os.environ).output
+    assert repaired is not None
+    code, out = run(capsys, "explain", repaired, "demo._core", "--provider", pro)
+    shown = re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)
+    assert (code, shown) == (0, ["opened before by the wheel's shim"])
+    code, out = run(capsys, "tree", repaired, "--provider", pro)
+    assert (code, re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)) == (0, shown)
+    code, out = run(capsys, "tree", repaired)
+    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
+    code, out = run(capsys, "explain", repaired, "demo._core")
+    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = cli.run([str(each) for each in arguments])
+    return code, capsys.readouterr().out
+
+
+def installed(tmp_path: Path, *wheels: Path) -> Path:
+    site = tmp_path / "venv" / "lib" / "python3" / "site-packages"
+    for each in wheels:
+        with zipfile.ZipFile(each) as archive:
+            archive.extractall(site)
+    return site
+
+
+def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> World:
+    beside = standing_beside(subject, providers)
+    question = Question(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
+    return world_of(subject, question)
+
+
+# --- explain, tree --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_explain_finds_a_library_in_the_wheel_of_its_provider(
+    user: Path, pro: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out = run(capsys, "explain", user, "demo._core")
+    assert (code, "libpro.so.3  [not found]" in out) == (1, True)
+    code, out = run(capsys, "explain", user, "demo._core", "--provider", pro)
+    expected = f"libpro.so.3 => {pro.name}!pro/lib/libpro.so.3  [runpath $ORIGIN/../pro/lib]"
+    assert (code, expected in out) == (0, True)
+    code, out = run(capsys, "explain", user, "--provider", pro)
+    assert (code, "1 from other wheels" in out) == (0, True)
+    code, out = run(capsys, "tree", user, "--provider", pro)
+    assert (code, f"other wheels give\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
+    assert run(capsys, "tree", user)[0] == 1
+    assert run(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
+    assert run(capsys, "tree", "--site", ".", "--provider", pro)[0] == 2
+
+
+def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
+    user: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = 'requirement = "pro>=2"\nlibraries = ["libpro.so.*"]\ndirectory = '
+    (nowhere / "wheelfix.toml").write_text(f'[[provider]]\n{table}"pro/lib"\n', encoding="utf-8")
+    code, out = run(capsys, "explain", user, "demo._core", "--json")
+    report = json.loads(out)
+    assert (code, errors("explain", report)) == (0, [])
+    (asked,) = (r for r in report["explanations"][0]["requests"] if r["name"] == "libpro.so.3")
+    assert (asked["given_by"], asked["file"]) == ("other wheel", "pro!pro/lib/libpro.so.3")
+    code, out = run(capsys, "tree", user, "--format", "json")
+    assert (code, errors("tree", json.loads(out))) == (0, [])
+    assert "pro!pro/lib/libpro.so.3" in [node["id"] for node in json.loads(out)["graph"]["nodes"]]
+    (nowhere / "other.toml").write_text(f'[[provider]]\n{table}"pro/no"\n', encoding="utf-8")
+    assert run(capsys, "explain", user, "--config", nowhere / "other.toml")[0] == 1
+
+
+@pytest.mark.usefixtures("nowhere")
+def test_the_well_known_wheel_that_has_a_missing_library_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cufft = shared_object(
+        tmp_path / "libcufft.so.11", "int f(void) { return 0; }", soname="libcufft.so.11"
+    )
+    module = extension(tmp_path / "_core.so", "_core", needed=[cufft], calls=["f"])
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/_core{SUFFIX}": module}
+    path = make_wheel(tmp_path, tag=TAG, files=files)
+    words = "(in nvidia-cufft-cu12: pip install nvidia-cufft-cu12)"
+    for asked in ("demo._core", "libcufft.so.11"):
+        code, out = run(capsys, "explain", path, asked)
+        assert (code, f"[not found]  {words}" in out) == (1, True)
+    code, out = run(capsys, "tree", path)
+    assert (code, f"libcufft.so.11  needed by _core{SUFFIX}  {words}" in out) == (1, True)
+    code, out = run(capsys, "explain", path, "demo._core", "--json")
+    report = json.loads(out)
+    assert errors("explain", report) == []
+    wheels = {r["name"]: r["wheels"] for r in report["explanations"][0]["requests"]}
+    assert wheels["libcufft.so.11"] == ["nvidia-cufft-cu12"]
+    assert wheels["libc.so.6"] == []
+    code, out = run(capsys, "verify", path)
+    assert code == 1
+    assert "`libcufft.so.11` is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in out
+
+
+def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
+    assert not whose("libours.so.1")
+
+
+def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
+    tmp_path: Path,
+) -> None:
+    deep = shared_object(tmp_path / "libdeep.so.1", soname="libdeep.so.1")
+    near = shared_object(
+        tmp_path / "libnear.so.1", soname="libnear.so.1", needed=[deep], runpath="$ORIGIN/../deep"
+    )
+    first = make_wheel(tmp_path, "near", "1", "py3-none-any", {"near/libnear.so.1": near})
+    second = make_wheel(tmp_path, "deep", "1", "py3-none-any", {"deep/libdeep.so.1": deep})
+    unused = Provider(requirement="u", libraries=("libu.so",), directory="u", at_hand="/no.whl")
+    subject = wheel({USER: elf("libnear.so.1", runpath="$ORIGIN/../near")})
+    given = (Provider(source=str(first)), Provider(source=str(second)))
+    settings = with_providers(Settings(provider=given), tmp_path, subject)
+    found = explain(world(subject, *settings.provider, unused), installed_at(subject, USER))
+    names = [step.place.name for step in found.steps if step.place]
+    assert f"{first.name}!near/libnear.so.1" in names
+    assert f"{second.name}!deep/libdeep.so.1" in names
+    assert found.ok
+
+
+def installed_at(subject: Wheel, member: str) -> str:
+    (path,) = (p for p, name in world(subject).members.items() if name == member)
+    return path
+
+
+def test_a_provider_stands_where_its_scheme_puts_it() -> None:
+    mkl = Provider(requirement="mkl", libraries=("libmkl_rt.so.3",), directory="lib", scheme="data")
+    subject = wheel({USER: elf("libmkl_rt.so.3", runpath="$ORIGIN/../../..")})
+    graph = graph_of(
+        subject,
+        Question(target=find("glibc:2.28", subject), beside=standing_beside(subject, [mkl])),
+    )
+    (node,) = graph.given(Giver.OTHER)
+    assert node.id == "mkl!lib/libmkl_rt.so.3"
+    pure = Provider(requirement="p", libraries=("libp.so",), directory="p", scheme="purelib")
+    subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
+    found = explain(world(subject, pure), installed_at(subject, USER))
+    assert found.ok
+    apart = world(subject, pure, scheme="lib64")
+    (path,) = (p for p, name in apart.members.items() if name == USER)
+    assert [step.request.name for step in explain(apart, path).missing] == ["libp.so"]
+
+
+def test_the_oldest_machine_is_one_that_the_provider_can_be_installed_on() -> None:
+    ours = wheel(
+        {USER: elf()}, name="d-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+    )
+    assert default_name(ours) == "glibc:2.17"
+    assert default_name(ours, [("manylinux_2_28_x86_64", "manylinux_2_27_x86_64"), ("any",)]) == (
+        "glibc:2.27"
+    )
+    assert default_name(ours, [("manylinux1_x86_64",)]) == "glibc:2.17"
+
+
+def test_an_installed_provider_is_read_where_it_is(
+    tmp_path: Path, pro: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = installed(tmp_path, pro)
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    subject = wheel({USER: elf("libpro.so.3", runpath="$ORIGIN/../pro/lib")})
+    settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path, subject)
+    found = explain(world(subject, *settings.provider), installed_at(subject, USER))
+    (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
+    assert step.place == (Giver.OTHER, "pro!pro/lib/libpro.so.3")
+    assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
+        "libc.so.6"
+    ]
+
+
+def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) -> None:
+    newer = shared_object(tmp_path / "n.so", soname="libpro.so.4")
+    other = make_wheel(tmp_path, "pro", "3.0", "py3-none-any", {"pro/lib/libpro.so.4": newer})
+    subject = wheel({USER: elf("libpro.so.3", "libpro.so.4", runpath="$ORIGIN/../pro/lib")})
+    given = tuple(Provider(source=str(each)) for each in (pro, other))
+    settings = with_providers(Settings(provider=given), tmp_path, subject)
+    found = explain(world(subject, *settings.provider), installed_at(subject, USER))
+    assert [step.request.name for step in found.missing] == ["libpro.so.3"]
+
+
+# --- verify, trace --------------------------------------------------------------------------------
+
+
+def test_verify_installs_the_wheels_of_providers_beside(
+    user: Path, pro: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, "verify", "-q", user)[0] == 1
+    assert run(capsys, "verify", "-q", user, "--provider", pro)[0] == 0
+    assert run(capsys, "verify", "-q", user, "--provider", pro, "--with", pro)[0] == 0
+    (nowhere / "links").mkdir()
+    (nowhere / "links" / pro.name).symlink_to(pro)
+    (nowhere / "wheelfix.toml").write_text('provider = ["links"]\n', encoding="utf-8")
+    assert run(capsys, "verify", "-q", user)[0] == 0
+
+
+def traced(site: Path, code: str) -> Any:
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(site)}
+    return trace([sys.executable, "-S", "-c", code], environ)
+
+
+def test_trace_says_which_distribution_a_file_is_of(tmp_path: Path, user: Path, pro: Path) -> None:
+    seen = traced(installed(tmp_path, user, pro), "import demo._core")
+    owners = {
+        each.path.rpartition("/")[2]: each.distribution for p in seen.processes for each in p.loaded
+    }
+    assert owners["libpro.so.3"] == "pro 2.0"
+    assert owners[f"_core{SUFFIX}"] == "demo 1.0"
+    assert owners["libc.so.6"] is None
+
+
+def test_trace_names_the_wheel_that_has_what_is_missing(tmp_path: Path) -> None:
+    lost = shared_object(
+        tmp_path / "libcufft.so.11", "int f(void) { return 0; }", soname="libcufft.so.11"
+    )
+    top = shared_object(tmp_path / "top.so", needed=[lost])
+    lost.unlink()
+    code = f"import ctypes\ntry: ctypes.CDLL({str(top)!r})\nexcept OSError as e: print(e)"
+    command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
+    path = os.pathsep.join(each for each in sys.path if each)
+    environ = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    assert "libcufft.so.11: cannot open shared object file" in done.stdout
+    assert "it is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in done.stderr

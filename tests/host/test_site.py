@@ -1,0 +1,374 @@
+"""Installed environments, and the real loader's word on where everything comes from."""
+
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, extension, shared_object
+from wheelfix import cli
+from wheelfix.analysis.explain import Explanation, Giver, World, explain, find_subject, how_found
+from wheelfix.elf.model import Machine
+from wheelfix.errors import SettingsError
+from wheelfix.host.site import parse_cache, planted, read_site
+from wheelfix.loader.search import How
+from wheelfix.loader.targets import find
+
+_HOW = {
+    "RPATH": How.RPATH,
+    "RUNPATH": How.RUNPATH,
+    "LD_LIBRARY_PATH": How.LIBRARY_PATH,
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """A virtual environment without anything in it."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (found,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    return found
+
+
+def observed(
+    command: list[str | Path], folder: Path, environment: Mapping[str, str]
+) -> dict[str, tuple[str, How, str]]:
+    """What LD_DEBUG says: name -> the last file tried, by which list, of whom."""
+    log = folder / "ld"
+    subprocess.run(
+        command,
+        env={
+            "LD_DEBUG": "libs",
+            "LD_DEBUG_OUTPUT": str(log),
+            "PATH": "/usr/bin:/bin",
+            **environment,
+        },
+        check=False,
+        capture_output=True,
+    )
+    found: dict[str, tuple[str, How, str]] = {}
+    for file in folder.glob("ld.*"):
+        for block in file.read_text().split("find library=")[1:]:
+            found.update(_block(block))
+    return found
+
+
+def _block(block: str) -> Iterator[tuple[str, tuple[str, How, str]]]:
+    how, owner, tried = How.DEFAULT, "", ""
+    for line in block.splitlines()[1:]:
+        heading = re.search(r"search path=.*\t\t\((\w+)(?: from file (.*))?\)$", line)
+        if heading:
+            how, owner = _HOW[heading[1]], heading[2] or ""
+        elif "(system search path)" in line:
+            how, owner = How.DEFAULT, ""
+        elif "search cache=" in line:
+            how, owner = How.CACHE, ""
+        attempt = re.search(r"  trying file=(.*)$", line)
+        if attempt:
+            tried = attempt[1]
+        elif "calling init" in line:
+            break
+    yield block.partition(" [0]")[0], (tried, how, owner)
+
+
+def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
+    """The same of the explanation; an inherited search path is DT_RPATH to LD_DEBUG."""
+    found: dict[str, tuple[str, How, str]] = {}
+    for step in explanation.steps[1:]:
+        tried = step.request.candidates
+        if step.request.result is None or not tried:
+            continue
+        how = How.RPATH if tried[-1].how is How.INHERITED else tried[-1].how
+        owned = how in {How.RPATH, How.RUNPATH}
+        found[step.request.name] = (tried[-1].path, how, (tried[-1].owner or "") if owned else "")
+    return found
+
+
+def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
+    """Explain `module`, and hold each file and its reason to what the real loader says."""
+    path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
+    world = read_site(site, library_path=path)
+    (root,) = find_subject(world, module)
+    found = explain(world, root)
+    python = site.parents[2] / "bin/python"
+    code = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    log = site / "log"
+    log.mkdir()
+    seen = observed([python, "-I", "-c", code, root], log, environment)
+    said = predicted(found)
+    assert said
+    assert said == {name: seen[name] for name in said}
+    return world, found
+
+
+def vendored(site: Path, rpath: str) -> None:
+    """An extension, two libraries in a `.libs` folder, one of which needs the other."""
+    libs = site / "demo.libs"
+    inner = shared_object(
+        libs / "libinner.so.1", "int inner(void){return 1;}", soname="libinner.so.1"
+    )
+    outer = shared_object(
+        libs / "libouter.so.1",
+        "int inner(void); int outer(void){return inner();}",
+        soname="libouter.so.1",
+        needed=[inner],
+        flags=["-Wl,--allow-shlib-undefined"],
+    )
+    extension(site / "demo/_core.so", "_core", needed=[outer], calls=["outer"], rpath=rpath)
+
+
+def test_an_inherited_rpath_is_what_the_loader_uses(site: Path) -> None:
+    vendored(site, "$ORIGIN/nowhere:$ORIGIN/../demo.libs")
+    world, found = agrees(site, "demo._core")
+    text = {step.request.name: how_found(world, step) for step in found.steps}
+    assert text["libouter.so.1"] == "rpath $ORIGIN/../demo.libs"
+    assert text["libinner.so.1"] == "inherited from demo/_core.so: $ORIGIN/../demo.libs"
+    assert found.ok
+    assert found.steps[-1].place is not None
+
+
+def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_path: Path) -> None:
+    for tag in ("runpath", "rpath"):
+        runtime = shared_object(site / tag / "libtvm_runtime.so", soname="libtvm_runtime.so")
+        shared_object(
+            site / tag / f"libtvm_{tag}.so",
+            "int g(void){return 2;}",
+            needed=[runtime],
+            **{tag: "$ORIGIN"},  # type: ignore[arg-type]  # the two search path arguments
+        )
+    fake = shared_object(tmp_path / "fake/libtvm_runtime.so", soname="libtvm_runtime.so")
+    world, found = agrees(site, "libtvm_runpath.so", LD_LIBRARY_PATH=str(fake.parent))
+    assert found.steps[1].place == (Giver.GIVEN, str(fake))
+    assert any(each.when == "without this LD_LIBRARY_PATH" for each in found.alternatives)
+    shutil.rmtree(site / "log")
+    world, found = agrees(site, "libtvm_rpath.so", LD_LIBRARY_PATH=str(fake.parent))
+    assert found.steps[1].place == (Giver.WHEEL, "rpath/libtvm_runtime.so")
+    assert world.name == "this machine"
+
+
+def test_the_cache_and_the_interpreters_own_libraries_are_seen(site: Path) -> None:
+    extension(site / "demo/_core.so", "_core", flags=["-Wl,--no-as-needed", "-lresolv", "-lm"])
+    world, found = agrees(site, "demo._core")
+    by_name = {step.request.name: step for step in found.steps}
+    assert how_found(world, by_name["libc.so.6"]).startswith("already loaded by ")
+    assert by_name["libresolv.so.2"].place is not None
+    assert by_name["libresolv.so.2"].place.giver is Giver.PLATFORM
+    assert not found.problems
+
+
+def test_links_and_hard_links_are_followed(site: Path) -> None:
+    real = shared_object(site / "real/libz_x.so.1.2", soname="libz_x.so.1")
+    (site / "links").mkdir()
+    (site / "links/libz_x.so.1").symlink_to("../real/libz_x.so.1.2")
+    shared_object(
+        site / "p/liba.so", "int a(void){return 1;}", needed=[real], rpath="$ORIGIN/../links"
+    )
+    _, found = agrees(site, "liba.so")
+    assert found.steps[1].request.result == str(real)
+
+
+def test_a_missing_library_is_a_miss_here_too(site: Path) -> None:
+    vendored(site, "$ORIGIN/../demo.libs")
+    (site / "demo.libs/libinner.so.1").unlink()
+    world = read_site(site)
+    found = explain(world, find_subject(world, "demo._core")[0])
+    assert [step.request.name for step in found.missing] == ["libinner.so.1"]
+
+
+def test_an_environment_can_be_moved_to_another_machine(site: Path) -> None:
+    vendored(site, "$ORIGIN/../demo.libs")
+    world = read_site(site.parents[2], target=find("rhel:9"))
+    found = explain(world, find_subject(world, "demo._core")[0])
+    assert found.ok
+    assert found.target == "rhel:9"
+    assert world.environment.main == f"/usr/bin/python3.{sys.version_info.minor}"
+
+
+def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not a directory"):
+        read_site(tmp_path / "none")
+    with pytest.raises(SettingsError, match="no ELF object"):
+        read_site(tmp_path)
+
+
+def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
+    vendored(site, "$ORIGIN/../demo.libs:$ORIGIN/loop")
+    (site / "demo/loop").symlink_to("loop")
+    (site / "demo/text.so").write_text("no ELF")
+    (site / "demo/empty.so").touch()
+    (site / "demo/cut.so").write_bytes((site / "demo/_core.so").read_bytes()[:200])
+    (site / "demo/gone.so").symlink_to("nowhere")
+    world = read_site(site)
+    assert explain(world, find_subject(world, "demo._core")[0]).ok
+    assert f"{site}/demo/cut.so" in world.environment.broken
+
+
+def test_planted_directories_are_read_and_missing_ones_ignored(tmp_path: Path) -> None:
+    path = shared_object(tmp_path / "a/libq.so", soname="libq.so")
+    found = planted([str(tmp_path / "a"), str(tmp_path / "none"), "relative", ""])
+    assert set(found.files) == {str(path)}
+
+
+@pytest.mark.skipif(not shutil.which("ldconfig", path="/sbin:/usr/sbin"), reason="no ldconfig")
+def test_the_cache_is_read_as_ldconfig_reads_it() -> None:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the flags below are those of x86-64")
+    said = subprocess.run(
+        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
+    ).stdout
+    expected: dict[str, str] = {}
+    for name, kind, path in re.findall(r"^\t(\S+) \(([^)]*)\) => (.*)$", said, re.MULTILINE):
+        if "x86-64" in kind and "hwcap" not in kind:
+            expected.setdefault(name, path)
+    assert parse_cache(Path("/etc/ld.so.cache").read_bytes(), (64, Machine.X86_64)) == expected
+
+
+def test_a_cut_cache_is_no_cache() -> None:
+    assert parse_cache(b"", (64, Machine.X86_64)) == {}
+    cut = b"glibc-ld.so.cache1.1" + struct.pack("=I", 1000) + bytes(30)
+    assert parse_cache(cut, (64, Machine.X86_64)) == {}
+
+
+MUSL_PYTHON = r"""
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+#include <link.h>
+static int show(struct dl_phdr_info *info, size_t size, void *data) {
+    if (strstr(info->dlpi_name, "lib")) puts(info->dlpi_name);
+    return 0;
+}
+int main(int count, char **names) {
+    if (!dlopen(names[1], RTLD_NOW)) { puts(dlerror()); return 1; }
+    dl_iterate_phdr(show, 0);
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(not shutil.which("musl-gcc"), reason="needs musl-gcc")
+def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = tmp_path / "prefix"
+    source = tmp_path / "python.c"
+    source.write_text(MUSL_PYTHON)
+    (prefix / "bin").mkdir(parents=True)
+    subprocess.run(["musl-gcc", source, "-o", prefix / "bin/python3"], check=True)
+    inner = shared_object(prefix / "p/libin.so", soname="libother.so", libc=False)
+    (prefix / "p/libin.so").rename(prefix / "p/libother.so")
+    user = shared_object(
+        prefix / "p/libuser.so", "int u(void){return 1;}", needed=[inner.with_name("libother.so")],
+        runpath="$ORIGIN", libc=False,
+    )  # fmt: skip
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    shutil.copy(prefix / "p/libother.so", fake / "libother.so")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    beside = str(prefix / "p/libother.so")
+    for directories, taken in (((), beside), ((str(fake),), str(fake / "libother.so"))):
+        world = read_site(prefix, library_path=directories)
+        found = explain(world, str(user))
+        assert found.steps[1].request.result == taken
+        env = {"LD_LIBRARY_PATH": ":".join(directories)} if directories else {}
+        said = subprocess.run(
+            [prefix / "bin/python3", user], env=env, capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+        loaded = [each for each in said if str(tmp_path) in each and "bin/python" not in each]
+        assert [os.path.normpath(each) for each in loaded] == list(found.objects)
+
+
+def test_a_program_of_the_environment_is_explained_as_a_start(site: Path) -> None:
+    library = shared_object(site / "x/libt.so", "int t(void){return 0;}", soname="libt.so")
+    tool = executable(
+        site.parents[2] / "bin/tool",
+        "int t(void); int main(void){return t();}",
+        needed=[library],
+        runpath=f"$ORIGIN/../{library.parent.relative_to(site.parents[2])}",
+    )
+    world = read_site(site.parents[2])
+    found = explain(world, find_subject(world, "bin/tool")[0])
+    log = site / "log"
+    log.mkdir()
+    seen = observed([tool], log, {})
+    said = predicted(found)
+    assert {name: seen[name][:2] for name in said} == {name: said[name][:2] for name in said}
+    assert found.ok
+
+
+# --- The graph of an environment ------------------------------------------------------------------
+
+
+def install_two(site: Path) -> None:
+    """Two distributions with a RECORD each; an object of one needs a library of the other."""
+    vendored(site, "$ORIGIN/../demo.libs")
+    library = site / "demo.libs" / "libinner.so.1"
+    extension(site / "other" / "_two.so", "_two", needed=[library], rpath="$ORIGIN/../demo.libs")
+    for name, members in (
+        ("Demo_Pack", ["demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1"]),
+        ("other", ["other/_two.so"]),
+    ):
+        folder = site / f"{name}-1.0.dist-info"
+        folder.mkdir()
+        (folder / "RECORD").write_text("".join(f"{member},,\n" for member in members))
+
+
+def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = cli.run(["tree", *map(str, arguments)])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_the_graph_of_an_environment_has_all_its_objects(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, "--site", site.parents[2], "--format", "json")
+    assert code == 0
+    graph = json.loads(out)["graph"]
+    own = {node["id"]: node for node in graph["nodes"] if node["given_by"] == "wheel"}
+    assert set(own) == {
+        "demo/_core.so", "demo.libs/libinner.so.1", "demo.libs/libouter.so.1", "other/_two.so",
+    }  # fmt: skip
+    assert own["other/_two.so"]["size"] == (site / "other" / "_two.so").stat().st_size
+    edges = {(edge["source"], edge["target"]) for edge in graph["edges"]}
+    assert ("other/_two.so", "demo.libs/libinner.so.1") in edges
+
+
+def test_the_graph_of_one_distribution_tells_what_others_give(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, "--site", site, "other", "--format", "json")
+    assert code == 0
+    given = {node["id"]: node["given_by"] for node in json.loads(out)["graph"]["nodes"]}
+    assert given["other/_two.so"] == "wheel"
+    assert given["demo.libs/libinner.so.1"] == "other wheel"
+    assert "demo/_core.so" not in given
+    assert tree(capsys, "--site", site, "demo-pack")[0] == 0
+    (site / "demo.libs" / "libinner.so.1").unlink()
+    assert tree(capsys, "--site", site, "other")[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--target", "debian:12"), "name a wheel, or an environment"),
+        (("--site", ".", "--scheme", "venv"), "not for --site"),
+        (("--site", "SITE", "none"), "no distribution `none` is installed"),
+    ],
+)
+def test_a_graph_of_nothing_is_refused(
+    site: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_two(site)
+    code, out = tree(capsys, *(str(site) if each == "SITE" else each for each in arguments))
+    assert code == 2
+    assert message in out

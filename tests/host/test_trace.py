@@ -1,0 +1,631 @@
+"""`wheelfix trace` tells what was loaded, and leaves the command alone."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, make_wheel, shared_object
+from wheelfix.host.trace import chosen, placed, trace
+from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
+from wheelfix.loader.search import How
+from wheelfix.wheel.reader import open_wheel
+
+PYTHON = sys.executable
+OPEN = "import ctypes, sys; [ctypes.CDLL(each) for each in sys.argv[1:]]"
+
+
+ON_A_TERMINAL = """
+import os, pty, sys, time
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[2], sys.argv[2:])
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.02)
+os.write(terminal, b"\\x03")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+"""Runs a command on a terminal of its own, and types Ctrl-C when the file is there."""
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return {**kept, **more}
+
+
+def watched(*command: str | Path, symbols: Sequence[str] = (), **environ: str) -> Trace:
+    return trace([str(word) for word in command], environment(**environ), symbols=symbols)
+
+
+def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run `wheelfix trace` itself."""
+    command = [PYTHON, "-m", "wheelfix", "trace", *map(str, arguments)]
+    path = os.pathsep.join(each for each in sys.path if each)
+    return subprocess.run(
+        command,
+        env=environment(PYTHONPATH=path, **environ),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def all_loaded(seen: Trace) -> list[Loaded]:
+    return [each for process in seen.processes for each in process.loaded]
+
+
+def find(seen: Trace, name: str) -> Loaded:
+    (found,) = (each for each in all_loaded(seen) if each.path.rpartition("/")[2] == name)
+    return found
+
+
+def real(path: Path) -> str:
+    return os.path.realpath(path)
+
+
+# --- What is seen ---------------------------------------------------------------------------------
+
+
+def test_a_library_is_told_with_its_file_its_rule_and_who_asked(tmp_path: Path) -> None:
+    inner = shared_object(tmp_path / "deep" / "libinner.so", soname="libinner.so")
+    outer = shared_object(
+        tmp_path / "libouter.so", "int g;", needed=[inner], runpath="$ORIGIN/deep"
+    )
+    seen = watched(PYTHON, "-c", OPEN + "; import time; time.sleep(0.3)", outer)
+    found, opened = find(seen, "libinner.so"), find(seen, "libouter.so")
+    assert found.file is not None
+    assert (found.file.path, found.file.inode) == (real(inner), inner.stat().st_ino)
+    assert found.file.mapped
+    assert (found.how, found.owner, found.requester) == (How.RUNPATH, str(outer), str(outer))
+    assert not found.dlopen
+    assert opened.dlopen
+    assert opened.how is How.PATH
+    assert "_ctypes" in opened.requester
+
+
+def test_the_owner_of_a_search_path_is_told_where_glibc_names_another(tmp_path: Path) -> None:
+    one = shared_object(tmp_path / "lib" / "libone.so", soname="libone.so")
+    deep = shared_object(tmp_path / "lib" / "libdeep.so", soname="libdeep.so")
+    two = shared_object(tmp_path / "lib" / "libtwo.so", "int g;", soname="libtwo.so", needed=[deep])
+    first = shared_object(tmp_path / "first.so", "int g;", needed=[one], rpath="$ORIGIN/lib")
+    second = shared_object(tmp_path / "second.so", "int g;", needed=[two], rpath="$ORIGIN/lib")
+    seen = watched(PYTHON, "-c", OPEN, first, second)
+    found = find(seen, "libtwo.so")
+    assert (found.how, found.owner) == (How.RPATH, str(second))  # LD_DEBUG says: first.so
+    below = find(seen, "libdeep.so")
+    assert (below.how, below.owner) == (How.INHERITED, str(second))
+
+
+def test_a_link_is_told_from_the_file_it_leads_to(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "real" / "libreal.so.1.2", soname="libreal.so.1")
+    link = tmp_path / "libalias.so"
+    link.symlink_to(library)
+    found = find(watched(PYTHON, "-c", OPEN, link), "libalias.so")
+    assert found.file is not None
+    assert found.file.path == real(library)
+    assert found.soname == "libreal.so.1"
+
+
+def test_the_children_are_followed_through_fork_and_exec(tmp_path: Path) -> None:
+    early = shared_object(tmp_path / "libearly.so")
+    late = shared_object(tmp_path / "liblate.so")
+    code = f"""
+import ctypes, os
+ctypes.CDLL({str(early)!r})
+if os.fork() == 0:
+    ctypes.CDLL({str(late)!r})
+    os._exit(0)
+os.wait()
+if os.fork() == 0:
+    os.execv({PYTHON!r}, [{PYTHON!r}, "-c", "import ctypes; ctypes.CDLL({str(early)!r})"])
+os.wait()
+os.execv({PYTHON!r}, [{PYTHON!r}, "-c", "import ctypes; ctypes.CDLL({str(late)!r})"])
+"""
+    seen = watched(PYTHON, "-c", code)
+    names = {"libearly.so", "liblate.so"}
+
+    def own(process: Process) -> set[str]:
+        return {each.name.rpartition("/")[2] for each in process.loaded} & names
+
+    ours = [process for process in seen.processes if own(process)]
+    by_kind = sorted((p.forked_from is not None, sorted(own(p))) for p in ours)
+    assert by_kind == [
+        (False, ["libearly.so"]),
+        (False, ["libearly.so"]),
+        (False, ["liblate.so"]),
+        (True, ["liblate.so"]),
+    ]
+    first, after_exec = (p for p in ours if p.pid == ours[0].pid)
+    assert own(first) == {"libearly.so"}
+    assert own(after_exec) == {"liblate.so"}
+
+
+def test_a_miss_is_told_with_all_that_was_tried(tmp_path: Path) -> None:
+    user = shared_object(
+        tmp_path / "libuser.so",
+        needed=[shared_object(tmp_path / "gone" / "libgone.so", soname="libgone.so")],
+        runpath="$ORIGIN/nearby",
+    )
+    shutil.rmtree(tmp_path / "gone")
+    (tmp_path / "nearby").mkdir()
+    seen = watched(PYTHON, "-c", OPEN, user)
+    (missed,) = (each for process in seen.processes for each in process.missed)
+    assert seen.exit_code == 1
+    assert (missed.name, missed.requester) == ("libgone.so", str(user))
+    assert str(tmp_path / "nearby" / "libgone.so") in missed.tried
+
+
+def test_two_copies_of_one_soname_are_told(tmp_path: Path) -> None:
+    one = shared_object(tmp_path / "one" / "libtwin.so", soname="libtwin.so.1")
+    other = shared_object(tmp_path / "other" / "libtwin.so", soname="libtwin.so.1")
+    alias = tmp_path / "libtwin-alias.so"
+    alias.symlink_to(one)
+    seen = watched(PYTHON, "-c", OPEN, one, other, alias)
+    (found,) = (copies(process.loaded) for process in seen.processes)
+    paths = [each.file.path for each in found["libtwin.so.1"] if each.file]
+    assert paths == [real(one), real(other)]
+    assert not copies(watched(PYTHON, "-c", OPEN, one, alias).processes[0].loaded)
+
+
+def test_a_file_for_another_machine_is_told_as_passed_over(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "right" / "libany.so", soname="libany.so")
+    foreign = bytearray(library.read_bytes())
+    foreign[18] = 183  # e_machine: aarch64
+    planted = tmp_path / "wrong" / "libany.so"
+    planted.parent.mkdir()
+    planted.write_bytes(foreign)
+    user = shared_object(
+        tmp_path / "libuser.so", "int g;", needed=[library], runpath="$ORIGIN/wrong:$ORIGIN/right"
+    )
+    found = find(watched(PYTHON, "-c", OPEN, user), "libany.so")
+    assert [(each.path, each.reason) for each in found.passed] == [(str(planted), "wrong machine")]
+
+
+def test_symbols_are_told_by_plain_and_demangled_name(tmp_path: Path) -> None:
+    names = "int tvmPlain(void) { return 1; } int _ZN3tvm3runEv(void) { return 2; }"
+    library = shared_object(tmp_path / "libtvm.so", names + "int other(void) { return 3; }")
+    user = shared_object(
+        tmp_path / "libuser.so",
+        "int tvmPlain(void); int _ZN3tvm3runEv(void); int other(void);"
+        "int f(void) { return tvmPlain() + _ZN3tvm3runEv() + other(); }",
+        needed=[library],
+        runpath="$ORIGIN",
+    )
+    seen = watched(PYTHON, "-c", OPEN, user, symbols=["tvm*"], LD_BIND_NOW="1")
+    bound = {
+        (b.symbol, b.user, b.provider)
+        for process in chosen(seen, ["tvm*"]).processes
+        for b, _ in process.bindings
+    }
+    demangled = "tvm::run()" if shutil.which("c++filt") else "_ZN3tvm3runEv"
+    expected = {("tvmPlain", str(user), str(library))}
+    if demangled == "tvm::run()":
+        expected.add((demangled, str(user), str(library)))
+    assert bound == expected
+
+
+def test_a_static_program_says_nothing_and_that_is_told(tmp_path: Path) -> None:
+    program = executable(
+        tmp_path / "static",
+        "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
+        flags=["-static", "-no-pie", "-fno-pie"],
+    )
+    seen = watched(program)
+    (process,) = seen.processes
+    assert process.silent is not None
+    assert "static" in process.silent
+    assert seen.exit_code == 3
+
+
+def test_a_program_that_becomes_static_tells_what_it_was_before(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libbefore.so")
+    program = executable(
+        tmp_path / "static",
+        "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
+        flags=["-static", "-no-pie", "-fno-pie"],
+    )
+    code = f"{OPEN}; import os; os.execv({str(program)!r}, ['static'])"
+    seen = watched(PYTHON, "-c", code, library)
+    assert seen.exit_code == 3
+    before, after = seen.processes
+    assert before.pid == after.pid
+    assert find(seen, "libbefore.so").file is not None
+    assert after.executable == str(program)
+    assert after.silent == "it is static: no loader runs in it"
+
+
+def test_a_program_without_the_variables_is_told() -> None:
+    command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
+    silent = [each.silent for each in watched("env", "-i", "sh", "-c", command).processes]
+    assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
+
+
+@pytest.mark.skipif(shutil.which("musl-gcc") is None, reason="needs musl-gcc")
+def test_a_musl_program_is_known_by_its_maps_alone(tmp_path: Path) -> None:
+    program = tmp_path / "musl"
+    source = "#include <unistd.h>\nint main(void) { usleep(300000); return 0; }"
+    subprocess.run(["musl-gcc", "-xc", "-", "-o", program], input=source.encode(), check=True)
+    (process,) = watched(program).processes
+    assert process.silent is not None
+    assert "musl" in process.silent
+    assert any("musl" in file.path for file in process.mapped)
+
+
+# --- The command is left alone --------------------------------------------------------------------
+
+
+def test_streams_and_exit_code_are_those_of_the_command(tmp_path: Path) -> None:
+    code = "import sys; print(sys.stdin.read()); print('err', file=sys.stderr); sys.exit(7)"
+    report = tmp_path / "report"
+    command = [PYTHON, "-m", "wheelfix", "trace", "--output", str(report)]
+    command += ["--", PYTHON, "-c", code]
+    path = os.pathsep.join(each for each in sys.path if each)
+    done = subprocess.run(
+        command,
+        input="in",
+        env=environment(PYTHONPATH=path),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("in\n", "err\n", 7)
+    assert "exit code 7" in report.read_text()
+
+
+def test_open_descriptors_folder_and_signal_settings_are_those_of_the_caller(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import os, signal; print(os.getcwd(), os.path.exists('/proc/self/fd/9'),"
+        "open('/proc/self/status').read().split('SigBlk:')[1].split()[0],"
+        "sorted(set(os.environ) - {'LC_CTYPE'}))"
+    )
+    shell = f'exec 9</dev/null; exec {PYTHON} -m wheelfix trace -o {tmp_path}/r -- "$@"'
+    path = os.pathsep.join(each for each in sys.path if each)
+    variables = environment(PYTHONPATH=path)
+    done = subprocess.run(
+        ["sh", "-c", shell, "sh", PYTHON, "-c", code],
+        env=variables,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = sorted({*variables, "LD_DEBUG", "LD_DEBUG_OUTPUT", "PWD"})
+    assert done.stdout.split(maxsplit=3) == [
+        str(tmp_path), "True", "0000000000000000", f"{names}\n",
+    ], done.stderr  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["sh", "-c", "kill -SEGV $$"], 139),
+        (["sh", "-c", "kill -KILL $$"], 137),
+        (["sh", "-c", "exit 3"], 3),
+        (["/nonexistent/program"], 127),
+        (["/etc/passwd"], 126),
+    ],
+)
+def test_the_exit_code_is_what_a_shell_would_say(command: list[str], code: int) -> None:
+    assert run("--", *command).returncode == code
+
+
+def test_a_killed_process_has_told_what_it_loaded(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libshort.so")
+    code = OPEN + "; import os; os.kill(os.getpid(), 9)"
+    seen = watched(PYTHON, "-c", code, library)
+    assert seen.exit_code == 137
+    found = find(seen, "libshort.so")
+    assert found.file is not None
+    assert found.file.path == real(library)
+
+
+def test_a_child_that_is_killed_does_not_end_the_others(tmp_path: Path) -> None:
+    early, late = shared_object(tmp_path / "libearly.so"), shared_object(tmp_path / "liblate.so")
+    code = f"""
+import ctypes, os, signal
+if (pid := os.fork()) == 0:
+    ctypes.CDLL({str(early)!r})
+    os.kill(os.getpid(), signal.SIGSEGV)
+assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGSEGV
+ctypes.CDLL({str(late)!r})
+os.abort()
+"""
+    seen = watched(PYTHON, "-c", code)
+    assert seen.exit_code == 128 + signal.SIGABRT
+    child = next(process for process in seen.processes if process.forked_from is not None)
+    assert [each.path for each in child.loaded] == [str(early)]
+    assert find(seen, "liblate.so") not in child.loaded
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_long_run_is_interrupted_and_told(tmp_path: Path, number: signal.Signals) -> None:
+    library = shared_object(tmp_path / "liblong.so")
+    code = (
+        "import ctypes, signal, sys, time\n"
+        "signal.signal(signal.SIGINT, signal.SIG_DFL)\n"
+        f"ctypes.CDLL({str(library)!r})\n"
+        f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
+        "time.sleep(30)"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    process = subprocess.Popen(
+        [
+            PYTHON,
+            "-m",
+            "wheelfix",
+            "trace",
+            "--json",
+            "-o",
+            tmp_path / "r",
+            "--",
+            PYTHON,
+            "-c",
+            code,
+        ],
+        env=environment(PYTHONPATH=path),
+    )
+    while not (tmp_path / "ready").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(number)
+    assert process.wait(timeout=20) == 128 + number
+    report = json.loads((tmp_path / "r").read_text())
+    assert report["exit_code"] == 128 + number
+    loaded = [each["path"] for each in report["processes"][0]["loaded"]]
+    assert str(library) in loaded
+
+
+def test_a_terminals_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "count = []\n"
+        "signal.signal(signal.SIGINT, lambda *_: count.append(1))\n"
+        f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
+        "end = time.monotonic() + 1.5\n"
+        "while time.monotonic() < end: time.sleep(0.1)\n"
+        "sys.exit(40 + len(count))"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(tmp_path / "r"), "--", PYTHON, "-c", code]
+    done = subprocess.run(
+        [PYTHON, "-c", ON_A_TERMINAL, tmp_path / "ready", *words],
+        env=environment(PYTHONPATH=path),
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 41
+
+
+def test_a_signal_is_passed_on(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
+        "time.sleep(30)"
+    )
+    path = os.pathsep.join(each for each in sys.path if each)
+    process = subprocess.Popen(
+        [PYTHON, "-m", "wheelfix", "trace", "-o", tmp_path / "r", "--", PYTHON, "-c", code],
+        env=environment(PYTHONPATH=path),
+    )
+    while not (tmp_path / "ready").exists() and process.poll() is None:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=20) == 5
+
+
+MEASURE = """
+import os, sys
+child = os.spawnv(os.P_NOWAIT, sys.argv[2], sys.argv[2:])
+_, status, usage = os.wait4(child, 0)
+with open(sys.argv[1], "w") as file:
+    file.write(str(usage.ru_maxrss // 1024))
+sys.exit(os.waitstatus_to_exitcode(status))
+"""
+"""A small process to start another from: a child's peak counts from its parent's size at first."""
+
+
+def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[int, int]:
+    """Trace a command that is small itself; return the exit code, and the largest RSS in MiB."""
+    path = os.pathsep.join(each for each in sys.path if each)
+    size = report.with_suffix(".size")
+    words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(report), "--", *command]
+    measured = [PYTHON, "-S", "-c", MEASURE, str(size), *words]
+    done = subprocess.run(measured, env=environment(PYTHONPATH=path), stdout=out, check=False)
+    return done.returncode, int(size.read_text())
+
+
+def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -> None:
+    with (tmp_path / "out").open("wb") as out:
+        code, most = peak(tmp_path / "r", "head", "-c", "100000000", "/dev/zero", out=out.fileno())
+    assert (tmp_path / "out").stat().st_size == 100_000_000
+    assert code == 0
+    assert most <= peak(tmp_path / "r", "true")[1] + 5
+
+
+def test_memory_is_bounded_whatever_a_process_asks_for(tmp_path: Path) -> None:
+    source = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    int main(void) {
+        for (int i = 0; i < 25000; i++) {
+            char name[32];
+            sprintf(name, "libnone%d.so", i);
+            dlopen(name, RTLD_LAZY);
+        }
+        return 4;
+    }
+    """
+    program = executable(tmp_path / "asks", source, flags=["-ldl"])
+    code, most = peak(tmp_path / "r", str(program))
+    assert code == 4
+    assert most < 100
+    assert "which were not kept" in (tmp_path / "r").read_text()
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    done = run("--", "true", TMPDIR=str(tmp_path))
+    assert done.returncode == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_process_that_goes_on_keeps_its_log_and_is_named(tmp_path: Path) -> None:
+    # Without its folder the loader would write to the stdout of what that process executes.
+    code = f"sleep 3 >/dev/null 2>&1 & echo $! > {tmp_path}/pid"
+    done = run("--", "sh", "-c", code, TMPDIR=str(tmp_path))
+    pid = int((tmp_path / "pid").read_text())
+    os.kill(pid, signal.SIGKILL)
+    assert f"still running: {pid}" in done.stderr
+    assert list(tmp_path.glob("wheelfix-trace-*"))
+
+
+def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "liblate.so")
+    code = "import ctypes, os, time; os.closerange(3, 50); time.sleep(0.3);"
+    done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(0.4)")
+    assert done.returncode == 0
+    assert "closed the loader's log" in done.stderr
+    assert f"{real(library)}\n    in its maps, but not in the log" in done.stderr
+
+
+def test_the_json_report_says_the_same(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "liba.so", soname="liba.so")
+    done = run("--json", "--", PYTHON, "-c", OPEN, library)
+    report = json.loads(done.stderr)
+    assert report["version"] == 1
+    (process,) = report["processes"]
+    (found,) = (each for each in process["loaded"] if each["name"] == str(library))
+    assert found["file"]["path"] == real(library)
+
+
+# --- The TVM report, in small ---------------------------------------------------------------------
+
+
+def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> Path:
+    """A wheel with a library that needs another one beside it."""
+    build = root / "build"
+    runtime = shared_object(build / "libtvm_runtime.so", soname="libtvm_runtime.so")
+    compiler = shared_object(
+        build / "libtvm.so",
+        "int g;",
+        soname="libtvm.so",
+        needed=[runtime],
+        rpath=rpath,
+        runpath=runpath,
+    )
+    return make_wheel(
+        root,
+        name="tvm",
+        files={
+            "tvm/__init__.py": "",
+            "tvm/lib/libtvm.so": compiler,
+            "tvm/lib/libtvm_runtime.so": runtime,
+        },
+    )
+
+
+def against(seen: Trace, path: Path) -> Trace:
+    with open_wheel(path) as archive:
+        wheel = archive.wheel
+    files = placed(tuple(wheel.elfs), wheel.dist_info, seen)
+    assert set(files) == set(wheel.elfs)
+    return with_differences(seen, [Installed(wheel=wheel, files=files)])
+
+
+@pytest.mark.parametrize(
+    ("search_path", "planted_wins"),
+    [({"runpath": "$ORIGIN"}, True), ({"rpath": "$ORIGIN"}, False)],
+    ids=["runpath-loses", "rpath-wins"],
+)
+def test_a_library_planted_by_ld_library_path_is_told(
+    tmp_path: Path, search_path: dict[str, str], *, planted_wins: bool
+) -> None:
+    wheel = tvm(tmp_path, **search_path)
+    site = tmp_path / "site-packages"
+    zipfile.ZipFile(wheel).extractall(site)
+    planted = shared_object(tmp_path / "planted" / "libtvm_runtime.so", soname="libtvm_runtime.so")
+    lib = site / "tvm" / "lib"
+    seen = watched(PYTHON, "-c", OPEN, lib / "libtvm.so", LD_LIBRARY_PATH=str(planted.parent))
+    judged = against(seen, wheel)
+    (variable,) = (each for each in judged.variables if each.name == "LD_LIBRARY_PATH")
+    if not planted_wins:
+        assert not judged.differences
+        assert not variable.served
+        return
+    (difference,) = judged.differences
+    assert difference.name == "libtvm_runtime.so"
+    assert difference.expected == real(lib / "libtvm_runtime.so")
+    assert difference.found == real(planted)
+    assert "LD_LIBRARY_PATH" in difference.reason
+    assert variable.served == (str(planted),)
+
+
+def test_a_library_that_was_loaded_before_is_told(tmp_path: Path) -> None:
+    wheel = tvm(tmp_path, rpath="$ORIGIN")
+    site = tmp_path / "site-packages"
+    zipfile.ZipFile(wheel).extractall(site)
+    other = shared_object(tmp_path / "sbin" / "libother.so", soname="libtvm_runtime.so")
+    seen = watched(PYTHON, "-c", OPEN, other, site / "tvm" / "lib" / "libtvm.so")
+    (difference,) = against(seen, wheel).differences
+    assert difference.found == real(other)
+    assert "loaded before" in difference.reason
+
+
+def test_a_library_that_a_program_found_along_path_is_told(tmp_path: Path) -> None:
+    wheel = tvm(tmp_path, rpath="$ORIGIN")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site-packages")
+    planted = shared_object(tmp_path / "sbin" / "libtvm.so", soname="libtvm.so")
+    code = """
+import ctypes, os
+for folder in os.environ["PATH"].split(":"):
+    if os.path.exists(folder + "/libtvm.so"):
+        ctypes.CDLL(folder + "/libtvm.so")
+        break
+"""
+    seen = trace(
+        [PYTHON, "-c", code],
+        {
+            "PATH": f"{planted.parent}:{os.environ['PATH']}",
+            "PYTHONPATH": str(tmp_path / "site-packages"),
+        },
+    )
+    judged = against(seen, wheel)
+    (difference,) = judged.differences
+    assert (difference.name, difference.found) == ("libtvm.so", real(planted))
+    (variable,) = (each for each in judged.variables if each.name == "PATH")
+    assert variable.served == (str(planted),)
+
+
+def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: Path) -> None:
+    """The kernel gives a signal to any thread that lets it in; `trace` waits in the main thread."""
+    mark = tmp_path / "runs"
+    code = f"import time; open({str(mark)!r}, 'w'); time.sleep(60)"
+    command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not mark.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
+        others = [each for each in tasks if each.name != str(process.pid)]
+        assert others
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
+            bit = 1 << number - 1
+            assert all(_blocked(each) & bit for each in others)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _blocked(task: Path) -> int:
+    lines = (task / "status").read_text().splitlines()
+    return next(int(line.split()[1], 16) for line in lines if line.startswith("SigBlk:"))

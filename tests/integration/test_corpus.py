@@ -1,0 +1,156 @@
+"""Published wheels come through a repair unharmed: the part of `scripts/corpus.py` for CI.
+
+The judge is tested first: it must find the harm that is done on purpose.
+"""
+
+import importlib.util
+import shutil
+import stat
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "corpus.py"
+
+
+def load_script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("corpus", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["corpus"] = module  # dataclasses look their module up by name
+    spec.loader.exec_module(module)
+    return module
+
+
+corpus = load_script()
+CHOSEN = [item for item in corpus.read_corpus().published if item.ci]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def tools(cache: Path) -> Path:
+    """An interpreter with pip and installer."""
+    try:
+        made: Path = corpus.tools_python(cache, corpus.read_corpus().installer)
+    except corpus.ProgramError as error:
+        pytest.skip(f"no package registry: {error}")
+    return made
+
+
+@pytest.mark.parametrize("item", CHOSEN, ids=[item.requirement for item in CHOSEN])
+def test_a_published_wheel_comes_through_unharmed(item: Any, cache: Path, tools: Path) -> None:
+    try:
+        corpus.fetch(item.requirement, tools, cache)
+    except corpus.ProgramError as error:
+        pytest.skip(f"cannot be fetched: {error}")
+    outcome = corpus.check_published(item, corpus.find_program("wheelfix"), tools, cache)
+    assert outcome.problems == ()
+    assert outcome.cells["ELF"] != "0"
+
+
+def write(path: Path, members: list[tuple[str, bytes]], mode: int = 0o644) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = (stat.S_IFREG | mode) << 16
+            archive.writestr(info, content, zipfile.ZIP_DEFLATED)
+    return path
+
+
+MEMBERS = [("p/a.so", b"a" * 99), ("p/b.py", b"b"), ("p-1.dist-info/RECORD", b"")]
+
+
+def rewritten(change: Callable[[Path], Path], tmp_path: Path, plan: str = "") -> list[str]:
+    original = write(tmp_path / "original.whl", MEMBERS)
+    problems: list[str] = corpus.zip_problems(original, change(tmp_path / "new.whl"), plan)[0]
+    return problems
+
+
+def test_a_copy_has_no_problems(tmp_path: Path) -> None:
+    assert rewritten(lambda new: write(new, MEMBERS), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "problem"),
+    [
+        ([("p/a.so", b"c" * 99), *MEMBERS[1:]], "p/a.so changed, and the plan does not name it"),
+        (MEMBERS[1:], "p/a.so changed, and the plan does not name it"),
+        ([*MEMBERS, ("p/c", b"")], "p/c changed, and the plan does not name it"),
+        ([MEMBERS[1], MEMBERS[0], MEMBERS[2]], "the order of the members changed"),
+        ([*MEMBERS[:2], ("p-1.dist-info/RECORD", b"1")], "RECORD changed, and nothing else"),
+    ],
+)
+def test_harm_is_found(members: list[tuple[str, bytes]], problem: str, tmp_path: Path) -> None:
+    assert rewritten(lambda new: write(new, members), tmp_path) == [problem]
+
+
+def test_another_mode_is_found(tmp_path: Path) -> None:
+    problems = rewritten(lambda new: write(new, MEMBERS, 0o755), tmp_path, plan="p/a.so\np/b.py")
+    assert "p/a.so has another mode" in problems
+
+
+def test_recompression_is_found_though_the_content_is_the_same(tmp_path: Path) -> None:
+    def stored(new: Path) -> Path:
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_STORED) as archive:
+            for name, content in MEMBERS:
+                info = zipfile.ZipInfo(name)
+                info.external_attr = (stat.S_IFREG | 0o644) << 16
+                archive.writestr(info, content, zipfile.ZIP_STORED)
+        return new
+
+    assert "p/a.so changed, and the plan does not name it" in rewritten(stored, tmp_path)
+
+
+def test_a_named_change_is_allowed_and_record_with_it(tmp_path: Path) -> None:
+    changed = [("p/a.so", b"c"), MEMBERS[1], ("p-1.dist-info/RECORD", b"1")]
+    assert rewritten(lambda new: write(new, changed), tmp_path, plan="  p/a.so\n    edit") == []
+
+
+def test_a_library_that_no_longer_loads_is_found() -> None:
+    before = {"a.so": "", "b.so": "", "c.so": "libx: not found"}
+    after = {"a.so": "", "b.so": "liby: not found", "c.so": "libx: not found"}
+    assert corpus.load_problems(before, after, ()) == ["b.so loaded before: liby: not found"]
+    assert corpus.load_problems(before, {"a.so": ""}, ()) == ["b.so loaded before: it is gone"]
+
+
+def test_a_file_may_go_only_if_the_plan_removes_it() -> None:
+    plan = "plan for x.whl\n  x.libs/b.so\n    present -> removed  [WF401 orphaned-library]\n"
+    removed = corpus.removed_members(plan)
+    assert removed == {"x.libs/b.so"}
+    assert not corpus.load_problems({"lib/x.libs/b.so": ""}, {}, removed)
+    assert corpus.load_problems({"lib/x.libs/b.so": ""}, {"lib/x.libs/b.so": "liby"}, removed)
+
+
+def test_the_loader_is_asked_about_every_file(tmp_path: Path) -> None:
+    """The probe itself, on a library that loads, one that does not, and an executable."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    root = tmp_path / "env"
+    corpus.run(sys.executable, "-m", "venv", "--without-pip", root)
+    source = tmp_path / "source.c"
+    source.write_text("int missing(void); int good(void) { return 1; }\n")
+    corpus.run(compiler, "-shared", "-fPIC", "-o", root / "good.so", source)
+    source.write_text("int missing(void); int bad(void) { return missing(); }\n")
+    corpus.run(compiler, "-shared", "-fPIC", "-o", root / "bad.so", source)
+    source.write_text("int main(void) { return 0; }\n")
+    corpus.run(compiler, "-o", root / "program", source)
+    results = corpus.load_results(root, corpus.elf_files(root))
+    assert results["good.so"] == results["program"] == ""
+    assert "undefined symbol: missing" in results["bad.so"]
+
+
+def test_a_warning_about_a_file_is_no_leave_to_change_it(tmp_path: Path) -> None:
+    changed = [("p/a.so", b"c"), *MEMBERS[1:]]
+    problems = rewritten(lambda new: write(new, changed), tmp_path, plan="`p/a.so`: is odd")
+    assert problems == ["p/a.so changed, and the plan does not name it"]

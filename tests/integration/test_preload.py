@@ -1,0 +1,820 @@
+"""Preload shims: what is written, where it stands, what it opens, and what it says."""
+
+import ast
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.values import elf, findings, wheel
+from wheelfix import cli
+from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules import RULES
+from wheelfix.rules import providers as provider_rules
+from wheelfix.rules.context import Stage
+from wheelfix.rules.engine import settle
+from wheelfix.rules.findings import Severity
+from wheelfix.rules.preload import provider_not_preloaded
+from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
+from wheelfix.settings import Provider, ProviderBy, Settings
+from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
+from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
+from wheelfix.wheel.python_imports import surely_imported
+from wheelfix.wheel.reader import open_wheel
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+MINOR = sys.version_info.minor
+TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{os.uname().machine}"
+ENVIRON: Mapping[str, str] = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
+} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
+
+PRO = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+
+
+# --- The line that runs it ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"",
+        b"# only a comment",
+        b"import os\n",
+        b"#!/usr/bin/env python3\n# -*- coding: latin-1 -*-\nname = '\xe9'\n",
+        b'"""What it is.\n\nMore of it."""\n',
+        b"'What.'\n\nfrom __future__ import annotations\nfrom __future__ import division\nx = 1",
+        b"'''One.''' 'Two.'; import os\n",
+        b"from __future__ import (\n    annotations,\n)  # why\n\n\nimport os\n",
+        b"from __future__ import annotations; import os",
+        b'"""Doc."""; \\\nimport os\n',
+        b"\xef\xbb\xbfimport os\n",
+        b'\xef\xbb\xbf"""Doc."""\r\nimport os\r\n',
+        b"import functools as f\n@f.cache\ndef g(): ...\n",
+        b"@staticmethod\ndef g(): ...\n",
+        b"if True:\n\timport os\n",
+        b"f'not a docstring'\nimport os\n",
+        b"\x0cimport os\n",
+        b"x = 1\rimport os\r",
+    ],
+)
+def test_the_shim_is_imported_first_and_all_else_is_as_it_was(
+    source: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written = with_hook(source)
+    assert written is not None
+    assert has_hook(written)
+    assert not has_hook(source)
+    package = tmp_path / "hooked"
+    package.mkdir()
+    (package / "__init__.py").write_bytes(written)
+    (package / f"{PRELOAD}.py").write_text("import sys\nseen = dict(vars(sys.modules['hooked']))\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module("hooked")
+        seen = sys.modules[f"hooked.{PRELOAD}"].seen
+    finally:
+        for name in [name for name in sys.modules if name.split(".")[0] == "hooked"]:
+            del sys.modules[name]
+    assert module.__doc__ == ast.get_docstring(ast.parse(source), clean=False)
+    own = {"annotations", "division"}
+    assert {name for name in seen if not name.startswith("__")} <= own
+    plain: dict[str, object] = {}
+    exec(compile(source, "plain", "exec"), plain)  # noqa: S102 - a source of this test
+    assert {name for name in vars(module) if not name.startswith("_")} == {
+        name for name in plain if not name.startswith("_")
+    }
+    rest = re.sub(rb"from \. import _wheelfix_preload(; |  # noqa[^\r\n]*\r?\n)", b"", written)
+    assert rest in {source, source + b"\n"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n",
+        b"__import__('pkg_resources').declare_namespace(__name__)\n",
+        b"print 'Python 2'\n",
+        b"name = '\xe9'\n",
+        b"x" * (2**20 + 1),
+        b"(" * 5000,
+        b"import os\0\n",
+    ],
+)
+def test_a_source_that_is_shared_or_cannot_be_read_is_left_alone(source: bytes) -> None:
+    assert with_hook(source) is None
+
+
+# --- The shim's text ------------------------------------------------------------------------------
+
+SHIM = Shim(
+    modules={"._core": ("libdep.so.1", "libpro.so.3"), ".sub._more": ("libpro.so.3",)},
+    libraries={
+        "libpro.so.3": Source("pro", "pro>=2", "platlib", "pro/lib"),
+        "libdep.so.1": Source("d-e", 'd.e [x] >=1\\"', "data", "lib/\u00e9\U0001f600"),
+    },
+)
+
+
+def test_what_a_shim_opens_can_be_read_again_and_any_python_3_6_reads_it() -> None:
+    source = shim_source(SHIM)
+    assert read_shim(source) == SHIM
+    ast.parse(source, feature_version=(3, 6))
+    assert source.isascii()
+    backwards = Shim(
+        modules=dict(reversed(list(SHIM.modules.items()))),
+        libraries=dict(reversed(list(SHIM.libraries.items()))),
+    )
+    assert shim_source(backwards) == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"",
+        b"MODULES = {}\n",
+        b"MODULES = {'a': 1}\nLIBRARIES = {}\n",
+        b"MODULES = {}\nLIBRARIES = {'a': ['b']}\n",
+        b"MODULES = {f(): 1}\nLIBRARIES = {}\n",
+        b"MODULES = {**a}\nLIBRARIES = {}\n",
+        b"MODULES = LIBRARIES = [\n",
+        b"a.b = {}\n",
+    ],
+)
+def test_a_foreign_file_of_that_name_is_no_shim(source: bytes) -> None:
+    assert read_shim(source) is None
+
+
+# --- Where it stands ------------------------------------------------------------------------------
+
+
+def module(name: str, *needed: str, **fields: Any) -> Any:
+    return elf(*needed, module_hooks=(f"PyInit_{name}",), **fields)
+
+
+def preloaded(subject: Wheel, by: str = "preload", *providers: Provider) -> Wheel:
+    chosen = Settings(provider=providers or (PRO,), provider_by=ProviderBy(by))
+    after, _ = settle(subject, RULES, chosen, Stage.AFTER)
+    again, steps = settle(after, RULES, chosen, Stage.AFTER)
+    assert (again, steps) == (after, ())
+    return after
+
+
+def shims(subject: Wheel) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    found: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for member, source in subject.sources.items():
+        if member.endswith(f"{PRELOAD}.py"):
+            shim = read_shim(source)
+            assert shim is not None
+            found[member] = shim.modules
+    return found
+
+
+def in_packages(objects: Mapping[str, Any], *inits: str, **fields: Any) -> Wheel:
+    sources = {f"{each}/__init__.py": b"" for each in inits}
+    asked = Metadata(name="demo", version="1.0", requires_dist=("pro>=2",))
+    values: dict[str, Any] = {"sources": sources, "metadata": asked, **fields}
+    return wheel(objects, *sources, **values)
+
+
+@pytest.mark.parametrize(
+    ("objects", "inits", "expected"),
+    [
+        (["demo/_a.so"], ["demo"], {"demo": ["._a"]}),
+        (["demo/sub/_a.so"], ["demo", "demo/sub"], {"demo/sub": ["._a"]}),
+        (["demo/sub/_a.so", "demo/_b.so"], ["demo", "demo/sub"], {"demo": [".sub._a", "._b"]}),
+        (["demo/x/_a.so", "demo/y/_b.so"], ["demo", "demo/x"], {"demo": [".x._a", ".y._b"]}),
+        (["demo/x/_a.so"], ["demo"], {"demo": [".x._a"]}),
+        (["ns/x/_a.so", "ns/y/_b.so"], ["ns/x", "ns/y"], {"ns/x": ["._a"], "ns/y": ["._b"]}),
+        (["one/_a.so", "two/_b.so"], ["one", "two"], {"one": ["._a"], "two": ["._b"]}),
+        (["demo-1.0.data/platlib/demo/_a.so"], ["demo"], {"demo": ["._a"]}),
+        (["demo/sub/__init__.so"], ["demo"], {"demo": [".sub"]}),
+        (["_a.so"], ["demo"], {}),
+        (["demo/_a.so"], [], {}),
+        (["demo/__init__.so"], ["demo"], {}),
+    ],
+)
+def test_it_stands_in_the_last_package_that_the_modules_have_in_common(
+    objects: list[str], inits: list[str], expected: Mapping[str, list[str]]
+) -> None:
+    def stem(member: str) -> str:
+        name = member.rpartition("/")[2].removesuffix(".so")
+        return member.split("/")[-2] if name == "__init__" else name
+
+    subject = in_packages({m: module(stem(m), "libpro.so.3") for m in objects}, *inits)
+    after = preloaded(subject)
+    assert {k: sorted(v) for k, v in shims(after).items()} == {
+        f"{folder}/{PRELOAD}.py": sorted(names) for folder, names in expected.items()
+    }
+    served = {name for names in expected.values() for name in names}
+    for member in objects:
+        assert bool(after.elfs[member].entries) is not bool(served)
+    for folder in inits:
+        assert has_hook(after.sources[f"{folder}/__init__.py"]) is (folder in expected)
+
+
+def test_a_package_that_others_share_has_no_shim() -> None:
+    shared = b"from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n"
+    subject = in_packages(
+        {"ns/x/_a.so": module("_a", "libpro.so.3"), "ns/y/_b.so": module("_b", "libpro.so.3")},
+        sources={"ns/__init__.py": shared, "ns/x/__init__.py": b""},
+    )
+    after = preloaded(subject)
+    assert set(shims(after)) == {f"ns/x/{PRELOAD}.py"}
+    assert after.elfs["ns/y/_b.so"].entries == ("$ORIGIN/../../pro/lib",)
+    assert after.sources["ns/__init__.py"] == shared
+
+
+LIBRARY = "demo.libs/libours.so.1"
+
+
+def test_a_library_behind_a_module_is_served_by_the_modules_shim() -> None:
+    subject = in_packages(
+        {
+            "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
+            LIBRARY: elf("libpro.so.3"),
+            "demo/_other.so": module("_other"),
+        },
+        "demo",
+    )
+    after = preloaded(subject)
+    assert shims(after) == {f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",)}}
+    assert after.elfs[LIBRARY].entries == ()
+
+
+def test_what_a_program_needs_too_has_an_entry_and_the_module_its_shim() -> None:
+    subject = in_packages(
+        {
+            "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
+            "demo/run": elf("libours.so.1", rpath="$ORIGIN/../demo.libs", interpreter="/lib/ld.so"),
+            LIBRARY: elf("libpro.so.3"),
+        },
+        "demo",
+    )
+    after = preloaded(subject)
+    assert after.elfs[LIBRARY].entries == ("$ORIGIN/../pro/lib",)
+    assert shims(after) == {f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",)}}
+    (said,) = findings(
+        provider_not_preloaded, after, provider=(PRO,), provider_by=ProviderBy.PRELOAD
+    )
+    assert said.severity is Severity.INFO
+    assert "`demo/run`, which loads it, is a program" in said.message
+
+
+@pytest.mark.parametrize(
+    ("objects", "fields", "reason"),
+    [
+        ({"demo/libours.so": elf("libpro.so.3")}, {}, "by its path"),
+        ({"demo/run": elf("libpro.so.3", interpreter="/lib/ld.so")}, {}, "is a program"),
+        ({"_a.so": module("_a", "libpro.so.3")}, {}, "no package"),
+        (
+            {"demo/_a.so": module("_a", "libpro.so.3")},
+            {"name": "demo-1.0-cp311-cp311-musllinux_1_2_x86_64.whl"},
+            "musl does not",
+        ),
+        (
+            {"demo/_a.so": module("_a", "libpro.so.3")},
+            {"name": "demo-1.0-py2.py3-none-linux_x86_64.whl"},
+            "Python 2",
+        ),
+    ],
+)
+@pytest.mark.parametrize("by", ["preload", "both"])
+def test_where_no_shim_can_be_it_says_so_and_there_is_an_entry(
+    objects: dict[str, Any], fields: dict[str, Any], reason: str, by: str
+) -> None:
+    after = preloaded(in_packages(objects, "demo", **fields), by)
+    assert not shims(after)
+    (member,) = objects
+    assert "pro/lib" in (after.elfs[member].rpath or "")
+    (said,) = findings(
+        provider_not_preloaded, after, provider=(PRO,), provider_by=ProviderBy.PRELOAD
+    )
+    assert (said.severity, reason in said.message) == (Severity.INFO, True)
+
+
+def test_by_entry_nothing_is_written_and_by_both_an_entry_too() -> None:
+    subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
+    by_entry = preloaded(subject, "entry")
+    assert by_entry.sources == subject.sources
+    assert by_entry.elfs["demo/_a.so"].entries == ("$ORIGIN/../pro/lib",)
+    by_both = preloaded(subject, "both")
+    assert by_both.elfs["demo/_a.so"].entries == ("$ORIGIN/../pro/lib",)
+    assert shims(by_both)
+
+
+def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
+    one = preloaded(in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo"))
+    assert not findings(provider_not_searched, one, provider=(PRO,))
+    (said,) = findings(provider_beside, one, provider=(PRO,))
+    assert "where Python finds it" in said.message
+    assert said.notes[0].endswith("without an import")
+    assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
+    (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
+    assert said.notes[0].endswith("by the entries")
+    more = in_packages(
+        {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
+    )
+    other = Provider(requirement="else", libraries=("libelse.so.1",), directory="e")
+    grown = preloaded(more, "preload", other)
+    assert shims(grown) == {
+        f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",), "._b": ("libelse.so.1",)}
+    }
+    assert grown.sources["demo/__init__.py"] == one.sources["demo/__init__.py"]
+
+
+def test_the_rule_ignored_means_entries() -> None:
+    subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
+    for without in ({"ignore": {"WF108": ""}}, {"select": ("WF106",)}):
+        chosen: dict[str, Any] = {"provider_by": ProviderBy.PRELOAD, **without}
+        assert findings(provider_not_searched, subject, provider=(PRO,), **chosen)
+
+
+def test_the_compiled_form_of_a_changed_source_goes() -> None:
+    compiled = "demo/__pycache__/__init__.cpython-311.pyc"
+    other = "demo/__pycache__/api.cpython-311.pyc"
+    init = "demo/__init__.py"
+    subject = wheel(
+        {"demo/_a.so": module("_a", "libpro.so.3")}, init, compiled, other, sources={init: b""}
+    )
+    names = {member.name for member in preloaded(subject).members}
+    assert compiled not in names
+    assert {init, other, f"demo/{PRELOAD}.py"} <= names
+
+
+# --- Who is made to need it -----------------------------------------------------------------------
+
+
+IMPORTS: list[tuple[bytes, set[str]]] = [
+    (b"from . import _core", {"demo._core"}),
+    (b"from ._core import run", {"demo._core"}),
+    (b"from .sub import deep", {"demo.sub", "demo.sub._deep"}),
+    (b"import demo._core, os.path", {"demo._core", "os.path"}),
+    (b"from demo import _core", {"demo._core"}),
+    (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
+    (b"if True:\n    from . import _core", set()),
+    (b"def f():\n    from . import _core", set()),
+    (b"from .. import _core", set()),
+    (b"not Python", set()),
+]
+
+
+@pytest.mark.parametrize(("source", "imported"), IMPORTS)
+def test_what_importing_a_package_surely_imports(source: bytes, imported: set[str]) -> None:
+    packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
+    found = surely_imported(packages)
+    assert imported <= found
+    assert ("demo._core" in found) is ("demo._core" in imported)
+    assert "x" not in found
+
+
+TWO = {"demo/_core.so": module("_core"), "demo/_gpu.so": module("_gpu", "libpro.so.3")}
+
+
+@pytest.mark.parametrize(
+    ("objects", "init", "requires", "severity", "added"),
+    [
+        (TWO, b"from . import _core", (), Severity.ERROR, False),
+        (TWO, b"from . import _gpu", (), Severity.ERROR, True),
+        ({"demo/_gpu.so": TWO["demo/_gpu.so"]}, b"", (), Severity.ERROR, True),
+        (TWO, b"from . import _core", ("pro>=2; extra == 'gpu'",), Severity.INFO, False),
+        (TWO, b"from . import _gpu", ("pro>=2; extra == 'gpu'",), Severity.WARNING, False),
+        (TWO, b"", ("pro>=2",), None, False),
+    ],
+)
+def test_what_only_some_modules_need_is_not_made_everybodys(
+    objects: Mapping[str, Any],
+    init: bytes,
+    requires: tuple[str, ...],
+    severity: Severity | None,
+    *,
+    added: bool,
+) -> None:
+    subject = wheel(
+        objects,
+        "demo/__init__.py",
+        sources={"demo/__init__.py": init},
+        metadata=Metadata(name="demo", version="1.0", requires_dist=requires),
+    )
+    found = findings(provider_not_required, subject, provider=(PRO,), add_requires=True)
+    assert [each.severity for each in found] == ([severity] if severity is not None else [])
+    if severity is Severity.ERROR:
+        assert ("extra == " in (found[0].hint or "")) is not added
+    chosen = Settings(provider=(PRO,), add_requires=True)
+    after, _ = settle(subject, provider_rules.RULES, chosen, Stage.AFTER)
+    assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
+    assert not added or not findings(provider_not_required, after, provider=(PRO,))
+
+
+def test_nothing_is_added_unless_asked() -> None:
+    subject = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(name="demo"))
+    (found,) = findings(provider_not_required, subject, provider=(PRO,))
+    assert found.fix is None
+    assert "--add-requires" in (found.hint or "")
+    broken = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(problem="x"))
+    (found,) = findings(provider_not_required, broken, provider=(PRO,), add_requires=True)
+    assert found.fix is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\n\nText\n",
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: p>=1\n\nText\n",
+        ),
+        ("Name: a\nrequires-dist: b\nLicense: x\n", "Name: a\nrequires-dist: b\n+License: x\n"),
+        ("Requires-Dist: b\n  >=1\nName: a", "Requires-Dist: b\n  >=1\n+Name: a"),
+        ("Name: a\r\nVersion: 1\r\n\r\nRequires-Dist: no\r\n", None),
+        ("Name: a", "Name: a\n+"),
+        ("", "+"),
+    ],
+)
+def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
+    before: str, after: str | None
+) -> None:
+    made = add_requirements(before, ["p>=1"])
+    if after is None:
+        assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
+    else:
+        assert made == after.replace("+", "Requires-Dist: p>=1\n")
+    assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
+
+
+# --- What comes of it -----------------------------------------------------------------------------
+
+
+def provider_wheel(folder: Path, name: str, library: Path, where: str = "{name}/lib/") -> Path:
+    files: dict[str, Path | str] = {
+        f"{name}/__init__.py": "raise SystemExit('the provider was imported')",
+        where.format(name=name) + library.name: library,
+    }
+    tag = f"py3-none-linux_{os.uname().machine}"
+    return make_wheel(folder / "providers", name, "2.0", tag, files)
+
+
+@pytest.fixture
+def pro(tmp_path: Path) -> Path:
+    """Build the library that the provider has."""
+    return shared_object(
+        tmp_path / "sdk" / "libpro.so.3", "int pro(void) { return 7; }", soname="libpro.so.3"
+    )
+
+
+def user_wheel(folder: Path, pro: Path, requires: str = "pro>=2", init: str = "") -> Path:
+    """Build a wheel with a module that needs the library, and one that does not."""
+    core = extension(
+        folder / f"_core{SUFFIX}", "_core", needed=[pro], calls=["pro"], runpath=str(pro.parent)
+    )
+    plain = extension(folder / f"_plain{SUFFIX}", "_plain")
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": init,
+        f"demo/sub/_core{SUFFIX}": core,
+        f"demo/_plain{SUFFIX}": plain,
+    }
+    metadata = f"Requires-Dist: {requires}\n" if requires else ""
+    return make_wheel(folder / "dist", tag=TAG, files=files, metadata=metadata)
+
+
+def repaired(path: Path, to: Path, by: str, *providers: Path, **settings: Any) -> Outcome:
+    given = tuple(Provider(source=str(each)) for each in providers)
+    chosen = Settings(wheel_dir=to, provider=given, provider_by=ProviderBy(by), **settings)
+    return repair(path, chosen, {**ENVIRON, "PWD": str(path.parent)})
+
+
+def unpacked(site: Path, *wheels: Path | None) -> Path:
+    for each in wheels:
+        assert each is not None
+        with zipfile.ZipFile(each) as archive:
+            archive.extractall(site)
+    return site
+
+
+def said(code: str, *sites: Path) -> str:
+    """Return the last line that `code` prints, or dies with, where `sites` come first."""
+    head = f"import sys; sys.path[:0] = {[str(each) for each in sites]!r}\n"
+    mapped = (
+        "def mapped():\n"
+        "    with open('/proc/self/maps') as maps:\n"
+        "        return sorted({l.split()[-1] for l in maps if 'libpro' in l or 'libdep' in l})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", head + mapped + code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return (done.stdout or done.stderr).strip().splitlines()[-1]
+
+
+IMPORT = "import demo.sub._core as m; print(m.value(), *mapped())"
+MISSING = (
+    "ImportError: demo.sub._core needs libpro.so.3 of pro>=2, which is not installed: "
+    "pip install 'pro>=2'"
+)
+
+
+@pytest.mark.parametrize("by", ["preload", "both"])
+def test_the_library_is_opened_from_wherever_the_provider_is_and_named_if_it_is_nowhere(
+    tmp_path: Path, pro: Path, by: str
+) -> None:
+    provider = provider_wheel(tmp_path, "pro", pro)
+    outcome = repaired(user_wheel(tmp_path, pro), tmp_path / "out", by, provider)
+    assert outcome.status is Status.REPAIRED, outcome
+    assert outcome.output
+    pro.unlink()
+    ours, theirs = unpacked(tmp_path / "a", outcome.output), unpacked(tmp_path / "b", provider)
+    assert said(IMPORT, ours, theirs) == f"7 {theirs}/pro/lib/libpro.so.3"
+    assert said(IMPORT, ours) == MISSING
+    optional = "import demo._plain; print('fine', *mapped())"
+    assert said(optional, ours) == "fine"
+    assert said(optional, ours, theirs) == "fine"
+    together = unpacked(tmp_path / "c", outcome.output, provider)
+    assert said(IMPORT, together) == f"7 {together}/pro/lib/libpro.so.3"
+    for again in ("entry", by):
+        after = repaired(outcome.output, tmp_path / "again", again, provider)
+        assert after.status is Status.UNCHANGED, after
+
+
+def test_an_entry_alone_reaches_nobody_apart_and_the_loader_names_the_library_only(
+    tmp_path: Path, pro: Path
+) -> None:
+    provider = provider_wheel(tmp_path, "pro", pro)
+    output = repaired(user_wheel(tmp_path, pro), tmp_path / "out", "entry", provider).output
+    pro.unlink()
+    ours, theirs = unpacked(tmp_path / "a", output), unpacked(tmp_path / "b", provider)
+    assert "ImportError: libpro.so.3: cannot open shared object" in said(IMPORT, ours, theirs)
+
+
+@pytest.fixture
+def apart(tmp_path: Path, pro: Path) -> tuple[Path, Path]:
+    """Repair a wheel by preload; give where it and its provider are unpacked."""
+    provider = provider_wheel(tmp_path, "pro", pro)
+    output = repaired(user_wheel(tmp_path, pro), tmp_path / "out", "preload", provider).output
+    pro.unlink()
+    return unpacked(tmp_path / "a", output), unpacked(tmp_path / "b", provider)
+
+
+def test_a_copy_that_is_loaded_already_serves_and_no_second_one_is_opened(
+    tmp_path: Path, apart: tuple[Path, Path]
+) -> None:
+    copy = tmp_path / "first" / "libpro.so.3"
+    copy.parent.mkdir()
+    shutil.copy(apart[1] / "pro/lib/libpro.so.3", copy)
+    code = f"import ctypes; ctypes.CDLL({str(copy)!r}); {IMPORT}"
+    assert said(code, *apart) == f"7 {copy}"
+
+
+def test_an_editable_provider_is_found_by_its_own_finder_and_not_imported(
+    apart: tuple[Path, Path],
+) -> None:
+    code = (
+        "import importlib.util\n"
+        "class Editable:\n"
+        "    @staticmethod\n"
+        "    def find_spec(name, path=None, target=None):\n"
+        "        if name == 'pro':\n"
+        f"            where = {str(apart[1] / 'pro/__init__.py')!r}\n"
+        "            return importlib.util.spec_from_file_location(name, where)\n"
+        f"sys.meta_path.append(Editable); {IMPORT}"
+    )
+    assert said(code, apart[0]) == f"7 {apart[1]}/pro/lib/libpro.so.3"
+
+
+def test_a_provider_that_is_installed_without_the_library_is_named_with_its_version(
+    apart: tuple[Path, Path],
+) -> None:
+    library = apart[1] / "pro/lib/libpro.so.3"
+    library.write_bytes(b"no library")
+    told = "ImportError: demo.sub._core needs libpro.so.3 of pro>=2; pro 2.0 is installed, and "
+    assert said(IMPORT, *apart).startswith(f"{told}{library}: ")
+    library.unlink()
+    assert said(IMPORT, *apart) == f"{told}does not have it"
+
+
+def test_a_module_that_fails_for_another_reason_says_so_itself(apart: tuple[Path, Path]) -> None:
+    shared_object(apart[1] / "pro/lib/libpro.so.3", "int other;", soname="libpro.so.3")
+    assert said(IMPORT, *apart).endswith("undefined symbol: pro")
+
+
+def test_a_library_that_the_providers_own_needs_is_opened_before_it(tmp_path: Path) -> None:
+    dep = shared_object(
+        tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
+    )
+    pro = shared_object(
+        tmp_path / "sdk" / "libpro.so.3",
+        "int dep(void); int pro(void) { return dep(); }",
+        soname="libpro.so.3",
+        needed=[dep],
+    )
+    providers = [provider_wheel(tmp_path, "pro", pro), provider_wheel(tmp_path, "dep", dep)]
+    path = user_wheel(tmp_path, pro)
+    outcome = repaired(path, tmp_path / "out", "preload", *providers)
+    assert outcome.output, outcome
+    assert outcome.after is not None
+    ((_, modules),) = shims(outcome.after).items()
+    assert modules == {".sub._core": ("libdep.so.1", "libpro.so.3")}
+    pro.unlink()
+    dep.unlink()
+    sites = [unpacked(tmp_path / each.name, each) for each in (outcome.output, *providers)]
+    assert said(IMPORT, *sites) == (
+        f"7 {sites[2]}/dep/lib/libdep.so.1 {sites[1]}/pro/lib/libpro.so.3"
+    )
+    assert "libdep.so.1 of dep" in said(IMPORT, *sites[:2])
+
+
+def test_a_library_that_does_not_load_alone_is_reached_by_an_entry(tmp_path: Path) -> None:
+    """As it is with MKL: its parts need each other, and the user needs all of them."""
+    dep = shared_object(
+        tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
+    )
+    pro = shared_object(
+        tmp_path / "sdk" / "libpro.so.3",
+        "int dep(void); int pro(void) { return dep(); }",
+        soname="libpro.so.3",
+    )
+    core = extension(
+        tmp_path / f"_core{SUFFIX}",
+        "_core",
+        needed=[pro, dep],
+        calls=["pro", "dep"],
+        runpath=str(pro.parent),
+    )
+    files: dict[str, Path | str] = {"demo/__init__.py": "", f"demo/sub/_core{SUFFIX}": core}
+    asked = "Requires-Dist: pro>=2\nRequires-Dist: dep>=2\n"
+    path = make_wheel(tmp_path / "dist", tag=TAG, files=files, metadata=asked)
+    providers = [provider_wheel(tmp_path, "pro", pro), provider_wheel(tmp_path, "dep", dep)]
+    outcome = repaired(path, tmp_path / "out", "preload", *providers)
+    assert outcome.output, outcome
+    assert outcome.after is not None
+    assert not shims(outcome.after)
+    (told,) = (each for each in outcome.remaining if each.code == "WF108")
+    assert (
+        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in told.message
+    )
+    alone = said(f"import ctypes; ctypes.CDLL({str(pro)!r})")
+    assert alone.endswith("undefined symbol: dep")
+    pro.unlink()
+    dep.unlink()
+    site = unpacked(tmp_path / "site", outcome.output, *providers)
+    assert said(IMPORT, site).startswith("14 ")
+
+
+OPENER = """
+import ctypes
+from pathlib import Path
+LIBRARY = ctypes.CDLL(str(Path(__file__).parent / "lib" / "libours.so"))
+"""
+
+
+@pytest.mark.parametrize("opener", ["__init__", "base"])
+def test_a_source_that_opens_the_wheels_library_by_its_path_when_it_is_imported(
+    tmp_path: Path, pro: Path, opener: str
+) -> None:
+    source = "int pro(void); int ours(void) { return pro(); }"
+    sdk = str(pro.parent)
+    ours = shared_object(tmp_path / "libours.so", source, needed=[pro], runpath=sdk)
+    lazy = shared_object(tmp_path / "liblazy.so", source, needed=[pro], runpath=sdk)
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": "",
+        f"demo/{opener}.py": OPENER,
+        "demo/lib/libours.so": ours,
+        "demo/lib/liblazy.so": lazy,
+    }
+    asked = "Requires-Dist: pro>=2\n"
+    path = make_wheel(
+        tmp_path / "dist", tag=f"py3-none-linux_{os.uname().machine}", files=files, metadata=asked
+    )
+    provider = provider_wheel(tmp_path, "pro", pro)
+    outcome = repaired(path, tmp_path / "out", "preload", provider)
+    assert outcome.output, outcome
+    assert outcome.after is not None
+    name = "" if opener == "__init__" else f".{opener}"
+    assert shims(outcome.after) == {f"demo/{PRELOAD}.py": {name: ("libpro.so.3",)}}
+    assert outcome.after.elfs["demo/lib/libours.so"].entries == ()
+    assert outcome.after.elfs["demo/lib/liblazy.so"].entries == ("$ORIGIN/../../pro/lib",)
+    pro.unlink()
+    sites = unpacked(tmp_path / "a", outcome.output), unpacked(tmp_path / "b", provider)
+    code = f"import demo{name} as m; print(m.LIBRARY.ours(), *mapped())"
+    assert said(code, *sites) == f"7 {sites[1]}/pro/lib/libpro.so.3"
+    missing = said(code, sites[0])
+    assert missing.startswith("OSError: ")
+    assert (MISSING.partition(" ")[2].replace("sub._core", "base") in missing) is bool(name)
+    again = repaired(outcome.output, tmp_path / "again", "preload", provider)
+    assert again.status is Status.UNCHANGED
+
+
+def test_verify_installs_it_and_all_that_is_imported_loads(
+    tmp_path: Path, pro: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider = provider_wheel(tmp_path, "pro", pro)
+    path = user_wheel(tmp_path, pro)
+    outcome = repaired(path, tmp_path / "out", "preload", provider, verify=True)
+    assert outcome.status is Status.REPAIRED, outcome.remaining
+    pro.unlink()
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
+    assert cli.run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
+    assert cli.run(["verify", "-q", str(outcome.output)]) == 1
+
+
+@pytest.mark.parametrize("where", ["pro/lib/", "pro-2.0.data/data/share/pro/"])
+def test_a_user_install_over_a_provider_of_the_systems(
+    tmp_path: Path, pro: Path, where: str
+) -> None:
+    """A virtual environment stands for the system: pip's user scheme lies over it as well."""
+    provider = provider_wheel(tmp_path, "pro", pro, where)
+    path = user_wheel(tmp_path, pro)
+    outputs = {
+        by: repaired(path, tmp_path / by, by, provider, ignore={"WF106": ""}).output
+        for by in ("entry", "preload")
+    }
+    pro.unlink()
+    system = tmp_path / "system"
+    venv = [sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", str(system)]
+    subprocess.run(venv, check=True)
+    python = system / "bin/python"
+    install = [sys.executable, "-m", "pip", "-q", "--python", str(python), "install", "--no-deps"]
+    offline = [*install, "--no-index", "--force-reinstall", "--disable-pip-version-check"]
+    environ = {**ENVIRON, "PYTHONUSERBASE": str(tmp_path / "user")}
+    subprocess.run([*offline, str(provider)], check=True, env=environ)
+    found: dict[str, str] = {}
+    for by, output in outputs.items():
+        assert output is not None
+        subprocess.run([*offline, "--user", str(output)], check=True, env=environ)
+        code = "import demo.sub._core as m; print(m.__file__, m.value())"
+        done = subprocess.run(
+            [python, "-c", code], capture_output=True, text=True, env=environ, check=False
+        )
+        found[by] = (done.stdout or done.stderr).strip().splitlines()[-1]
+    assert "libpro.so.3: cannot open shared object file" in found["entry"]
+    assert found["preload"].startswith(f"{tmp_path}/user/")
+    assert found["preload"].endswith(" 7")
+
+
+def test_a_missing_requirement_is_added_with_the_version_at_hand(tmp_path: Path, pro: Path) -> None:
+    provider = provider_wheel(tmp_path, "pro", pro)
+    path = user_wheel(tmp_path, pro, "", "from .sub import _core")
+    refused = repaired(path, tmp_path / "no", "entry", provider)
+    assert [f.code for f in refused.remaining if f.severity is Severity.ERROR] == ["WF821"]
+    outcome = repaired(path, tmp_path / "out", "both", provider, add_requires=True)
+    assert outcome.status is Status.REPAIRED, outcome
+    assert outcome.output
+    with open_wheel(outcome.output) as archive:
+        assert archive.wheel.metadata.requires_dist == ("pro>=2.0",)
+        assert not archive.wheel.record_problems
+        before = zipfile.ZipFile(path).read("demo-1.0.dist-info/METADATA").decode()
+        after = archive.read("demo-1.0.dist-info/METADATA").decode()
+    assert after == f"{before}Requires-Dist: pro>=2.0\n"
+    again = repaired(outcome.output, tmp_path / "again", "both", provider, add_requires=True)
+    assert again.status is Status.UNCHANGED
+    optional = user_wheel(tmp_path / "optional", pro, "")
+    kept = repaired(optional, tmp_path / "no", "entry", provider, add_requires=True)
+    (found,) = (f for f in kept.remaining if f.severity is Severity.ERROR)
+    assert "extra == " in (found.hint or "")
+
+
+# --- Why musl has none ----------------------------------------------------------------------------
+
+PRELOADING = """\
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int count, char **paths) {
+    for (int n = 1; n < count; n++)
+        if (!dlopen(paths[n], RTLD_NOW | RTLD_LOCAL)) { puts(dlerror()); return 1; }
+    puts("fine");
+}
+"""
+
+
+@pytest.mark.parametrize(("compiler", "works"), [("gcc", True), ("musl-gcc", False)])
+def test_a_library_that_was_opened_by_its_path_serves_on_glibc_and_not_on_musl(
+    tmp_path: Path, compiler: str, *, works: bool
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler} on this machine")
+    pro = shared_object(tmp_path / "a/libpro.so.3", soname="libpro.so.3", libc=False)
+    user = shared_object(
+        tmp_path / "b/user.so", "int f(void); int u(void) { return f(); }", needed=[pro], libc=False
+    )
+    program = tmp_path / "program"
+    (tmp_path / "program.c").write_text(PRELOADING)
+    subprocess.run([compiler, "-o", program, tmp_path / "program.c", "-ldl"], check=True)
+    done = subprocess.run([program, pro, user], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip() == "fine") is works, done.stdout
+    assert works or "libpro.so.3" in done.stdout

@@ -1,0 +1,243 @@
+"""The model of the loader against the loader itself: random installations, really dlopened."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.scripting import load_script
+from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.loader.search import (
+    Environment,
+    How,
+    Opening,
+    Outcome,
+    expand,
+    hwcaps,
+    load,
+    load_all,
+    load_each,
+    search_directories,
+)
+
+installations = load_script("installations")
+LIBRARY: Elf = installations.LIBRARY
+PROGRAM: Elf = installations.PROGRAM
+
+pytestmark = pytest.mark.skipif(
+    os.uname().machine != "x86_64", reason="the objects are written for x86-64"
+)
+
+
+# --- Random installations -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def glibc_programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return built(Libc.GLIBC, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def musl_programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return built(Libc.MUSL, tmp_path_factory)
+
+
+def built(libc: Libc, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = installations.programs(libc, tmp_path_factory.mktemp(libc))
+    return pytest.skip(made) if isinstance(made, str) else made
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_glibc_loads_and_binds_what_the_model_says(
+    seed: int, tmp_path: Path, glibc_programs: Any
+) -> None:
+    case = installations.random_case(seed, tmp_path, Libc.GLIBC, glibc_programs)
+    assert installations.differences(case) == []
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_musl_loads_and_binds_what_the_model_says(
+    seed: int, tmp_path: Path, musl_programs: Any
+) -> None:
+    case = installations.random_case(seed, tmp_path, Libc.MUSL, musl_programs)
+    assert installations.differences(case) == []
+
+
+# --- What random installations do not reach ------------------------------------------------------
+
+
+def described(files: dict[str, Elf], libc: Libc = Libc.GLIBC, **fields: Any) -> Environment:
+    return Environment(libc=libc, files=files, **fields)
+
+
+def library(*needed: str, **fields: Any) -> Elf:
+    return replace(LIBRARY, needed=needed, **fields)
+
+
+def test_the_candidates_are_kept_in_order_with_their_entries() -> None:
+    user = library("libz.so.1", rpath="$ORIGIN/nowhere:$ORIGIN/../p.libs")
+    files = {
+        "/env/p/m.so": user,
+        "/env/p.libs/libz.so.1": library(machine=Machine.AARCH64),
+        "/usr/lib/libz.so.1": library(soname="libz.so.1"),
+    }
+    one = load("/env/p/m.so", described(files, default_directories=("/usr/lib",)))
+    request = one.requests[1]
+    assert request.result == "/usr/lib/libz.so.1"
+    assert request.how is How.DEFAULT
+    assert [(each.path, each.outcome, each.entry) for each in request.candidates] == [
+        ("/env/p/nowhere", Outcome.NO_DIRECTORY, "$ORIGIN/nowhere"),
+        ("/env/p/../p.libs/libz.so.1", Outcome.WRONG_MACHINE, "$ORIGIN/../p.libs"),
+        ("/usr/lib/libz.so.1", Outcome.FOUND, "/usr/lib"),
+    ]
+    assert {each.owner for each in request.candidates[:2]} == {"/env/p/m.so"}
+
+
+def test_a_miss_that_the_platform_serves_is_none_but_a_fatal_file_is() -> None:
+    user = library("libm.so.6", "libz.so.1", rpath="$ORIGIN")
+    files = {"/env/m.so": user}
+    known = frozenset({"libm.so.6", "libz.so.1"})
+    assert not load("/env/m.so", described(files, provided=known)).missing
+    broken = {"/env/libz.so.1": Outcome.NOT_ELF}
+    (request,) = load("/env/m.so", described(files, provided=known, broken=broken)).missing
+    assert request.name == "libz.so.1"
+    assert request.fatal
+
+
+def test_all_that_is_missing_is_named_at_once() -> None:
+    files = {"/env/m.so": library("liba.so", "libb.so", "libc.so.6")}
+    one = load("/env/m.so", described(files, provided=frozenset({"libc.so.6"})))
+    assert [each.name for each in one.missing] == ["liba.so", "libb.so"]
+
+
+def test_a_library_asks_with_its_own_search_path_when_it_calls_dlopen() -> None:
+    files = {
+        "/env/p/m.so": library(runpath="$ORIGIN/../libs"),
+        "/env/libs/libx.so": library("liby.so"),
+        "/env/libs/liby.so": library(),
+    }
+    openings: list[str | Opening] = ["/env/p/m.so", Opening(name="libx.so", caller="/env/p/m.so")]
+    first, second = load_all(openings, described(files))
+    assert first.objects == ("/env/p/m.so",)
+    # The caller's path serves the name, but what was opened does not inherit it.
+    assert second.objects == ("/env/libs/libx.so",)
+    assert [each.name for each in second.missing] == ["liby.so"]
+    # musl does not ask the caller at all.
+    _, third = load_all(openings, described(files, Libc.MUSL))
+    assert [each.name for each in third.missing] == ["libx.so"]
+
+
+def test_an_executable_is_started_with_its_own_search_path_inherited_by_all() -> None:
+    files = {
+        "/env/bin/tool": replace(PROGRAM, rpath="$ORIGIN/../libs", needed=("liba.so",)),
+        "/env/libs/liba.so": library("libb.so"),
+        "/env/libs/libb.so": library(),
+    }
+    one = load("/env/bin/tool", described(files))
+    assert one.objects == ("/env/bin/tool", "/env/libs/liba.so", "/env/libs/libb.so")
+    assert [each.how for each in one.requests] == [How.RPATH, How.INHERITED]
+    files["/env/bin/tool"] = replace(PROGRAM, runpath="$ORIGIN/../libs", needed=("liba.so",))
+    assert [each.name for each in load("/env/bin/tool", described(files)).missing] == ["libb.so"]
+
+
+def test_the_cache_stands_between_runpath_and_default_directories() -> None:
+    files = {
+        "/env/m.so": library("libz.so.1", runpath="$ORIGIN/libs"),
+        "/opt/libz.so.1": library(),
+        "/usr/lib/libz.so.1": library(),
+    }
+    environment = described(
+        files, cache={"libz.so.1": "/opt/libz.so.1"}, default_directories=("/usr/lib",)
+    )
+    assert load("/env/m.so", environment).objects[1] == "/opt/libz.so.1"
+    stale = replace(environment, cache={"libz.so.1": "/gone/libz.so.1"})
+    assert load("/env/m.so", stale).objects[1] == "/usr/lib/libz.so.1"
+
+
+def test_a_hwcaps_directory_comes_first_in_every_directory() -> None:
+    files = {
+        "/env/m.so": library("libz.so.1", rpath="$ORIGIN/libs"),
+        "/env/libs/libz.so.1": library(),
+        "/env/libs/glibc-hwcaps/x86-64-v3/libz.so.1": library(),
+    }
+    assert load("/env/m.so", described(files)).objects[1] == "/env/libs/libz.so.1"
+    fast = described(files, subdirectories=hwcaps(4))
+    assert load("/env/m.so", fast).objects[1].endswith("x86-64-v3/libz.so.1")
+
+
+def test_a_loop_of_links_ends_a_list_only_in_the_directory_itself() -> None:
+    files = {
+        "/env/m.so": library("libz.so.1", rpath="$ORIGIN/a:$ORIGIN/b"),
+        "/env/a/libz.so.1": library(),
+        "/env/b/libz.so.1": library(),
+    }
+    loop = "/env/a/glibc-hwcaps/x86-64-v2/libz.so.1"
+    environment = described(files, subdirectories=hwcaps(2), links={loop: loop})
+    assert load("/env/m.so", environment).objects[1] == "/env/a/libz.so.1"
+    del files["/env/a/libz.so.1"]
+    environment = described(files, links={"/env/a/libz.so.1": "libz.so.1"})
+    assert load("/env/m.so", environment).missing
+
+
+def test_each_root_gets_a_process_of_its_own() -> None:
+    files = {
+        "/a/m.so": library("libz.so", rpath="$ORIGIN"),
+        "/a/libz.so": library(soname="libz.so"),
+        "/b/m.so": library("libz.so", rpath="$ORIGIN"),
+        "/b/libz.so": library(soname="libz.so"),
+    }
+    apart = load_each(["/a/m.so", "/b/m.so"], described(files))
+    assert [one.objects[1] for one in apart] == ["/a/libz.so", "/b/libz.so"]
+    together = load_all(["/a/m.so", "/b/m.so"], described(files))
+    assert [one.objects[1] for one in together] == ["/a/libz.so", "/a/libz.so"]
+
+
+def test_a_failed_load_leaves_no_names_behind() -> None:
+    files = {
+        "/a/old.so": library(),
+        "/b/m.so": library("gone.so", "libz.so", rpath="$ORIGIN"),
+        "/b/libz.so": library(),
+        "/c/libz.so": library(),
+        "/c/n.so": library("libz.so", rpath="$ORIGIN"),
+    }
+    # The search for libz.so finds /a/old.so once more, but the real loader never gets there.
+    for libc in Libc:
+        environment = described(files, libc, hard_links={"/b/libz.so": "/a/old.so"})
+        _, failed, last = load_all(["/a/old.so", "/b/m.so", "/c/n.so"], environment)
+        assert [each.name for each in failed.missing] == ["gone.so"]
+        assert last.objects == ("/c/n.so", "/c/libz.so")
+
+
+@pytest.mark.parametrize(
+    ("entry", "expanded"),
+    [
+        ("$ORIGIN/../x.libs", "/o/../x.libs"),
+        ("${ORIGIN}x", "/ox"),
+        ("$ORIGINx", "$ORIGINx"),
+        ("'$ORIGIN'", "'/o'"),
+        ("/a/$LIB/b", "/a/lib64/b"),
+        ("/a/$PLATFORM", None),
+        ("\\$ORIGIN", "\\/o"),
+        ("$HOME/lib", "$HOME/lib"),
+    ],
+)
+def test_tokens(entry: str, expanded: str | None) -> None:
+    assert expand(entry, "/o") == expanded
+
+
+@pytest.mark.parametrize(
+    ("path", "glibc", "musl"),
+    [
+        ("$ORIGIN::/a/", ["/o", "", "/a"], ["/o", "/a/"]),
+        ("/a:/a/", ["/a"], ["/a", "/a/"]),
+        ("/a:$LIB", ["/a", "lib64"], []),
+        ("$ORIGINx", ["$ORIGINx"], ["/ox"]),
+        ("", [], []),
+    ],
+)
+def test_search_paths(path: str, glibc: list[str], musl: list[str]) -> None:
+    for libc, expected in ((Libc.GLIBC, glibc), (Libc.MUSL, musl)):
+        found = search_directories(path, "/o", described({}, libc))
+        assert [directory for _, directory in found] == expected

