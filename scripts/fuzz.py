@@ -50,7 +50,7 @@ from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
@@ -454,9 +454,9 @@ def try_wheel(data: bytes) -> None:
         path = Path(folder) / _NAME
         path.write_bytes(data)
         found = check_set([check(path, Settings())], lambda _: Settings())
-    drawing = Drawing(version="0", rules=_told(found, everything=len(data) % 32 == 0))
-    for name, draw in FORMATS.items():
-        _judged(name, draw(found, drawing))
+    drawing = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    for name, render in FORMATS.items():
+        _judged(name, render(found, drawing))
     for report in found.unreadable:
         if report.error is not None:
             raise report.error

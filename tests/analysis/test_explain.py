@@ -7,9 +7,9 @@ import pytest
 from tests.support.values import elf, wheel
 from wheelfix.analysis.explain import (
     Explanation,
-    Giver,
     Kind,
-    Planted,
+    PlantedLibraries,
+    Provenance,
     Question,
     World,
     asked_for,
@@ -156,7 +156,7 @@ def test_a_program_starts_with_its_own_search_path() -> None:
     )
     world, found = explained(subject, "tool")
     assert reasons(world, found)["libb.so"] == "rpath $ORIGIN/../lib"
-    assert found.steps[0].place == (Giver.WHEEL, "demo-1.0.data/scripts/tool")
+    assert found.steps[0].place == (Provenance.WHEEL, "demo-1.0.data/scripts/tool")
 
 
 def test_hostile_names_cannot_move_the_cursor() -> None:
@@ -175,16 +175,16 @@ def depends(found: Explanation, kind: Kind) -> list[tuple[str, str]]:
 
 
 def test_ld_library_path_wins_over_runpath_and_loses_to_rpath() -> None:
-    planted = Planted(files={"/fake/libtvm_runtime.so": elf(soname="libtvm_runtime.so")})
+    planted = PlantedLibraries(files={"/fake/libtvm_runtime.so": elf(soname="libtvm_runtime.so")})
     given: dict[str, Any] = {"library_path": ("/fake",), "planted": planted}
     world, found = explained(tvm(runpath="$ORIGIN"), "libtvm.so", **given)
-    assert found.steps[1].place == (Giver.GIVEN, "/fake/libtvm_runtime.so")
+    assert found.steps[1].place == (Provenance.GIVEN, "/fake/libtvm_runtime.so")
     assert reasons(world, found)["libtvm_runtime.so"] == "LD_LIBRARY_PATH /fake"
     assert depends(found, Kind.ENVIRONMENT) == [
         ("without this LD_LIBRARY_PATH", "it is `tvm/libtvm_runtime.so`")
     ]
     world, found = explained(tvm(rpath="$ORIGIN"), "libtvm.so", **given)
-    assert found.steps[1].place == (Giver.WHEEL, "tvm/libtvm_runtime.so")
+    assert found.steps[1].place == (Provenance.WHEEL, "tvm/libtvm_runtime.so")
     assert not depends(found, Kind.ENVIRONMENT)
 
 
@@ -202,7 +202,7 @@ def test_musl_searches_ld_library_path_before_all_else() -> None:
         "tvm/a.so": elf("libr.so", needed=("libr.so", libc), rpath="$ORIGIN"),
         "tvm/libr.so": elf(needed=(libc,), soname="libother.so"),
     }
-    planted = Planted(files={"/fake/libr.so": elf(needed=(libc,))})
+    planted = PlantedLibraries(files={"/fake/libr.so": elf(needed=(libc,))})
     world, found = explained(wheel(objects, name=name), "tvm/a.so", "alpine:3.20")
     assert reasons(world, found) == {"libr.so": "rpath $ORIGIN", libc: "the loader itself"}
     assert depends(found, Kind.ENVIRONMENT)
@@ -242,7 +242,7 @@ def test_what_is_loaded_before_serves() -> None:
     )
     world = world_of(subject, asking(subject))
     found = explain(world, f"{SITE}/p/a.so", [f"{SITE}/p/b.so"])
-    assert found.steps[1].place == (Giver.WHEEL, "p/libz.so.1")
+    assert found.steps[1].place == (Provenance.WHEEL, "p/libz.so.1")
     assert reasons(world, found)["libz.so.1"] == "already loaded by p/b.so"
     assert ("without `p/b.so` before it", "it is `demo.libs/libz.so.1`") in depends(
         found, Kind.ORDER
@@ -288,7 +288,7 @@ def test_another_wheel_serves_what_it_has_loaded() -> None:
     assert (f"`{label}` is loaded before", "that file serves") in depends(alone, Kind.ORDER)
     found = explain(world, f"{SITE}/tvm/libtvm.so", find_subject(world, f"{ffi.name}!ffi/core.so"))
     assert found.ok
-    assert found.steps[1].place == (Giver.OTHER, label)
+    assert found.steps[1].place == (Provenance.OTHER, label)
 
 
 def in_data() -> Wheel:

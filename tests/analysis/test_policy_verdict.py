@@ -13,7 +13,7 @@ import pytest
 from tests.support import build
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policy_reasons import Policy
-from wheelfix.analysis.policy_verdict import appraise, findings
+from wheelfix.analysis.policy_verdict import findings, policy_verdict
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
@@ -52,7 +52,7 @@ def agrees(path: Path) -> dict[str, Any]:
 
 
 def overall(subject: Wheel, **settings: Any) -> str | None:
-    found = appraise(subject, Settings(**settings), POLICIES)
+    found = policy_verdict(subject, Settings(**settings), POLICIES)
     return found.overall if found else None
 
 
@@ -144,7 +144,7 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
         with Standby(os.environ) as standby:
             asked = auditwheel.verdict(subject, settings, tmp_path / "work", standby)
-        found = appraise(subject, settings, POLICIES)
+        found = policy_verdict(subject, settings, POLICIES)
         assert found == asked
 
 
@@ -257,7 +257,7 @@ def test_android_wheels_keep_their_own_level() -> None:
 
 
 def test_a_wheel_without_objects_gets_no_verdict() -> None:
-    assert appraise(wheel({}, "p/__init__.py"), Settings(), POLICIES) is None
+    assert policy_verdict(wheel({}, "p/__init__.py"), Settings(), POLICIES) is None
 
 
 def test_the_tables_say_what_each_platform_gives() -> None:

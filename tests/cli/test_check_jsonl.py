@@ -36,11 +36,11 @@ from wheelfix.cli.process_pool import processes
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
 from wheelfix.system.spread import spread
-from wheelfix.system.timeouts import LateError, within
+from wheelfix.system.timeouts import TimedOutError, run_with_timeout
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")
@@ -483,7 +483,7 @@ def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> N
     before = threading.active_count()
     with ThreadPoolExecutor(2) as pool:
         reports = list(wheelfix.check_each(wheels, Settings(timeout=1), executor=pool))
-    late = [each.source.name[:5] for each in reports if isinstance(each.error, LateError)]
+    late = [each.source.name[:5] for each in reports if isinstance(each.error, TimedOutError)]
     assert sorted(late) == ["demo1", "demo2", "demo5"]
     deadline = time.monotonic() + 10
     while threading.active_count() > before + 2 and time.monotonic() < deadline:
@@ -512,9 +512,9 @@ def test_what_is_done_in_time_is_as_it_was() -> None:
     def fail() -> None:
         raise TimeoutError("the system's own")
 
-    assert within(0, lambda: 1) == within(9, lambda: 1) == 1
+    assert run_with_timeout(0, lambda: 1) == run_with_timeout(9, lambda: 1) == 1
     with pytest.raises(TimeoutError, match="own"):
-        within(9, fail)
+        run_with_timeout(9, fail)
 
 
 @pytest.mark.usefixtures("folder")
@@ -598,7 +598,7 @@ def test_an_interrupt_ends_at_once_and_what_is_written_stays(
 
 def texts(folder: Path, executor: Executor | None) -> list[str]:
     wheels = sorted(folder.rglob("*.whl"))
-    drawing = Drawing(version=wheelfix.__version__, folder=folder, root=folder)
+    drawing = RenderOptions(version=wheelfix.__version__, folder=folder, root=folder)
     crew = None if executor is None else crew_of(executor)
     return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), crew)]
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf.compare import differences
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.shrink import cuts, restore, write_abridged
+from wheelfix.elf.shrink import removable_ranges, restore, write_abridged
 from wheelfix.pipelines.patchelf import find_patchelf
 
 SOURCE = """
@@ -36,7 +36,7 @@ def test_patchelf_sees_a_small_object_and_edits_the_large_one(
     library: Path, tmp_path: Path
 ) -> None:
     original = library.read_bytes()
-    left_out = cuts(memoryview(original), "libbig.so")
+    left_out = removable_ranges(memoryview(original), "libbig.so")
     before = read_elf(original, "libbig.so")
     wanted = replace(before, runpath="$ORIGIN/" + "x" * 500, soname="another-name.so.12345")
     abridged = tmp_path / "abridged"
@@ -68,7 +68,7 @@ def test_the_names_of_local_symbols_are_left_out_and_come_back(tmp_path: Path) -
     library = tmp_path / "libnames.so"
     subprocess.run(["gcc", "-shared", "-nostdlib", "-o", library, source], check=True)
     original = library.read_bytes()
-    left_out = cuts(memoryview(original), "libnames.so")
+    left_out = removable_ranges(memoryview(original), "libnames.so")
     abridged = tmp_path / "abridged"
     with abridged.open("wb") as file:
         write_abridged(memoryview(original), left_out, file)
@@ -85,13 +85,13 @@ def test_the_names_of_local_symbols_are_left_out_and_come_back(tmp_path: Path) -
 
 def test_small_objects_stay_whole(tmp_path: Path) -> None:
     small = shared_object(tmp_path / "small.so", soname="small.so")
-    assert cuts(memoryview(small.read_bytes()), "small.so") == ()
+    assert removable_ranges(memoryview(small.read_bytes()), "small.so") == ()
 
 
 def test_a_section_that_others_share_stays_whole(library: Path) -> None:
     data = bytearray(library.read_bytes())
-    (cut,) = cuts(memoryview(bytes(data)), "libbig.so")
+    (cut,) = removable_ranges(memoryview(bytes(data)), "libbig.so")
     sections = int.from_bytes(data[40:48], "little")
     # The second section header says that it lies in the middle of what would be cut out.
     data[sections + 64 + 24 : sections + 64 + 32] = (cut.start + 100).to_bytes(8, "little")
-    assert cuts(memoryview(bytes(data)), "libbig.so") == ()
+    assert removable_ranges(memoryview(bytes(data)), "libbig.so") == ()

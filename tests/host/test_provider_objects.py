@@ -16,11 +16,11 @@ from tests.reports.test_schemas import errors
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix import cli
-from wheelfix.analysis.explain import Giver, Question, World, explain, world_of
+from wheelfix.analysis.explain import Provenance, Question, World, explain, world_of
 from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.providers import whose
+from wheelfix.analysis.providers import provider_known_for
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.provider_objects import standing_beside
+from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.trace import trace
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.repair import repair
@@ -106,7 +106,7 @@ def installed(tmp_path: Path, *wheels: Path) -> Path:
 
 
 def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> World:
-    beside = standing_beside(subject, providers)
+    beside = provider_files_of(subject, providers)
     question = Question(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
     return world_of(subject, question)
 
@@ -177,7 +177,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
 
 
 def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
-    assert not whose("libours.so.1")
+    assert not provider_known_for("libours.so.1")
 
 
 def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
@@ -210,9 +210,9 @@ def test_a_provider_stands_where_its_scheme_puts_it() -> None:
     subject = wheel({USER: elf("libmkl_rt.so.3", runpath="$ORIGIN/../../..")})
     graph = graph_of(
         subject,
-        Question(target=find("glibc:2.28", subject), beside=standing_beside(subject, [mkl])),
+        Question(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
     )
-    (node,) = graph.given(Giver.OTHER)
+    (node,) = graph.given(Provenance.OTHER)
     assert node.id == "mkl!lib/libmkl_rt.so.3"
     pure = Provider(requirement="p", libraries=("libp.so",), directory="p", scheme="purelib")
     subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
@@ -243,7 +243,7 @@ def test_an_installed_provider_is_read_where_it_is(
     settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path, subject)
     found = explain(world(subject, *settings.provider), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
-    assert step.place == (Giver.OTHER, "pro!pro/lib/libpro.so.3")
+    assert step.place == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
         "libc.so.6"
     ]

@@ -15,7 +15,14 @@ import pytest
 
 from tests.support.build import executable, extension, shared_object
 from wheelfix import cli
-from wheelfix.analysis.explain import Explanation, Giver, World, explain, find_subject, how_found
+from wheelfix.analysis.explain import (
+    Explanation,
+    Provenance,
+    World,
+    explain,
+    find_subject,
+    how_found,
+)
 from wheelfix.elf.model import Machine
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import parse_cache, planted, read_site
@@ -145,11 +152,11 @@ def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_pa
         )
     fake = shared_object(tmp_path / "fake/libtvm_runtime.so", soname="libtvm_runtime.so")
     world, found = agrees(site, "libtvm_runpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Giver.GIVEN, str(fake))
+    assert found.steps[1].place == (Provenance.GIVEN, str(fake))
     assert any(each.when == "without this LD_LIBRARY_PATH" for each in found.alternatives)
     shutil.rmtree(site / "log")
     world, found = agrees(site, "libtvm_rpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Giver.WHEEL, "rpath/libtvm_runtime.so")
+    assert found.steps[1].place == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
     assert world.name == "this machine"
 
 
@@ -159,7 +166,7 @@ def test_the_cache_and_the_interpreters_own_libraries_are_seen(site: Path) -> No
     by_name = {step.request.name: step for step in found.steps}
     assert how_found(world, by_name["libc.so.6"]).startswith("already loaded by ")
     assert by_name["libresolv.so.2"].place is not None
-    assert by_name["libresolv.so.2"].place.giver is Giver.PLATFORM
+    assert by_name["libresolv.so.2"].place.giver is Provenance.PLATFORM
     assert not found.problems
 
 

@@ -24,7 +24,7 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import RULES
 from wheelfix.rules import providers as provider_rules
 from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import settle
+from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
@@ -169,8 +169,8 @@ def module(name: str, *needed: str, **fields: Any) -> Any:
 
 def preloaded(subject: Wheel, by: str = "preload", *providers: Provider) -> Wheel:
     chosen = Settings(provider=providers or (PRO,), provider_by=ProviderBy(by))
-    after, _ = settle(subject, RULES, chosen, Stage.AFTER)
-    again, steps = settle(after, RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, chosen, Stage.AFTER)
+    again, steps = apply_fixes_until_stable(after, RULES, chosen, Stage.AFTER)
     assert (again, steps) == (after, ())
     return after
 
@@ -416,7 +416,7 @@ def test_what_only_some_modules_need_is_not_made_everybodys(
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = settle(subject, provider_rules.RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, provider_rules.RULES, chosen, Stage.AFTER)
     assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 

@@ -17,9 +17,9 @@ from wheelfix.loader.targets import (
     default_name,
     described,
     find,
-    furnish,
     machine_of,
     names,
+    populate,
 )
 
 ON_DEBIAN_12 = Path("/etc/debian_version").exists() and Path(
@@ -100,7 +100,7 @@ def test_a_description_file_extends_a_preset() -> None:
     )
     subject = wheel({"p/a.so": elf("libcuda.so.1")})
     scheme = choose_scheme(subject, Question(target=target))
-    environment = furnish(
+    environment = populate(
         world_of(subject, Question(target=target)).environment,
         target,
         scheme,

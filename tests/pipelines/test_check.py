@@ -12,7 +12,7 @@ from wheelfix import cli
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check import check
 from wheelfix.rules import baseline
-from wheelfix.rules.findings import Because, Finding, Severity
+from wheelfix.rules.findings import Finding, Severity, SuppressionReason
 from wheelfix.settings import Settings
 
 ALARMED = Settings(severity={"WF601": "error"})
@@ -41,7 +41,7 @@ def test_an_ignored_rule_is_remembered_with_its_reason(wheel: Path) -> None:
     report = check(wheel, Settings(ignore={"WF601": "test data"}))
     assert members(report.findings) == []
     told = [(each.because, each.selector, each.reason) for each in report.suppressed]
-    assert told == [(Because.IGNORE, "WF601", "test data")] * 2
+    assert told == [(SuppressionReason.IGNORE, "WF601", "test data")] * 2
 
 
 def test_an_ignore_for_some_files_leaves_the_others(wheel: Path) -> None:

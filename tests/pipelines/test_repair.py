@@ -125,7 +125,7 @@ def everything(sdk: Sdk, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mended(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def fixed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Repair `package`."""
     return written(repaired(package, tmp_path_factory.mktemp("mended")))
 
@@ -330,32 +330,32 @@ def test_the_directory_of_the_input_may_be_the_output_s(package: Path, tmp_path:
     assert output.name != wheel.name
 
 
-def test_a_wheel_of_the_same_name_is_replaced_by_its_like(mended: Path, tmp_path: Path) -> None:
-    wheel = tmp_path / mended.name
-    wheel.write_bytes(mended.read_bytes())
+def test_a_wheel_of_the_same_name_is_replaced_by_its_like(fixed: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / fixed.name
+    wheel.write_bytes(fixed.read_bytes())
     assert repaired(wheel, tmp_path).status is Status.UNCHANGED
-    assert [path.name for path in tmp_path.iterdir()] == [mended.name]
-    assert wheel.read_bytes() == mended.read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == [fixed.name]
+    assert wheel.read_bytes() == fixed.read_bytes()
 
 
 def test_two_repairs_into_one_directory_do_not_disturb_each_other(
-    package: Path, mended: Path, tmp_path: Path
+    package: Path, fixed: Path, tmp_path: Path
 ) -> None:
-    target = tmp_path / mended.name
+    target = tmp_path / fixed.name
     argv = command("wheelfix", "-q", "-w", tmp_path, package)
     running = [
         subprocess.Popen(argv, env=ENVIRON, stdout=subprocess.PIPE, text=True) for _ in range(2)
     ]
     while any(process.poll() is None for process in running):
         if target.exists():
-            assert target.read_bytes() == mended.read_bytes(), "seen before it was whole"
+            assert target.read_bytes() == fixed.read_bytes(), "seen before it was whole"
         time.sleep(0.002)
     assert [process.communicate()[0].strip() for process in running] == [str(target)] * 2
-    assert [path.name for path in tmp_path.iterdir()] == [mended.name]
+    assert [path.name for path in tmp_path.iterdir()] == [fixed.name]
 
 
 def test_a_killed_repair_leaves_a_whole_wheel_or_none(
-    package: Path, mended: Path, tmp_path: Path
+    package: Path, fixed: Path, tmp_path: Path
 ) -> None:
     """At twelve moments of its run, which takes about as long as the longest of them."""
     moments = random.Random(257).sample(range(100, 1500), 12)  # noqa: S311 -- no secret
@@ -377,8 +377,8 @@ def test_a_killed_repair_leaves_a_whole_wheel_or_none(
         outputs = list(pool.map(killed, moments))
     assert any(found == [] for found in outputs), "none of them was killed before the end"
     for output in (path for found in outputs for path in found):
-        assert output.name == mended.name
-        assert output.read_bytes() == mended.read_bytes()
+        assert output.name == fixed.name
+        assert output.read_bytes() == fixed.read_bytes()
 
 
 def started(wheel: Path, directory: Path) -> subprocess.Popen[str]:
@@ -624,9 +624,9 @@ def test_a_false_record_is_made_true_when_that_is_asked_for(
 
 
 def test_a_false_record_of_a_wheel_that_needs_nothing_else_is_made_true_too(
-    mended: Path, tmp_path: Path
+    fixed: Path, tmp_path: Path
 ) -> None:
-    wheel = changed(mended, tmp_path / "in", {"demo/__init__.py": b"import os\n"})
+    wheel = changed(fixed, tmp_path / "in", {"demo/__init__.py": b"import os\n"})
     outcome = repaired(wheel, tmp_path / "out", ignore={"WF501": ""})
     assert record_is_true(written(outcome))
 
@@ -679,22 +679,22 @@ def test_a_pure_wheel_passes_through(
 
 
 def test_a_wheel_that_is_named_and_right_is_not_grafted_again(
-    mended: Path,
+    fixed: Path,
     auditwheel_calls: tuple[Mapping[str, str], Callable[[], list[str]]],
     tmp_path: Path,
 ) -> None:
     environ, calls = auditwheel_calls
-    assert repaired(mended, tmp_path / "out", environ).status is Status.UNCHANGED
+    assert repaired(fixed, tmp_path / "out", environ).status is Status.UNCHANGED
     assert calls() == ["show"]
 
 
 def test_a_wheel_that_is_named_and_not_right_is_grafted(
-    sdk: Sdk, mended: Path, tmp_path: Path
+    sdk: Sdk, fixed: Path, tmp_path: Path
 ) -> None:
-    tag = mended.stem.split("-", 2)[2]
+    tag = fixed.stem.split("-", 2)[2]
     wheel = make_wheel(tmp_path / "in", tag=tag, files={"demo/libuser.so": sdk.user})
     output = written(repaired(wheel, tmp_path / "out"))
-    assert libraries(output) == libraries(mended)
+    assert libraries(output) == libraries(fixed)
     assert loads(output, "demo/libuser.so", tmp_path / "installed") == 42
 
 
@@ -1050,10 +1050,10 @@ def test_a_patchelf_that_is_missing_or_old_comes_with_the_command_to_install_it(
     ["print('no JSON')", "print('{}')", "print('[1]')", "sys.exit(3)", "1 / 0", "os.abort()"],
 )
 def test_an_auditwheel_that_talks_garbage_or_crashes_is_an_error(
-    command_of_auditwheel: str, behaviour: str, package: Path, mended: Path, tmp_path: Path
+    command_of_auditwheel: str, behaviour: str, package: Path, fixed: Path, tmp_path: Path
 ) -> None:
     environ = fake_auditwheel(tmp_path / "fake", f"import os, sys\n{behaviour}\n")
-    wheel = package if command_of_auditwheel == "repair" else mended
+    wheel = package if command_of_auditwheel == "repair" else fixed
     outcome = repaired(wheel, tmp_path / "out", environ)
     assert isinstance(outcome.error, ToolError)
     assert "auditwheel" in outcome.error.message

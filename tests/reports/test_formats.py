@@ -21,13 +21,21 @@ from tests.support import values
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.check_page import draw as html_page
+from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 from wheelfix.rules import RULES
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Because, Finding, Fix, Hit, Safety, Severity, Suppressed
+from wheelfix.rules.findings import (
+    Finding,
+    Fix,
+    Hit,
+    Safety,
+    Severity,
+    Suppressed,
+    SuppressionReason,
+)
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import DropEntry
 
@@ -90,7 +98,7 @@ def quiet_rule(_: Context) -> Iterator[Hit]:
     yield from ()
 
 
-DRAWING = Drawing(
+DRAWING = RenderOptions(
     version="1.2.3",
     rules=(lost_library, odd_entry, quiet_rule),
     root=ROOT,
@@ -133,8 +141,8 @@ def found() -> SetReport:
                 source=ROOT / "dist" / NAME,
                 findings=(LOST, *ODDS, NOTED),
                 suppressed=(
-                    Suppressed(finding=ODD, because=Because.IGNORE, reason="meant so"),
-                    Suppressed(finding=LOST, because=Because.BASELINE),
+                    Suppressed(finding=ODD, because=SuppressionReason.IGNORE, reason="meant so"),
+                    Suppressed(finding=LOST, because=SuppressionReason.BASELINE),
                 ),
                 wheel=wheel,
                 verdict=verdict,
@@ -181,7 +189,7 @@ def test_there_is_a_golden_file_for_every_format_and_no_other() -> None:
 def test_a_format_draws_nothing_found_and_nothing_at_all(form: Format) -> None:
     clean = SetReport(reports=(Report(source=Path(NAME), wheel=values.wheel({}, name=NAME)),))
     for each in (clean, SetReport(reports=())):
-        text = FORMATS[form](each, Drawing(version="1"))
+        text = FORMATS[form](each, RenderOptions(version="1"))
         assert text == text.rstrip("\n")
         if form is Format.FULL and each is clean:
             assert text == "All checks passed for 1 wheel."
@@ -300,8 +308,8 @@ def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
     validator = jsonschema.Draft4Validator(schema)
     real = DRAWING._replace(rules=RULES)
     log: Any = {}
-    for each, drawing in ((found(), DRAWING), (many(), real), (hostile("{[%"), DRAWING)):
-        log = json.loads(FORMATS["sarif"](each, drawing))
+    for each, options in ((found(), DRAWING), (many(), real), (hostile("{[%"), DRAWING)):
+        log = json.loads(FORMATS["sarif"](each, options))
         assert log["$schema"] == schema["id"]
         validator.validate(log)
     log["runs"][0]["results"][0]["level"] = "fatal"
@@ -545,7 +553,9 @@ def hostile(evil: str) -> SetReport:
             Report(
                 source=ROOT / f"di\nst{evil}" / NAME,
                 findings=(finding,),
-                suppressed=(Suppressed(finding=finding, because=Because.IGNORE, reason=evil),),
+                suppressed=(
+                    Suppressed(finding=finding, because=SuppressionReason.IGNORE, reason=evil),
+                ),
                 wheel=wheel,
             ),
             Report(source=ROOT / f"{evil}.whl", error=BadWheelError(evil, hint=evil)),

@@ -12,7 +12,7 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix import cli
-from wheelfix.analysis.explain import Giver, Question
+from wheelfix.analysis.explain import Provenance, Question
 from wheelfix.analysis.graph import Graph, graph_of
 from wheelfix.loader.targets import find
 from wheelfix.reports.graph_formats import (
@@ -59,11 +59,11 @@ def hostile() -> Graph:
 def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
     found = graph(after())
     assert {node.id: (node.giver, node.role, node.is_root) for node in found.nodes} == {
-        "p/a.so": (Giver.WHEEL, "module", True),
-        "p/b.so": (Giver.WHEEL, "library", True),
-        "demo.libs/libx-0a1b2c3d.so.1": (Giver.WHEEL, "library", False),
-        "libc.so.6": (Giver.PLATFORM, "library", False),
-        "libz.so.1": (Giver.PLATFORM, "library", False),
+        "p/a.so": (Provenance.WHEEL, "module", True),
+        "p/b.so": (Provenance.WHEEL, "library", True),
+        "demo.libs/libx-0a1b2c3d.so.1": (Provenance.WHEEL, "library", False),
+        "libc.so.6": (Provenance.PLATFORM, "library", False),
+        "libz.so.1": (Provenance.PLATFORM, "library", False),
     }
     edges = {(e.source, e.name): (e.target, e.how) for e in found.edges}
     assert edges["p/a.so", "libx-0a1b2c3d.so.1"] == (

@@ -9,7 +9,7 @@ from tests.support.values import elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import plan, planned, predict, run_rules, settle
+from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, predict, run_rules
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
@@ -82,7 +82,9 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
         yield Hit(message="", fix=Fix(title="", edits=(edit,)))
 
     with pytest.raises(PlanConflictError, match="restless"):
-        settle(wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER)
+        apply_fixes_until_stable(
+            wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER
+        )
 
 
 @pytest.mark.parametrize(

@@ -306,22 +306,22 @@ def test_a_script_of_a_pure_wheel_gets_its_run_bit(tmp_path: Path) -> None:
     outcome = repair(path, Settings(wheel_dir=tmp_path / "out"), os.environ)
     assert outcome.output is not None
     assert outcome.status is Status.REPAIRED
-    with ZipFile(outcome.output) as mended, ZipFile(path) as built:
-        assert mended.getinfo(member).external_attr >> 16 == 0o100755
-        assert mended.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
+    with ZipFile(outcome.output) as fixed, ZipFile(path) as built:
+        assert fixed.getinfo(member).external_attr >> 16 == 0o100755
+        assert fixed.read("demo-1.0.dist-info/RECORD") == built.read("demo-1.0.dist-info/RECORD")
     assert repair(outcome.output, Settings(wheel_dir=tmp_path / "2"), os.environ).status is (
         Status.UNCHANGED
     )
 
 
 def runs_after_repair(wheel: Path, place: Path, tmp_path: Path) -> None:
-    mended = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
-    assert mended is not None
+    fixed = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ).output
+    assert fixed is not None
     place.unlink()
-    assert install(mended, tmp_path / "after").returncode == 0
+    assert install(fixed, tmp_path / "after").returncode == 0
     there = tmp_path / "after" / place.relative_to(tmp_path / "target420")
     assert subprocess.run([there], check=False).returncode == 0
-    assert "WF513" not in found(mended)
+    assert "WF513" not in found(fixed)
 
 
 @pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR])

@@ -17,7 +17,7 @@ from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import module_names as names
 from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import blamed, broken
+from wheelfix.rules.engine import attribute_to_stage, broken
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
@@ -501,10 +501,10 @@ def test_a_finding_is_blamed_on_the_stage_that_brought_it() -> None:
     found = Finding(
         code="WF313", name="x", severity=Severity.ERROR, message="", member="a.so", entry="b"
     )
-    assert blamed(found, {("WF313", "a.so", "b"): "graft"}).notes == (
+    assert attribute_to_stage(found, {("WF313", "a.so", "b"): "graft"}).notes == (
         "broken by this repair's stage: graft",
     )
-    assert blamed(found, {("WF313", "a.so", "c"): "graft"}) == found
+    assert attribute_to_stage(found, {("WF313", "a.so", "c"): "graft"}) == found
 
 
 def test_only_errors_count_as_broken_names() -> None:

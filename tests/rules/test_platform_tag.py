@@ -11,8 +11,8 @@ import pytest
 
 from tests.support import build
 from tests.support.values import elf, wheel
-from wheelfix.analysis.policy_verdict import appraise
-from wheelfix.analysis.providers import bringing
+from wheelfix.analysis.policy_verdict import policy_verdict
+from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
@@ -41,7 +41,7 @@ def judged(
     settings = Settings(**options)
     subject = replace(subject, metadata=subject.metadata._replace(requires_dist=requirements))
     context = Context(
-        wheel=subject, settings=settings, verdict=appraise(subject, settings, POLICIES)
+        wheel=subject, settings=settings, verdict=policy_verdict(subject, settings, POLICIES)
     )
     found: dict[str, list[Finding]] = {}
     for finding in run_rules(context, PLATFORM):
@@ -169,9 +169,9 @@ def test_a_library_that_a_required_package_brings_is_a_warning() -> None:
 
 
 def test_the_packages_of_each_cuda_are_known() -> None:
-    assert bringing("libcudart.so.12") == ("nvidia-cuda-runtime-cu12",)
-    assert bringing("libcudart.so.13") == ("nvidia-cuda-runtime",)
-    assert bringing("libmine.so") == ()
+    assert known_providers("libcudart.so.12") == ("nvidia-cuda-runtime-cu12",)
+    assert known_providers("libcudart.so.13") == ("nvidia-cuda-runtime",)
+    assert known_providers("libmine.so") == ()
 
 
 def test_the_import_fails_where_nobody_gives_the_library(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
 from tests.support.values import elf, findings, wheel
 from wheelfix import cli
-from wheelfix.analysis.providers import meant, never_bundled, presets
+from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import HandedLibraries
@@ -25,7 +25,7 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import RULES
 from wheelfix.rules import providers as rules
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import run_rules, settle
+from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, Provider, PruneNeeded, Settings, name_of
@@ -76,9 +76,9 @@ def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, en
     (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
-    after, _ = settle(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
     assert after.elfs[member].rpath == entry
-    again, steps = settle(after, RULES, settings, Stage.AFTER)
+    again, steps = apply_fixes_until_stable(after, RULES, settings, Stage.AFTER)
     assert (again, steps) == (after, ())
 
 
@@ -108,7 +108,7 @@ def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> 
     (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
-    after, _ = settle(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
     entries = after.elfs[program].entries
     assert "$ORIGIN/../lib/python3.11/site-packages/nvidia/cublas/lib" in entries
     assert "$ORIGIN/../lib/python3.11/dist-packages/nvidia/cublas/lib" in entries
@@ -118,7 +118,7 @@ def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
     mkl = Provider(requirement="mkl", libraries=("libmkl_*",), directory="lib", scheme="data")
     subject = wheel({USER: elf("libmkl_rt.so.3")})
     settings = Settings(provider=(mkl,), data_libraries=DataLibraries.SEARCH)
-    after, _ = settle(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
     assert "$ORIGIN/../../.." in after.elfs[USER].entries  # <prefix>/lib above site-packages
 
 
@@ -127,7 +127,7 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
         requirement="p", libraries=("libcublas.so.*",), directory="p/lib", scheme="purelib"
     )
     settings = Settings(provider=(pure,), data_libraries=DataLibraries.SEARCH)
-    after, _ = settle(user_of_blas(), RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(user_of_blas(), RULES, settings, Stage.AFTER)
     assert after.elfs[USER].entries == (
         "$ORIGIN/../p/lib",
         "$ORIGIN/../../../../lib/python3.11/site-packages/p/lib",
@@ -226,7 +226,7 @@ def test_a_provider_of_which_nothing_is_taken_is_reported_louder_if_an_asterisk_
     ],
 )
 def test_what_a_pattern_was_probably_meant_to_be(pattern: str, better: str | None) -> None:
-    found = meant(pattern, ["libcublas.so.12", "libm.so.6"])
+    found = suggest_pattern(pattern, ["libcublas.so.12", "libm.so.6"])
     assert found == (None if better is None else (better, ("libcublas.so.12",)))
 
 
@@ -477,10 +477,10 @@ def test_a_symbol_that_the_provider_lacks_is_named_as_the_loader_names_it(
     (found,) = (each for each in checked(path, str(bad)) if each.code == "WF824")
     assert (found.entry, found.severity) == ("pro", Severity.ERROR)
     assert "pro 2.1" in found.message
-    mended = repaired(path, tmp_path / "out", str(good)).output
-    assert mended is not None
-    assert imported(unpacked(tmp_path / "good", mended, good)) == "7"
-    assert "undefined symbol: pro" in imported(unpacked(tmp_path / "bad", mended, bad))
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
+    assert imported(unpacked(tmp_path / "good", fixed, good)) == "7"
+    assert "undefined symbol: pro" in imported(unpacked(tmp_path / "bad", fixed, bad))
     refused = repaired(path, tmp_path / "no", str(bad))
     assert refused.status is Status.REJECTED
 
@@ -497,9 +497,9 @@ def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:
     assert not [each for each in checked(path, str(good)) if each.code == "WF824"]
     (found,) = (each for each in checked(path, str(bad)) if each.code == "WF824")
     assert "`pro@PRO_2`" in found.message
-    mended = repaired(path, tmp_path / "out", str(good)).output
-    assert mended is not None
-    assert "PRO_2" in imported(unpacked(tmp_path / "bad", mended, bad))
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
+    assert "PRO_2" in imported(unpacked(tmp_path / "bad", fixed, bad))
 
 
 def test_a_library_that_the_provider_at_hand_lacks_is_an_error(tmp_path: Path, pro: Path) -> None:
@@ -600,10 +600,10 @@ def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it
     bound = {"2.0": ">2.0", "2.1": "<2.1"}[blamed]
     assert f"`Requires-Dist: pro{bound}`" in (lacking.hint or "")
     (good,) = (each for version, each in wheels.items() if version != blamed)
-    mended = repaired(path, tmp_path / "out", str(good)).output
-    assert mended is not None
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
     for version, beside in wheels.items():
-        said = imported(unpacked(tmp_path / f"site{version}", mended, beside))
+        said = imported(unpacked(tmp_path / f"site{version}", fixed, beside))
         assert ("undefined symbol: pro" in said) is (version == blamed)
         assert (said == "7") is (version != blamed)
 
@@ -640,10 +640,10 @@ def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_rel
     (found,) = (each for each in checked(path, str(low), str(high)) if each.code == "WF823")
     assert words in found.message
     assert any("version at hand that METADATA allows" in note for note in found.notes)
-    mended = repaired(path, tmp_path / "out", str(low)).output
-    assert mended is not None
-    assert imported(unpacked(tmp_path / "low site", mended, low)) == "7"
-    assert "cannot open shared object" in imported(unpacked(tmp_path / "high site", mended, high))
+    fixed = repaired(path, tmp_path / "out", str(low)).output
+    assert fixed is not None
+    assert imported(unpacked(tmp_path / "low site", fixed, low)) == "7"
+    assert "cannot open shared object" in imported(unpacked(tmp_path / "high site", fixed, high))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules import RULES
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import settle
+from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import PlannedEdit, Severity
 from wheelfix.rules.reachability import (
     inherited_search_path,
@@ -27,8 +27,8 @@ DATA = "demo-1.0.data/data/demo/libdata.so"
 TOOL = "demo-1.0.data/scripts/demo-tool"
 
 
-def mended(subject: Wheel, **settings: Any) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    after, edits = settle(subject, RULES, Settings(**settings), Stage.AFTER)
+def fixed(subject: Wheel, **settings: Any) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    after, edits = apply_fixes_until_stable(subject, RULES, Settings(**settings), Stage.AFTER)
     context = Context(wheel=after, settings=Settings(**settings))
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         for member, load in loads.items():
@@ -52,7 +52,7 @@ def test_one_entry_leads_to_a_library_that_always_lies_alike(member: str, entry:
     subject = wheel({member: elf(NAME), LIBRARY: elf(soname=NAME)})
     (found,) = findings(unreachable_library, subject)
     assert (found.member, found.severity) == (member, Severity.ERROR)
-    after, _ = mended(subject)
+    after, _ = fixed(subject)
     assert after.elfs[member].rpath == entry
 
 
@@ -65,7 +65,7 @@ def test_the_zip_relative_path_of_auditwheel_is_wrong_once_installed() -> None:
     member = "demo-1.0.data/platlib/demo/_core.so"
     subject = wheel({member: elf(NAME, rpath="$ORIGIN/../../../demo.libs"), LIBRARY: elf()})
     assert findings(unreachable_library, subject)
-    after, _ = mended(subject)
+    after, _ = fixed(subject)
     assert after.elfs[member].rpath == "$ORIGIN/../demo.libs"
 
 
@@ -83,7 +83,7 @@ def test_the_nearest_of_several_copies_is_taken() -> None:
     subject = wheel(
         {"demo/x/a.so": elf("libfoo.so"), "far/away/libfoo.so": elf(), "demo/libfoo.so": elf()}
     )
-    after, _ = mended(subject)
+    after, _ = fixed(subject)
     assert after.elfs["demo/x/a.so"].rpath == "$ORIGIN/.."
 
 
@@ -95,14 +95,14 @@ def test_the_entry_comes_last_and_in_dt_rpath() -> None:
             LIBRARY: elf(),
         }
     )
-    after, _ = mended(subject)
+    after, _ = fixed(subject)
     assert after.elfs["demo/a.so"].rpath == "$ORIGIN/own:$ORIGIN/../demo.libs"
     assert after.elfs["demo/a.so"].runpath is None
 
 
 def test_dt_runpath_on_request() -> None:
     subject = wheel({"demo/a.so": elf(NAME), LIBRARY: elf()})
-    after, _ = mended(subject, search_path_tag=SearchPathTag.RUNPATH)
+    after, _ = fixed(subject, search_path_tag=SearchPathTag.RUNPATH)
     assert after.elfs["demo/a.so"].runpath == "$ORIGIN/../demo.libs"
 
 
@@ -131,7 +131,7 @@ def test_a_useless_runpath_on_a_vendored_library_blocks_inheritance() -> None:
     )
     (found,) = findings(runpath_blocks_inheritance, subject)
     assert found.member == LIBRARY
-    after, _ = mended(subject)
+    after, _ = fixed(subject)
     assert after.elfs[LIBRARY].rpath == "$ORIGIN"
 
 
@@ -168,7 +168,7 @@ def test_a_data_file_has_no_single_path_to_site_packages() -> None:
 
 
 def test_colocate_copies_the_library_and_what_it_needs_to_the_data_scheme() -> None:
-    after, edits = mended(data_wheel())
+    after, edits = fixed(data_wheel())
     added = [step.edit.member for step in edits if isinstance(step.edit, AddMember)]
     folder = "demo-1.0.data/data/demo.data-libs"
     assert added == [f"{folder}/{NAME}", f"{folder}/libsecond.so"]
@@ -178,7 +178,7 @@ def test_colocate_copies_the_library_and_what_it_needs_to_the_data_scheme() -> N
 
 def test_an_executable_shares_the_copies_of_the_data_scheme() -> None:
     tool = elf(NAME, interpreter="/lib64/ld-linux-x86-64.so.2")
-    after, _ = mended(wheel({TOOL: tool, DATA: elf(NAME), LIBRARY: elf()}))
+    after, _ = fixed(wheel({TOOL: tool, DATA: elf(NAME), LIBRARY: elf()}))
     assert after.elfs[TOOL].rpath == "$ORIGIN/../demo.data-libs"
     assert after.elfs[DATA].rpath == "$ORIGIN/../demo.data-libs"
     assert sum("data-libs" in member for member in after.elfs) == 1
@@ -186,14 +186,14 @@ def test_an_executable_shares_the_copies_of_the_data_scheme() -> None:
 
 def test_headers_keep_their_copies_beside_them() -> None:
     header = "demo-1.0.data/headers/libplugin.so"
-    after, _ = mended(wheel({header: elf(NAME), LIBRARY: elf()}))
+    after, _ = fixed(wheel({header: elf(NAME), LIBRARY: elf()}))
     assert after.elfs[header].rpath == "$ORIGIN/demo.data-libs"
     assert f"demo-1.0.data/headers/demo.data-libs/{NAME}" in after.elfs
 
 
 def test_search_lists_every_scheme_and_python_that_the_tags_allow() -> None:
     name = "demo-1.0-cp310.cp311-none-linux_x86_64.whl"
-    after, edits = mended(data_wheel(name=name), data_libraries=DataLibraries.SEARCH)
+    after, edits = fixed(data_wheel(name=name), data_libraries=DataLibraries.SEARCH)
     entries = after.elfs[DATA].entries
     for python in ("python3.10", "python3.11"):
         assert f"$ORIGIN/../lib/{python}/site-packages/demo.libs" in entries
@@ -205,7 +205,7 @@ def test_search_lists_every_scheme_and_python_that_the_tags_allow() -> None:
 
 
 def test_move_takes_the_file_to_platlib() -> None:
-    after, edits = mended(data_wheel(), data_libraries=DataLibraries.MOVE)
+    after, edits = fixed(data_wheel(), data_libraries=DataLibraries.MOVE)
     moves = [step.edit for step in edits if isinstance(step.edit, MoveMember)]
     assert moves == [MoveMember(member=DATA, new="demo/libdata.so")]
     assert after.elfs["demo/libdata.so"].rpath == "$ORIGIN/../demo.libs"
@@ -225,7 +225,7 @@ def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
 
 
 def mended_but_lost(subject: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    return settle(subject, RULES, Settings(), Stage.AFTER)
+    return apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
 
 
 def test_what_pip_target_drops_is_said() -> None:

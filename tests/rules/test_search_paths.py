@@ -6,7 +6,7 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import PathTag
 from wheelfix.rules import RULES
 from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import settle
+from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import (
     SACRIFICE,
@@ -14,8 +14,8 @@ from wheelfix.rules.search_paths import (
     dead_entry,
     empty_entry,
     escaping_entry,
+    fixed,
     malformed_entry,
-    mended,
     relative_entry,
     repeated_entry,
     sacrificial_entry,
@@ -29,8 +29,8 @@ CORE = "demo/_core.so"
 
 def repaired(path: str, settings: Settings | None = None) -> str | None:
     subject = wheel({CORE: elf(rpath=path), "demo/lib/libx.so": elf()})
-    after, _ = settle(subject, RULES, settings or Settings(), Stage.AFTER)
-    again, more = settle(after, RULES, settings or Settings(), Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, settings or Settings(), Stage.AFTER)
+    again, more = apply_fixes_until_stable(after, RULES, settings or Settings(), Stage.AFTER)
     assert again == after
     assert not more
     return after.elfs[CORE].search_path
@@ -103,21 +103,21 @@ def test_the_first_of_repeated_entries_stays() -> None:
 
 def test_objects_that_need_nothing_are_mended_too() -> None:
     subject = wheel({CORE: elf(needed=(), runpath="/build/lib")})
-    after, _ = settle(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
     assert after.elfs[CORE].search_path is None
 
 
 def test_of_two_tags_the_one_without_effect_goes() -> None:
     subject = wheel({CORE: elf(rpath="/x", runpath="$ORIGIN")})
     assert findings(two_path_tags, subject)
-    after, _ = settle(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
     assert (after.elfs[CORE].rpath, after.elfs[CORE].runpath) == (None, "$ORIGIN")
 
 
 def test_a_tag_that_nobody_asked_to_change_stays() -> None:
     subject = wheel({CORE: elf(runpath="$ORIGIN:/build")})
     assert not findings(search_path_tag, subject)
-    after, _ = settle(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
     assert after.elfs[CORE].runpath == "$ORIGIN"
 
 
@@ -127,7 +127,9 @@ def test_a_tag_that_nobody_asked_to_change_stays() -> None:
 )
 def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
     subject = wheel({"a.so": elf(runpath="$ORIGIN"), "b.so": elf(rpath="$ORIGIN")})
-    after, _ = settle(subject, RULES, Settings(search_path_tag=asked), Stage.AFTER)
+    after, _ = apply_fixes_until_stable(
+        subject, RULES, Settings(search_path_tag=asked), Stage.AFTER
+    )
     assert {each.path_tag for each in after.elfs.values()} == {tag}
 
 
@@ -135,9 +137,9 @@ def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
 def test_the_sacrificial_entry_stands_first_through_the_graft(wish: SacrificialEntry) -> None:
     settings = Settings(sacrificial_entry=wish)
     subject = wheel({CORE: elf(rpath="$ORIGIN:$ORIGIN/lib")}, "demo/lib/libx.so")
-    before, _ = settle(subject, [sacrificial_entry], settings, Stage.BEFORE)
+    before, _ = apply_fixes_until_stable(subject, [sacrificial_entry], settings, Stage.BEFORE)
     assert before.elfs[CORE].entries == (SACRIFICE, "$ORIGIN", "$ORIGIN/lib")
-    after, _ = settle(before, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(before, RULES, settings, Stage.AFTER)
     kept = (SACRIFICE,) if wish is SacrificialEntry.KEEP else ()
     assert after.elfs[CORE].entries == (*kept, "$ORIGIN", "$ORIGIN/lib")
 
@@ -147,5 +149,5 @@ def test_without_the_policy_there_is_no_sacrificial_entry() -> None:
 
 
 def test_mending_leaves_what_is_right() -> None:
-    assert mended("$ORIGIN/../demo.libs") == "$ORIGIN/../demo.libs"
-    assert mended("$(ORIGIN)/x") == "${ORIGIN}/x"
+    assert fixed("$ORIGIN/../demo.libs") == "$ORIGIN/../demo.libs"
+    assert fixed("$(ORIGIN)/x") == "${ORIGIN}/x"

@@ -16,7 +16,7 @@ from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.demangle import readable
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
-from wheelfix.loader import python_api as cpython
+from wheelfix.loader import python_api
 from wheelfix.rules import symbols
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
@@ -229,22 +229,22 @@ def test_the_list_of_names_is_that_of_this_interpreter() -> None:
     """The running Python is one of those in the list: what ctypes finds in it is there."""
     import ctypes
 
-    if MINOR not in cpython.known_minors() or os.environ.get("PYTHON_GIL"):
+    if MINOR not in python_api.known_minors() or os.environ.get("PYTHON_GIL"):
         pytest.skip("this Python is too new to be known")
     python = f"python3.{MINOR}"
-    listed = [name for name in cpython.names() if cpython.exports(python, name)]
+    listed = [name for name in python_api.names() if python_api.exports(python, name)]
     lacking = [name for name in listed if not hasattr(ctypes.pythonapi, name)]
     assert len(listed) > 1500
     assert lacking == []
 
 
 def test_nothing_is_said_of_pythons_that_are_not_known() -> None:
-    newest = max(cpython.known_minors())
-    assert cpython.exports(f"python3.{newest + 1}", "PyList_New") is True
-    assert cpython.exports(f"python3.{newest + 1}", "_PyNever") is None
-    assert cpython.exports("pypy3.10", "PyList_New") is None
-    assert cpython.exports(f"python3.{newest}t", "_PyNever") is None
-    assert cpython.exports(f"python3.{newest}", "_PyNever") is False
+    newest = max(python_api.known_minors())
+    assert python_api.exports(f"python3.{newest + 1}", "PyList_New") is True
+    assert python_api.exports(f"python3.{newest + 1}", "_PyNever") is None
+    assert python_api.exports("pypy3.10", "PyList_New") is None
+    assert python_api.exports(f"python3.{newest}t", "_PyNever") is None
+    assert python_api.exports(f"python3.{newest}", "_PyNever") is False
 
 
 # --- WF304: versions ------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.wheel.model import Opening, Where
-from wheelfix.wheel.python_opens import Effort, followed
+from wheelfix.wheel.python_opens import Budget, followed
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
@@ -258,7 +258,7 @@ def test_a_format_does_not_look_into_objects() -> None:
 
 
 def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
-    effort = Effort(left=60)
+    effort = Budget(left=60)
     source = b"import ctypes\nctypes.CDLL('libx.so')\n"
     found = [followed(source, f"{n}.py", {}, effort) for n in range(30)]
     assert found[0].openings
@@ -271,7 +271,7 @@ def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
 
 def test_what_was_found_before_effort_ended_is_kept() -> None:
     source = "import ctypes\nctypes.CDLL('libx.so')\n" + "ctypes.CDLL(a + b)\n" * 30
-    cut = followed(source.encode(), "a.py", {}, Effort(left=80))
+    cut = followed(source.encode(), "a.py", {}, Budget(left=80))
     assert [each.name for each in cut.openings] == ["libx.so"]
     assert not cut.to_its_end
     assert followed(source.encode(), "a.py", {}).to_its_end

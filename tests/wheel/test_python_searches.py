@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.wheel.python_opens import Effort
+from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import Search, Searches, searches
 
 CLASSIC = '''
@@ -184,7 +184,7 @@ def test_other_sources_are_followed_to_their_ends(source: str) -> None:
 
 
 def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
-    effort = Effort(left=1000)
+    effort = Budget(left=1000)
     found = [searches(READS.encode(), f"x/{n}.py", effort) for n in range(100)]
     assert found[0].found
     assert found[-1] == Searches(unfollowed=("x/99.py",))

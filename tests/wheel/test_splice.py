@@ -57,7 +57,7 @@ def edited(data: bytes, *places: int) -> bytes:
     return bytes(new)
 
 
-def mended(stream: bytes, new: bytes) -> tuple[bytes, list[Fresh]]:
+def fixed(stream: bytes, new: bytes) -> tuple[bytes, list[Fresh]]:
     fresh = plan(reader(stream), reader(new))
     assert fresh is not None
     return b"".join(stored(parts_of(stream, new, fresh), reader(stream))), fresh
@@ -91,7 +91,7 @@ DATA = like_code(3_000_000, 1)
 def test_only_what_is_near_a_change_is_made_anew(level: int) -> None:
     stream = deflated(DATA, level)
     new = edited(DATA, 1_000_000, 1_000_100, 2_900_000)
-    result, fresh = mended(stream, new)
+    result, fresh = fixed(stream, new)
     assert inflated(result) == new
     assert len(fresh) == 2
     assert made_anew(fresh, len(new)) < 500_000
@@ -104,21 +104,21 @@ def test_only_what_is_near_a_change_is_made_anew(level: int) -> None:
 @pytest.mark.parametrize("place", [0, len(DATA) - 1])
 def test_a_change_may_be_at_either_end(place: int) -> None:
     new = edited(DATA, place)
-    result, fresh = mended(deflated(DATA), new)
+    result, fresh = fixed(deflated(DATA), new)
     assert inflated(result) == new
     assert made_anew(fresh, len(new)) < 300_000
 
 
 def test_what_is_appended_is_deflated_alone() -> None:
     new = DATA + like_code(50_000, 2)
-    result, fresh = mended(deflated(DATA), new)
+    result, fresh = fixed(deflated(DATA), new)
     assert inflated(result) == new
     assert made_anew(fresh, len(new)) < 400_000
 
 
 def test_what_is_equal_stays() -> None:
     stream = deflated(DATA)
-    assert mended(stream, DATA) == (stream, [])
+    assert fixed(stream, DATA) == (stream, [])
 
 
 def test_where_most_changes_there_is_no_point() -> None:
@@ -139,7 +139,7 @@ def test_any_stream_and_any_change(strategy: int, seed: int) -> None:
     stream = deflated(data, level, source.randrange(1, 10), strategy)
     places = [source.randrange(len(data)) for _ in range(source.randrange(4))]
     new = edited(data, *places) + source.randbytes(source.choice([0, 0, 5000]))
-    assert inflated(mended(stream, new)[0]) == new
+    assert inflated(fixed(stream, new)[0]) == new
 
 
 def test_blocks_are_joined_at_every_bit_of_a_byte() -> None:
@@ -147,7 +147,7 @@ def test_blocks_are_joined_at_every_bit_of_a_byte() -> None:
     bits: set[int] = set()
     for place in range(40_000, len(DATA), 150_000):
         new = edited(DATA, place)
-        result, fresh = mended(stream, new)
+        result, fresh = fixed(stream, new)
         assert inflated(result) == new
         bits |= {part.stop.bit % 8 for part in fresh if part.stop}
     assert bits == set(range(8))

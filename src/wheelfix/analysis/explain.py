@@ -14,7 +14,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from wheelfix.analysis.preload_plan import opened_first
-from wheelfix.analysis.providers import bringing
+from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import SettingsError
 from wheelfix.loader.install_schemes import (
@@ -39,7 +39,7 @@ from wheelfix.loader.search import (
     load_all,
     search_directories,
 )
-from wheelfix.loader.targets import Target, furnish, machine_of, newer
+from wheelfix.loader.targets import Target, machine_of, newer, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
 
@@ -48,7 +48,7 @@ _UNIQUE = re.compile(r"-[0-9a-f]{8}\b")
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 
 
-class Giver(StrEnum):
+class Provenance(StrEnum):
     """Who brings a file."""
 
     WHEEL = "wheel"
@@ -64,7 +64,7 @@ class Giver(StrEnum):
 class Place(NamedTuple):
     """Whose a file is, and how to call it."""
 
-    giver: Giver
+    giver: Provenance
     name: str
     """The member of the wheel, `other.whl!member`, or the path."""
 
@@ -101,12 +101,12 @@ class World:
         """Say whose the file at `path` is."""
         member = self.members.get(path)
         if member is not None:
-            return Place(Giver.WHEEL, member)
+            return Place(Provenance.WHEEL, member)
         if path in self.others:
-            return Place(Giver.OTHER, self.others[path])
+            return Place(Provenance.OTHER, self.others[path])
         if path in self.given:
-            return Place(Giver.GIVEN, path)
-        return Place(Giver.PYTHON if path in self.pythons else Giver.PLATFORM, path)
+            return Place(Provenance.GIVEN, path)
+        return Place(Provenance.PYTHON if path in self.pythons else Provenance.PLATFORM, path)
 
     def label(self, path: str | None) -> str:
         """Return the short name of the file at `path`; None is the program."""
@@ -186,7 +186,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
+class PlantedLibraries:
     """What stands in directories of this machine: part of an environment."""
 
     files: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
@@ -196,7 +196,7 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
+class ProviderFiles:
     """Objects that another distribution installs beside the wheel."""
 
     name: str
@@ -221,10 +221,10 @@ class Question:
     """The install scheme, `venv`, or with its Python, `venv/python3.11`."""
     others: tuple[Wheel, ...] = ()
     """Wheels that are installed beside."""
-    beside: tuple[Beside, ...] = ()
+    beside: tuple[ProviderFiles, ...] = ()
     """What providers install beside, as far as it is known."""
     library_path: tuple[str, ...] | None = None
-    planted: Planted = field(default_factory=Planted)
+    planted: PlantedLibraries = field(default_factory=PlantedLibraries)
 
 
 def choose_scheme(wheel: Wheel, question: Question) -> Scheme:
@@ -267,7 +267,7 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
         links=planted.links,
         directories=own.directories | planted.directories,
     )
-    environment = furnish(bare, target, scheme, machine_of(wheel), question.library_path)
+    environment = populate(bare, target, scheme, machine_of(wheel), question.library_path)
     main = environment.main
     beside = set(environment.files) - set(bare.files)
     strange = {path: name for path, (name, _) in others.items() if path not in layout.members}
@@ -456,15 +456,15 @@ def _step(
     world: World, depth: int, request: Request, first: Mapping[str, Request], *, repeated: bool
 ) -> Step:
     if request.how is How.LIBC:
-        return Step(depth=depth, request=request, place=Place(Giver.PLATFORM, request.name))
+        return Step(depth=depth, request=request, place=Place(Provenance.PLATFORM, request.name))
     if request.result is None:
-        place = Place(Giver.PLATFORM, request.name) if request.provided else None
+        place = Place(Provenance.PLATFORM, request.name) if request.provided else None
         return Step(
             depth=depth,
             request=request,
             place=place,
             package=world.packages.get(request.name),
-            wheels=bringing(request.name) if place is None else (),
+            wheels=known_providers(request.name) if place is None else (),
         )
     known = first.get(request.result)
     before = request.how in {How.LOADED, How.SAME_FILE} and known is not None
@@ -551,7 +551,9 @@ def _possible(world: World, steps: Iterable[Step]) -> Iterator[Alternative]:
         if name:
             carriers.setdefault(name, []).append(path)
     for step in steps:
-        if step.depth == 0 or (step.place and step.place.giver in {Giver.PLATFORM, Giver.PYTHON}):
+        if step.depth == 0 or (
+            step.place and step.place.giver in {Provenance.PLATFORM, Provenance.PYTHON}
+        ):
             continue
         yield from _by_library_path(world, step)
         yield from _by_order(world, step, carriers)
@@ -876,7 +878,7 @@ def how_found(world: World, step: Step) -> str:
         return "not found"
     if request.how is How.LOADED:
         return _loaded_before(world, step)
-    if step.place.giver is Giver.PLATFORM and (via is None or via.how is How.DEFAULT):
+    if step.place.giver is Provenance.PLATFORM and (via is None or via.how is How.DEFAULT):
         return f"platform {world.name}".rstrip()
     text = _by_candidate(world, via) if via else "path"
     return f"same file, by {text}" if request.how is How.SAME_FILE else text

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wheelfix.analysis.explain import (
-    Giver,
+    Provenance,
     Question,
     Step,
     World,
@@ -14,7 +14,7 @@ from wheelfix.analysis.explain import (
     loads_of,
     worlds_of,
 )
-from wheelfix.analysis.providers import bringing
+from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.loader.search import How, Load, load, load_each
 from wheelfix.wheel.model import Wheel
@@ -26,7 +26,7 @@ class Node:
 
     id: str
     """The member; `other.whl!member`; for the platform and for nobody, the name asked for."""
-    giver: Giver
+    giver: Provenance
     role: str
     """`module`, `program` or `library`."""
     is_root: bool = False
@@ -76,19 +76,19 @@ class Graph:
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
-    def given(self, *givers: Giver) -> tuple[Node, ...]:
+    def given(self, *givers: Provenance) -> tuple[Node, ...]:
         """Return the nodes of these givers."""
         return tuple(node for node in self.nodes if node.giver in givers)
 
     @property
     def missing(self) -> tuple[Node, ...]:
         """What nobody gives."""
-        return self.given(Giver.NOBODY)
+        return self.given(Provenance.NOBODY)
 
     @property
     def vendored(self) -> tuple[Node, ...]:
         """The libraries that are there for others."""
-        return tuple(node for node in self.given(Giver.WHEEL) if not node.is_root)
+        return tuple(node for node in self.given(Provenance.WHEEL) if not node.is_root)
 
     def users(self) -> dict[str, list[Edge]]:
         """Return the edges by what they lead to."""
@@ -191,7 +191,7 @@ def _edge(world: World, step: Step) -> Edge | None:
         return None
     if step.place is None:
         target = request.name
-    elif step.place.giver is Giver.PLATFORM:
+    elif step.place.giver is Provenance.PLATFORM:
         target = step.place.name.rpartition("/")[2]
     else:
         target = step.place.name
@@ -210,7 +210,9 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> I
     for path, member in world.members.items():
         elf = files.get(path)
         if elf is not None and elf.dynamic:
-            known[member] = _node(member, Giver.WHEEL, elf, sizes.get(member), root=path in roots)
+            known[member] = _node(
+                member, Provenance.WHEEL, elf, sizes.get(member), root=path in roots
+            )
     labels = {world.label(path): path for path in files if path not in world.members}
     for edge in edges:
         if edge.target in known:
@@ -221,19 +223,19 @@ def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> I
                 edge.target, world.place(file).giver, files[file], None, root=False
             )
         else:
-            giver = Giver.NOBODY if edge.how == "not found" else Giver.PLATFORM
+            giver = Provenance.NOBODY if edge.how == "not found" else Provenance.PLATFORM
             package = world.packages.get(edge.target)
             known[edge.target] = Node(
                 id=edge.target,
                 giver=giver,
                 role="library",
-                package=package if giver is Giver.NOBODY else None,
-                wheels=bringing(edge.name) if giver is Giver.NOBODY else (),
+                package=package if giver is Provenance.NOBODY else None,
+                wheels=known_providers(edge.name) if giver is Provenance.NOBODY else (),
             )
     yield from known.values()
 
 
-def _node(name: str, giver: Giver, elf: Elf, size: int | None, *, root: bool) -> Node:
+def _node(name: str, giver: Provenance, elf: Elf, size: int | None, *, root: bool) -> Node:
     path = None if elf.search_path is None else f"{elf.path_tag} {elf.search_path}"
     role = "program" if elf.is_executable else "module" if elf.module_hooks else "library"
     return Node(

@@ -66,7 +66,7 @@ class _Subject(NamedTuple):
     """Member -> its DT_NEEDED entries, but for those that an exclude pattern matches."""
 
 
-def appraise(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Verdict | None:
+def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Verdict | None:
     """Return what auditwheel would say of `wheel`; None if no object is for its machine.
 
     Exclude patterns count where they match a name; those for paths of the host do not.

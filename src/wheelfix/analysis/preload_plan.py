@@ -44,11 +44,11 @@ class Preloading:
 
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Member -> the libraries that it takes from providers itself."""
-    entrances: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    entry_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Member -> the objects by which a process comes to load it, itself among them."""
     hooks: Mapping[str, Hook] = field(default_factory=dict[str, Hook])
     """Extension module, or source that opens libraries -> where a shim can run before it."""
-    beyond: Mapping[str, str] = field(default_factory=dict[str, str])
+    outside: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member that takes from providers -> why no shim comes before all that loads it."""
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Module of `hooks` -> what it needs of the providers, itself or by other libraries."""
@@ -59,13 +59,13 @@ class Preloading:
 
     def can_open(self, member: str) -> bool:
         """Return whether a shim can come before all that loads `member`."""
-        return member in self.needs and member not in self.beyond
+        return member in self.needs and member not in self.outside
 
     def opens(self, member: str, libraries: Iterable[str]) -> bool:
         """Return whether the wheel's shims open `libraries` before all that loads `member`."""
         wanted = tuple(libraries)
         return self.can_open(member) and all(
-            self._opens(self.hooks[entrance], wanted) for entrance in self.entrances[member]
+            self._opens(self.hooks[entrance], wanted) for entrance in self.entry_modules[member]
         )
 
     def _opens(self, hook: Hook, libraries: tuple[str, ...]) -> bool:
@@ -105,27 +105,33 @@ def preloading(
     for source, opened in openers.items():
         behind = (member for library in opened for member in closures.get(library, ()))
         closures[source] = tuple(dict.fromkeys(behind))
-    entrances = _entrances(wheel, closures, needs)
+    entry_modules = _entrances(wheel, closures, needs)
     never = _never(wheel)
-    doors = dict.fromkeys(door for each in entrances.values() for door in each)
-    modules = {door: place for door in doors if (place := module_name(door, wheel)) is not None}
+    import_points = dict.fromkeys(door for each in entry_modules.values() for door in each)
+    modules = {
+        door: place for door in import_points if (place := module_name(door, wheel)) is not None
+    }
     shims = _Shims(wheel=wheel, providers=providers, needs=needs, at_hand=at_hand)
     taken = {} if never else {module: shims.libraries(closures[module]) for module in modules}
-    stuck = {module: why for module, found in taken.items() if (why := shims.stuck(found))}
-    hooks = _hooks(wheel, {module: modules[module] for module in taken if module not in stuck})
-    beyond: dict[str, str] = {}
+    reasons = {
+        module: why
+        for module, found in taken.items()
+        if (why := shims.cannot_preload_reason(found))
+    }
+    hooks = _hooks(wheel, {module: modules[module] for module in taken if module not in reasons})
+    outside: dict[str, str] = {}
     for member in needs:
-        bad = next((door for door in entrances[member] if door not in hooks), None)
-        if never or not entrances[member]:
-            beyond[member] = never or "nothing tells what loads it"
+        bad = next((door for door in entry_modules[member] if door not in hooks), None)
+        if never or not entry_modules[member]:
+            outside[member] = never or "nothing tells what loads it"
         elif bad is not None:
             who = "it" if bad == member else f"`{bad}`, which loads it,"
-            beyond[member] = f"{who} {_why_not(bad, wheel, modules, stuck)}"
+            outside[member] = f"{who} {_why_not(bad, wheel, modules, reasons)}"
     return Preloading(
         needs=needs,
-        entrances=entrances,
+        entry_modules=entry_modules,
         hooks=hooks,
-        beyond=beyond,
+        outside=outside,
         before={
             module: tuple(
                 dict.fromkeys(name for user in closures[module] for name in needs.get(user, ()))
@@ -228,14 +234,17 @@ def _never(wheel: Wheel) -> str | None:
 
 
 def _why_not(
-    door: str, wheel: Wheel, modules: Mapping[str, tuple[str, ...]], stuck: Mapping[str, str]
+    door: str,
+    wheel: Wheel,
+    modules: Mapping[str, tuple[str, ...]],
+    reasons: Mapping[str, str],
 ) -> str:
     """Return why no shim comes before an object, as what is said of it."""
     if door in wheel.elfs and wheel.elfs[door].is_executable:
         return "is a program"
     if door not in modules:
         return "is no extension module: whoever opens it does so by its path"
-    return stuck.get(door, "is in no package with an `__init__.py` of the wheel's own")
+    return reasons.get(door, "is in no package with an `__init__.py` of the wheel's own")
 
 
 # --- Where a shim stands --------------------------------------------------------------------------
@@ -387,7 +396,7 @@ class _Shims:
         )
         found[name] = _Opened(source=source, library=library)
 
-    def stuck(self, found: Mapping[str, _Opened]) -> str | None:
+    def cannot_preload_reason(self, found: Mapping[str, _Opened]) -> str | None:
         """Return why one of the libraries does not load alone, None where that is not known.
 
         Each is opened for itself, with RTLD_NOW as `ctypes` does it: a symbol of another one that

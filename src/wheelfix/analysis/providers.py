@@ -80,7 +80,7 @@ def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, .
     return tuple(found.values())
 
 
-def meant(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
+def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
     """Return what `pattern`, which matches too little, was probably to be, and what that matches.
 
     A version or its asterisk is forgotten first of all, then `lib`, then comes another version
@@ -116,22 +116,22 @@ def presets() -> Mapping[str, tuple[Provider, ...]]:
     return {name: tuple(each) for name, each in found.items()}
 
 
-def bringing(library: str) -> tuple[str, ...]:
+def known_providers(library: str) -> tuple[str, ...]:
     """Return the names of the well-known wheels that have `library`."""
     return tuple(
         name for name, found in presets().items() if any(each.has(library) for each in found)
     )
 
 
-def whose(library: str) -> str:
+def provider_known_for(library: str) -> str:
     """Say which well-known wheels have `library`, and how they are installed; empty for none."""
-    names = bringing(library)
+    names = known_providers(library)
     return f"`{library}` is in {' or '.join(names)}: pip install {names[0]}" if names else ""
 
 
 def known_for(library: str) -> str:
     """Return the options by which well-known wheels would give `library`; empty for none."""
-    return " or ".join(f"--provider {name}" for name in bringing(library))
+    return " or ".join(f"--provider {name}" for name in known_providers(library))
 
 
 def never_bundled(library: str) -> str | None:

@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.unused_needed import Definitions, World
+from wheelfix.analysis.unused_needed import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.loader import python_api as cpython
+from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
 from wheelfix.loader.search import Load
@@ -41,7 +41,9 @@ class Unresolved(NamedTuple):
     """Libraries of this machine in the group, which others may have in another version."""
 
 
-def unresolved(wheel: Wheel, world: World, definitions: Definitions) -> tuple[Unresolved, ...]:
+def unresolved(
+    wheel: Wheel, world: LoadedWheel, definitions: Definitions
+) -> tuple[Unresolved, ...]:
     """Return what stays unresolved for some root, each object once, in the worst of its groups.
 
     The names of Python's C API are left out: the interpreter gives them, or does not.
@@ -52,7 +54,7 @@ def unresolved(wheel: Wheel, world: World, definitions: Definitions) -> tuple[Un
 class _Search:
     """The search of all objects of a wheel for what they refer to."""
 
-    def __init__(self, wheel: Wheel, world: World, definitions: Definitions) -> None:
+    def __init__(self, wheel: Wheel, world: LoadedWheel, definitions: Definitions) -> None:
         self._wheel = wheel
         self._definitions = definitions
         self._programs: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
@@ -83,7 +85,7 @@ class _Search:
             return ()
         promised = {name for name in elf.needed if may_come_from_platform(name)}
         promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
-        api = cpython.names()
+        api = python_api.names()
         names = {
             name
             for name, version, file, _, weak in elf.undefined

@@ -100,7 +100,10 @@ class Pruning:
 
 
 def judge(
-    wheel: Wheel, world: "Callable[[], World | None]", settings: Settings, definitions: Definitions
+    wheel: Wheel,
+    world: "Callable[[], LoadedWheel | None]",
+    settings: Settings,
+    definitions: Definitions,
 ) -> Pruning:
     """Judge the DT_NEEDED entries of all objects of `wheel` that are in its `world`."""
     for elfs, known in definitions.judged:
@@ -112,7 +115,7 @@ def judge(
     return found
 
 
-def _judge(world: "World", settings: Settings, definitions: Definitions) -> Pruning:
+def _judge(world: "LoadedWheel", settings: Settings, definitions: Definitions) -> Pruning:
     decisions = {member: world.decide(member) for member in world.paths}
     absent = {
         member: tuple(e for e in some if e.why is Why.ABSENT and not _may_go(e, settings))
@@ -151,7 +154,7 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class World:
+class LoadedWheel:
     """The installed wheel with the libraries around it, ready to be loaded on paper."""
 
     environment: Environment
@@ -165,7 +168,7 @@ class World:
     @classmethod
     def around(
         cls, wheel: Wheel, layout: Layout, environment: Environment, definitions: Definitions
-    ) -> "World":
+    ) -> "LoadedWheel":
         """Put the libraries that the wheel asks for to where a search finds them.
 
         A library that the wheel ships under the name asked for counts as found, whether or not a
@@ -317,7 +320,7 @@ _Moved = dict[Reference, tuple[str, str | None]]
 class _Trial:
     """Drops entries on paper, and takes back what breaks something."""
 
-    def __init__(self, world: World, settings: Settings, definitions: Definitions) -> None:
+    def __init__(self, world: LoadedWheel, settings: Settings, definitions: Definitions) -> None:
         self._world = world
         self._settings = settings
         self._definitions = definitions
@@ -540,7 +543,7 @@ def _listed(symbols: Iterable[str]) -> str:
 # --- Libraries that say too little ----------------------------------------------------------------
 
 
-def _missing(world: World) -> Iterator[Missing]:
+def _missing(world: LoadedWheel) -> Iterator[Missing]:
     """Find symbols that an object has only because others of its group bring the provider."""
     members = {path: member for member, path in world.paths.items()}
     unbound = {member: some for member in world.paths if (some := _unbound(world, member))}
@@ -565,7 +568,7 @@ def _missing(world: World) -> Iterator[Missing]:
         )
 
 
-def _unbound(world: World, member: str) -> frozenset[str]:
+def _unbound(world: LoadedWheel, member: str) -> frozenset[str]:
     """Return the strong references that nobody defines where `member` is opened on its own.
 
     None where a library of its group is not at hand: that one may define them.

@@ -40,10 +40,10 @@ def main() -> None:
 
 def _worked(arguments: Sequence[str]) -> int:
     with ahead(arguments, os.environ) as standby:
-        from wheelfix.cli.signals import end_now, heed_signals
+        from wheelfix.cli.signals import end_now, install_signal_handlers
         from wheelfix.system.timeouts import is_somebody_late
 
-        at_the_end = heed_signals()
+        at_the_end = install_signal_handlers()
         code = _commanded(arguments, standby)
     at_the_end()
     if is_somebody_late():

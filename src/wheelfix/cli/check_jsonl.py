@@ -14,7 +14,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import Journal, begun, continued
 from wheelfix.errors import ExitCode
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn
@@ -24,7 +24,7 @@ BESIDE = "what shows only beside other wheels (WF85x, WF901) was not looked for"
 
 
 @dataclass(slots=True, kw_only=True)
-class Tally:
+class Progress:
     """What a run has come to so far."""
 
     wheels: int
@@ -76,11 +76,11 @@ def streamed(
 ) -> ExitCode:
     """Check `wheels`, write a record of each to `output` or stdout, and return the exit code."""
     folder = Path.cwd()
-    drawing = Drawing(version=__version__, folder=folder, root=checkout(os.environ, folder))
-    everything = tasks(wheels, configuration.settings_for, drawing, baseline)
+    options = RenderOptions(version=__version__, folder=folder, root=checkout(os.environ, folder))
+    everything = tasks(wheels, configuration.settings_for, options, baseline)
     fail_on = configuration.settings.fail_on
     limit = None if fail_on is FailOn.NEVER else Severity[fail_on.upper()]
-    tally = Tally(wheels=len(wheels), limit=limit)
+    tally = Progress(wheels=len(wheels), limit=limit)
     with _journal(output, everything, resume=resume) as (journal, todo):
         for kept in journal.kept.values() if journal else ():
             tally.add(kept)

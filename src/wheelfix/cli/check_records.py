@@ -16,7 +16,7 @@ from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.pipelines.check import NOTHING, check, in_time, unfinished
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.jsonl import VERSION, record
-from wheelfix.reports.render import Drawing, shown_path
+from wheelfix.reports.render import RenderOptions, shown_path
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
@@ -32,14 +32,14 @@ class Task:
     wheel: Path
     settings: Settings
     baseline: Baseline
-    drawing: Drawing
+    options: RenderOptions
     made_from: str
     """What the record depends on; the same as long as it need not be made again."""
 
     @property
     def path(self) -> str:
         """The wheel as its record names it."""
-        return shown_path(self.wheel, self.drawing)
+        return shown_path(self.wheel, self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,12 +56,12 @@ class Record:
 def tasks(
     wheels: Iterable[Path],
     settings_for: Callable[[str], Settings],
-    drawing: Drawing,
+    options: RenderOptions,
     baseline: Baseline = NOTHING,
 ) -> Iterator[Task]:
-    """Yield the task for each wheel; relative paths count from `drawing.folder`."""
-    folder = drawing.folder
-    shared = _digest(repr((VERSION, drawing.version, sorted(baseline.findings), _rules())))
+    """Yield the task for each wheel; relative paths count from `options.folder`."""
+    folder = options.folder
+    shared = _digest(repr((VERSION, options.version, sorted(baseline.findings), _rules())))
     seen: dict[str, tuple[Settings, str]] = {}
     for wheel in wheels:
         given = settings_for(wheel.name)
@@ -73,7 +73,7 @@ def tasks(
             wheel=folder / wheel,
             settings=settings,
             baseline=baseline,
-            drawing=drawing,
+            options=options,
             made_from=_digest(f"{_state(folder / wheel)}{decisive}"),
         )
 
@@ -91,10 +91,10 @@ def judged(task: Task) -> Record:
 
     Raises `SettingsError` where the worker's wheelfix is another than that of the task.
     """
-    if task.drawing.version != __version__:
+    if task.options.version != __version__:
         raise SettingsError(
-            f"a worker has wheelfix {__version__}, and this is wheelfix {task.drawing.version}",
-            hint=f"on every worker: `pip install wheelfix=={task.drawing.version}`",
+            f"a worker has wheelfix {__version__}, and this is wheelfix {task.options.version}",
+            hint=f"on every worker: `pip install wheelfix=={task.options.version}`",
         )
     return _recorded(in_time(check, task.wheel, task.settings, task.baseline), task)
 
@@ -106,7 +106,7 @@ def _lost(task: Task, error: Exception) -> Record:
 def _recorded(report: Report, task: Task) -> Record:
     lasts = report.error is None or isinstance(report.error, BadWheelError | BadElfError)
     return Record(
-        text=record(report, task.drawing, task.made_from if lasts else ""),
+        text=record(report, task.options, task.made_from if lasts else ""),
         worst=max((finding.severity for finding in report.findings), default=None),
         is_judged=report.error is None,
     )

@@ -11,7 +11,7 @@ from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.process_pool import processes
-from wheelfix.cli.report_output import Delivery, reports_in
+from wheelfix.cli.report_output import ReportWriter, reports_in
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NOTHING, check_each, check_set, without
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -67,7 +67,7 @@ def check_wheels(asked: Asked, configuration: Configuration) -> ExitCode:
     for unreadable in report.unreadable:
         if unreadable.error is not None:
             terminal.fail(unreadable.error)
-    delivery = Delivery(found=report, settings=configuration.settings, terminal=terminal)
+    delivery = ReportWriter(found=report, settings=configuration.settings, terminal=terminal)
     if asked.output_file is not None:
         files = [(asked.output_format, asked.output_file), *files]
     elif not asked.quiet or any(report.all_findings) or asked.output_format is not Format.FULL:

@@ -37,7 +37,7 @@ from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports import explain_text as tree
 from wheelfix.reports.terminal_text import json_text
 from wheelfix.settings import Settings
-from wheelfix.wheel.python_opens import Effort
+from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
 from wheelfix.wheel.reader import Archive, open_wheel
 
@@ -201,7 +201,7 @@ def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
         return Searches()
     names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    effort = Effort()
+    effort = Budget()
     return joined(
         searches(archive.read(member), member, effort)
         if entry.size <= MAX_SOURCE

@@ -8,12 +8,12 @@ from typing import Annotated, cast
 
 import typer
 
-from wheelfix.analysis.explain import Beside, Planted, Question
+from wheelfix.analysis.explain import PlantedLibraries, ProviderFiles, Question
 from wheelfix.cli.config.files import configured
 from wheelfix.cli.options import layers
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.provider_objects import standing_beside
+from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.site import planted as read_planted
 from wheelfix.loader import targets
 from wheelfix.loader.targets import Target
@@ -175,7 +175,7 @@ def question_of(
     settings: Settings | None = None,
 ) -> Question:
     """Return the circumstances that the options describe; `directories` are read as well."""
-    planted = Planted()
+    planted = PlantedLibraries()
     provided = _provided(wheel, settings)
     tags = (*(each.name.platforms for each in others), *(each.platforms for each in provided))
     found = target_of(target, wheel, tags)
@@ -191,8 +191,8 @@ def question_of(
     )
 
 
-def _provided(wheel: Wheel, settings: Settings | None) -> tuple[Beside, ...]:
+def _provided(wheel: Wheel, settings: Settings | None) -> tuple[ProviderFiles, ...]:
     """Return what the providers of `settings` install beside `wheel`."""
     if settings is None or not settings.provider:
         return ()
-    return standing_beside(wheel, with_providers(settings, Path.cwd(), wheel).provider)
+    return provider_files_of(wheel, with_providers(settings, Path.cwd(), wheel).provider)

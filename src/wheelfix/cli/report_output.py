@@ -12,7 +12,7 @@ from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
@@ -37,7 +37,7 @@ def reports_in(texts: Iterable[str]) -> list[tuple[Format, Path]]:
     return found
 
 
-class Delivery(NamedTuple):
+class ReportWriter(NamedTuple):
     """What was found, on its way out."""
 
     found: SetReport
@@ -65,21 +65,21 @@ class Delivery(NamedTuple):
         """
         if not (file := environ.get("GITHUB_STEP_SUMMARY")):
             return
-        drawing = self._drawing(Format.MARKDOWN, colour=False)
+        options = self._drawing(Format.MARKDOWN, colour=False)
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0
-            text = step_summary(self.found, drawing, SUMMARY_LIMIT - written)
+            text = step_summary(self.found, options, SUMMARY_LIMIT - written)
             with Path(file).open("a", encoding="utf-8", errors="backslashreplace") as summary:
                 summary.write(text)
         except OSError as error:
             self.terminal.say(f"cannot write the step summary `{file}`: {error.strerror}")
 
-    def _drawing(self, form: Format, *, colour: bool) -> Drawing:
+    def _drawing(self, form: Format, *, colour: bool) -> RenderOptions:
         """Say how to draw: people see paths as given, code hosts as in the checkout."""
         limit = self.settings.fail_on
         plain = form in _FOR_PEOPLE
         folder = Path() if plain else Path.cwd()
-        return Drawing(
+        return RenderOptions(
             version=__version__,
             rules=self._rules(),
             folder=folder,

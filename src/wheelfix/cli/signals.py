@@ -15,7 +15,7 @@ from wheelfix.system.subprocesses import stop_children
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def heed_signals() -> Callable[[], None]:
+def install_signal_handlers() -> Callable[[], None]:
     """From now on, end the run at SIGINT and SIGTERM, except where they are ignored (nohup, `&`).
 
     The main thread leaves what it does. A thread of its own ends the rest: a handler of Python runs

@@ -30,8 +30,8 @@ def guard_streams() -> None:
             os.open(os.devnull, os.O_RDONLY)
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - if it was closed
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
-    sys.stdout = _text(_Results(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _text(_Asides(2, "w", closefd=False), sys.stderr)
+    sys.stdout = _text(_Findings(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_Notes(2, "w", closefd=False), sys.stderr)
 
 
 def _text(raw: io.FileIO, before: object) -> io.TextIOWrapper:
@@ -52,7 +52,7 @@ class _Patient(io.FileIO):
         return written
 
 
-class _Results(_Patient):
+class _Findings(_Patient):
     """Where results go."""
 
     def write(self, data: "ReadableBuffer", /) -> int:
@@ -71,7 +71,7 @@ class _Results(_Patient):
             ) from error
 
 
-class _Asides(_Patient):
+class _Notes(_Patient):
     """Where all else goes: whether anybody hears it changes nothing."""
 
     def write(self, data: "ReadableBuffer", /) -> int:

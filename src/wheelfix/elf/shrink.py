@@ -32,7 +32,7 @@ class Cut(NamedTuple):
     size: int
 
 
-def cuts(view: memoryview, name: str) -> tuple[Cut, ...]:
+def removable_ranges(view: memoryview, name: str) -> tuple[Cut, ...]:
     """Choose what of an object can be left out, in order; nothing of one that has no large section.
 
     Raises `BadElfError` for headers that do not hold together.

@@ -28,7 +28,7 @@ _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostrea
 
 
 @dataclass(slots=True, kw_only=True)
-class Tried:
+class Attempt:
     """One file that the loader tried to open."""
 
     path: str
@@ -47,7 +47,7 @@ class Asked:
     name: str
     dlopen: bool
     searched: bool = False
-    tried: list[Tried] = field(default_factory=list[Tried])
+    tried: list[Attempt] = field(default_factory=list[Attempt])
     path: str | None = None
     """Where the file was opened; None if none was, or if it was loaded already."""
     address: int | None = None
@@ -251,7 +251,7 @@ def _cache(image: Image, rest: bytes) -> None:
 
 def _try(image: Image, rest: bytes) -> None:
     if image.current is not None:
-        image.current.tried.append(Tried(path=_text(rest), how=image.how, owner=image.owner))
+        image.current.tried.append(Attempt(path=_text(rest), how=image.how, owner=image.owner))
 
 
 def _init(image: Image, rest: bytes) -> None:

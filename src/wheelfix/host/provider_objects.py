@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.explain import Beside
+from wheelfix.analysis.explain import ProviderFiles
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.host.installed_files import read_file
@@ -18,7 +18,7 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
 
-def standing_beside(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Beside, ...]:
+def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[ProviderFiles, ...]:
     """Return what the `providers`, as they were looked up, install beside `wheel`.
 
     Only those are looked into that `wheel` needs, or a provider that it needs. Of several versions
@@ -26,7 +26,7 @@ def standing_beside(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Beside
     """
     known = tuple(providers)
     first = {each.name: each.version for each in reversed(known) if each.name and each.at_hand}
-    found: dict[str, Beside] = {}
+    found: dict[str, ProviderFiles] = {}
     waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
     names: set[str] = set()
     for name, user in waiting:  # grows while it is walked
@@ -38,7 +38,7 @@ def standing_beside(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Beside
             continue  # only the lowest version has it
         key = provider.at_hand or f"{provider.label} {provider.scheme} {provider.directory}"
         if not provider.at_hand:
-            before = found.get(key, Beside(name=provider.name))
+            before = found.get(key, ProviderFiles(name=provider.name))
             elfs = {**before.elfs, **_named(name, user, provider)}
             found[key] = replace(before, elfs=elfs)
         elif key not in found:
@@ -48,18 +48,20 @@ def standing_beside(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Beside
     return tuple(found.values())
 
 
-def _at_hand(provider: Provider) -> Beside:
+def _at_hand(provider: Provider) -> ProviderFiles:
     path = Path(provider.at_hand)
     if path.suffix == ".whl":
         with open_wheel(path) as archive:
             wheel = archive.wheel
         places = ((split(member, wheel), elf) for member, elf in wheel.elfs.items())
-        return Beside(
+        return ProviderFiles(
             name=str(wheel.name),
             elfs={place: elf for place, elf in places if place is not None},
             platforms=wheel.name.platforms,
         )
-    return Beside(name=provider.name or provider.source, elfs=dict(_in_directory(path, provider)))
+    return ProviderFiles(
+        name=provider.name or provider.source, elfs=dict(_in_directory(path, provider))
+    )
 
 
 def _in_directory(path: Path, provider: Provider) -> Iterator[tuple[tuple[Key, str], Elf]]:

@@ -15,14 +15,14 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.explain import Planted, World
+from wheelfix.analysis.explain import PlantedLibraries, World
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.search import Environment, Outcome, hwcaps, search_directories
-from wheelfix.loader.targets import TRIPLETS, Target, furnish
-from wheelfix.wheel.python_opens import Effort
+from wheelfix.loader.targets import TRIPLETS, Target, populate
+from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -84,7 +84,7 @@ def read_site(
 def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
     """Return what the sources of packages search for libraries; `folders` are where each stands."""
     found: list[Searches] = []
-    effort = Effort()
+    effort = Budget()
     for folder, package in folders:
         for path in sorted((folder / package).rglob("*.py")):
             name = str(path.relative_to(folder))
@@ -144,7 +144,7 @@ def sizes_of(world: World) -> dict[str, int]:
     return found
 
 
-def planted(directories: Iterable[str]) -> Planted:
+def planted(directories: Iterable[str]) -> PlantedLibraries:
     """Read the objects that stand in `directories`, those of an LD_LIBRARY_PATH."""
     disk = _Disk()
     for directory in directories:
@@ -152,7 +152,7 @@ def planted(directories: Iterable[str]) -> Planted:
         for name in disk.listing(real) if real else ():
             if _LIBRARY.search(name):
                 disk.add(f"{directory}/{name}")
-    return Planted(
+    return PlantedLibraries(
         files=disk.files,
         broken=disk.broken,
         links=disk.links,
@@ -258,7 +258,7 @@ def _on_target(
         scripts=f"{root}/bin",
         headers=root,
     )
-    environment = furnish(
+    environment = populate(
         disk.environment(base, None),
         target,
         scheme,

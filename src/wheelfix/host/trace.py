@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from wheelfix.analysis.providers import bringing
+from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.installed_files import (
@@ -32,9 +32,9 @@ from wheelfix.host.ld_debug import Asked, Binding, Image, Log
 from wheelfix.host.trace_model import (
     File,
     Loaded,
-    Missed,
-    Passed,
+    NotFound,
     Process,
+    SkippedCandidate,
     Trace,
     variables,
 )
@@ -532,7 +532,7 @@ def _process(
     image: Image, executable: str | None, seen: _Seen | None, watch: _Watch, elfs: _Elfs
 ) -> Process:
     loaded: list[Loaded] = []
-    missed: list[Missed] = []
+    missed: list[NotFound] = []
     opened = {asked.path for asked in image.asked if asked.path} | image.known
     program = image.program or executable or "?"
     loaders: dict[str, str | None] = {}
@@ -629,13 +629,13 @@ def _leads(search_path: str | None, owner: str, path: str) -> bool:
     return any(path.startswith(f"{entry.rstrip('/')}/") for entry in entries if entry)
 
 
-def _passed(asked: Asked, taken: Elf | None, elfs: _Elfs) -> Iterator[Passed]:
+def _passed(asked: Asked, taken: Elf | None, elfs: _Elfs) -> Iterator[SkippedCandidate]:
     """Yield the candidates that are there, but were not taken."""
     for tried in asked.tried:
         if tried.path == asked.path or not os.path.exists(tried.path):  # noqa: PTH110 - text
             continue
         reason = _reason(elfs.get(tried.path), taken)
-        yield Passed(path=tried.path, how=tried.how, reason=reason)
+        yield SkippedCandidate(path=tried.path, how=tried.how, reason=reason)
 
 
 def _reason(elf: Elf | None, taken: Elf | None) -> str:
@@ -650,15 +650,15 @@ def _reason(elf: Elf | None, taken: Elf | None) -> str:
     return "not there when the loader looked, or not readable for the process"
 
 
-def _missed(asked: Asked, elfs: _Elfs) -> Missed:
-    return Missed(
+def _missed(asked: Asked, elfs: _Elfs) -> NotFound:
+    return NotFound(
         name=asked.name,
         requester=asked.requester,
         dlopen=asked.dlopen,
         tried=tuple(each.path for each in asked.tried),
         passed=tuple(_passed(asked, None, elfs)),
         times=asked.times,
-        wheels=bringing(asked.name),
+        wheels=known_providers(asked.name),
     )
 
 

@@ -34,7 +34,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class SkippedCandidate:
     """One candidate that was there but not taken."""
 
     path: str
@@ -60,7 +60,7 @@ class Loaded:
     owner: str | None = None
     """The file whose search path led here."""
     directory: str | None = None
-    passed: tuple[Passed, ...] = ()
+    passed: tuple[SkippedCandidate, ...] = ()
     tried: int = 0
     """Candidates in all."""
     times: int = 1
@@ -69,14 +69,14 @@ class Loaded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Missed:
+class NotFound:
     """One name that no file was found for."""
 
     name: str
     requester: str
     dlopen: bool
     tried: tuple[str, ...]
-    passed: tuple[Passed, ...] = ()
+    passed: tuple[SkippedCandidate, ...] = ()
     times: int = 1
     wheels: tuple[str, ...] = ()
     """The well-known wheels that have it."""
@@ -95,7 +95,7 @@ class Process:
     silent: str | None = None
     """Why it said nothing, if it did not; then `mapped` is all that is known of its libraries."""
     loaded: tuple[Loaded, ...] = ()
-    missed: tuple[Missed, ...] = ()
+    missed: tuple[NotFound, ...] = ()
     mapped: tuple[File, ...] = ()
     """Files with executable code that were seen in its maps."""
     versions: frozenset[tuple[str, str]] = frozenset()

@@ -381,7 +381,7 @@ def machine_of(wheel: Wheel) -> tuple[int, bool, int]:
     return max(kinds, key=kinds.count) if kinds else (64, True, Machine.X86_64)
 
 
-def furnish(
+def populate(
     environment: Environment,
     target: Target,
     scheme: Scheme,

@@ -17,7 +17,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
-from wheelfix.elf.shrink import Cut, cuts, restore, write_abridged
+from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_abridged
 from wheelfix.errors import BadWheelError, SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.strip import strip
@@ -25,7 +25,7 @@ from wheelfix.settings import ZipCodec
 from wheelfix.system.heap import trim
 from wheelfix.system.mmap_io import pieces
 from wheelfix.wheel.deflate import ZLIB, Codec
-from wheelfix.wheel.edited_file import Changes, Made, compared, mended
+from wheelfix.wheel.edited_file import Changes, Made, compared, fixed
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, Strip, Text
 from wheelfix.wheel.inflate import LIBRARY, ahead
 from wheelfix.wheel.members import HUGE, Whole, buffered
@@ -206,7 +206,7 @@ class _Work:
         self, origin: str, whole: Whole, path: Path, changes: Changes
     ) -> tuple[Part, ...] | None:
         try:
-            return mended(self.archive.stored(origin), whole, path, changes)
+            return fixed(self.archive.stored(origin), whole, path, changes)
         except (zlib.error, LIBRARY.error) as error:  # it was inflated before
             raise BadWheelError(
                 f"`{origin}` changed while the wheel was read: {error}", hint="run it again"
@@ -261,7 +261,7 @@ class _Work:
     def _patch(self, path: Path, member: str, now: Elf, wanted: Elf) -> None:
         """Let patchelf edit the file, a large one without what would fill the memory."""
         with _mapped(path) as whole:
-            left_out = cuts(whole, member)
+            left_out = removable_ranges(whole, member)
             abridged = self._abridged(whole, left_out) if left_out else None
         self._patchelf.patch(abridged or path, now, wanted)
         if abridged is None:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from wheelfix.analysis.policy_verdict import appraise
+from wheelfix.analysis.policy_verdict import policy_verdict
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.analysis.wheel_sets import places
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
@@ -23,7 +23,7 @@ from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find, find_in_set, ignored
-from wheelfix.rules.findings import Because, Finding, Suppressed
+from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others
 from wheelfix.rules.rule import names_rule
@@ -31,7 +31,7 @@ from wheelfix.rules.stale_ignores import stale_ignore
 from wheelfix.settings import Settings, Share
 from wheelfix.system.crew import Crew
 from wheelfix.system.spread import spread
-from wheelfix.system.timeouts import LateError, within
+from wheelfix.system.timeouts import TimedOutError, run_with_timeout
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
@@ -67,7 +67,9 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             against=tuple(_read(Path(other)) for other in settings.against),
         )
         found = tuple(find(context, chosen(settings, known_rules())))
-        counting, suppressed = sift(found, settings, lambda _: wheel.name.distribution, baseline)
+        counting, suppressed = partition_findings(
+            found, settings, lambda _: wheel.name.distribution, baseline
+        )
         return Report(
             source=path,
             findings=counting,
@@ -86,10 +88,10 @@ def _read(path: Path) -> Wheel:
 def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
     others = given_by_others(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
-    return appraise(wheel, excluding, read_policies())
+    return policy_verdict(wheel, excluding, read_policies())
 
 
-def sift(
+def partition_findings(
     findings: Iterable[Finding],
     settings: Settings,
     distribution_of: Callable[[Finding], str],
@@ -101,7 +103,7 @@ def sift(
     for finding in findings:
         by = ignored(finding, settings)
         if by is None and baseline.covers(distribution_of(finding), finding):
-            by = Suppressed(finding=finding, because=Because.BASELINE)
+            by = Suppressed(finding=finding, because=SuppressionReason.BASELINE)
         if by is None:
             counting.append(finding)
         else:
@@ -144,9 +146,9 @@ def in_time(
 ) -> Report:
     """Return what `look`, which is `check`, says of a wheel, or that it took too long."""
     try:
-        return within(settings.timeout, partial(look, path, settings, baseline))
-    except LateError as error:
-        return Report(source=path, error=LateError(f"`{path.name}`: {error}", hint=error.hint))
+        return run_with_timeout(settings.timeout, partial(look, path, settings, baseline))
+    except TimedOutError as error:
+        return Report(source=path, error=TimedOutError(f"`{path.name}`: {error}", hint=error.hint))
 
 
 def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
@@ -197,13 +199,13 @@ def check_set(
     )
     rules = chosen(settings, SET_RULES)
     found = tuple(find_in_set(context, (rule for rule in rules if rule is not stale_ignore)))
-    _, set_aside = sift(found, settings, _distribution_of, baseline)
+    _, set_aside = partition_findings(found, settings, _distribution_of, baseline)
     kept = [each.finding for report in read for each in report.suppressed]
     kept += [each.finding for each in set_aside]
     asked = (settings_for(report.source.name) for report in read)
     stale = replace(context, stale=_stale(kept, asked))
     found += tuple(find_in_set(stale, (rule for rule in rules if rule is stale_ignore)))
-    counting, suppressed = sift(found, settings, _distribution_of, baseline)
+    counting, suppressed = partition_findings(found, settings, _distribution_of, baseline)
     return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
 
 
@@ -243,5 +245,5 @@ def _without(report: Report, baseline: Baseline) -> Report:
     distribution = report.wheel.name.distribution
     counting = tuple(f for f in report.findings if not baseline.covers(distribution, f))
     covered = (f for f in report.findings if baseline.covers(distribution, f))
-    added = tuple(Suppressed(finding=each, because=Because.BASELINE) for each in covered)
+    added = tuple(Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in covered)
     return replace(report, findings=counting, suppressed=(*report.suppressed, *added))

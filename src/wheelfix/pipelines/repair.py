@@ -45,7 +45,14 @@ from wheelfix.pipelines.sbom import described
 from wheelfix.pipelines.standby import Standby
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import Break, blamed, broken, planned_in_turn, run_rules, settle
+from wheelfix.rules.engine import (
+    Break,
+    apply_fixes_until_stable,
+    attribute_to_stage,
+    broken,
+    planned_in_turn,
+    run_rules,
+)
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.metadata import record_mismatch
 from wheelfix.rules.module_names import unhashed
@@ -252,18 +259,22 @@ class _Run:
         self._refuse_false_record()
         fixing = tuple(rule for rule in self.rules if rule not in REPORTING_RULES)
         if wheel.is_pure:
-            wheel, edits = settle(wheel, fixing, self.settings, Stage.AFTER, self.definitions)
+            wheel, edits = apply_fixes_until_stable(
+                wheel, fixing, self.settings, Stage.AFTER, self.definitions
+            )
             return _Decision(after=wheel, edits=edits)
         before = tuple(rule for rule in self.rules if rule.stage is Stage.BEFORE)
         stages = {"read": wheel}
-        wheel, early = settle(wheel, before, self.settings, Stage.BEFORE, self.definitions)
+        wheel, early = apply_fixes_until_stable(
+            wheel, before, self.settings, Stage.BEFORE, self.definitions
+        )
         stages["prune"] = wheel
         wheel, grafted = self._graft(wheel)
         stages["graft"] = wheel
         known = self._definitions((*early, *grafted.edits))
         with ThreadPoolExecutor(1) as beside:
             origins = beside.submit(grafting.origins, grafted.grafted, self.standby.environ)
-            wheel, late = settle(wheel, fixing, self.settings, Stage.AFTER, known)
+            wheel, late = apply_fixes_until_stable(wheel, fixing, self.settings, Stage.AFTER, known)
             stages["search paths"] = wheel
             wheel, stripped = self._strip(wheel)
             edits = (*early, *grafted.edits, *late, *stripped)
@@ -500,7 +511,7 @@ class _Run:
         )
         breaks = self._breaks({**decision.stages, "pack": wheel})
         findings = run_rules(context, self.rules)
-        return tuple(blamed(finding, breaks) for finding in findings), verdict
+        return tuple(attribute_to_stage(finding, breaks) for finding in findings), verdict
 
     def _wants_verdict(self, wheel: Wheel) -> bool:
         return self.settings.verdict and not wheel.is_pure

@@ -13,8 +13,8 @@ from html import escape
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.full import sums
 from wheelfix.reports.render import (
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     advice,
     error_words,
     of_set,
@@ -28,22 +28,22 @@ from wheelfix.reports.terminal_text import counted, printable
 from wheelfix.system.resources import read_text
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return the page: a section a wheel, an article a finding."""
     template = read_text("wheelfix.reports", "check_page.html")
     hit = {finding.code for _, finding in found.all_findings}
-    reasons = {rule.code: why(rule) for rule in drawing.rules if rule.code in hit}
+    reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
     sections: list[str] = []
     if found.findings:
-        sections += _section("all wheels side by side", of_set(found, drawing), reasons)
+        sections += _section("all wheels side by side", of_set(found, options), reasons)
     for report in found.reports:
-        sections += _wheel(report, drawing, reasons)
+        sections += _wheel(report, options, reasons)
     values = {
         "SCRIPT_HASH": _hash(template, "script"),
         "STYLE_HASH": _hash(template, "style"),
         "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
         "SUMS": "<br>".join(_rich(line) for line in sums(found)),
-        "VERSION": escape(drawing.version),
+        "VERSION": escape(options.version),
         "SECTIONS": "\n".join(sections),
     }
     # All at once: a name from a wheel may look like one of the marks.
@@ -56,19 +56,19 @@ def _hash(template: str, element: str) -> str:
     return f"'sha256-{b64encode(sha256(body.encode()).digest()).decode()}'"
 
 
-def _wheel(report: Report, drawing: Drawing, reasons: dict[str, str]) -> Iterator[str]:
-    path = shown_path(report.source, drawing)
+def _wheel(report: Report, options: RenderOptions, reasons: dict[str, str]) -> Iterator[str]:
+    path = shown_path(report.source, options)
     if report.error is not None:
         body = "<br>".join(_rich(line) for line in error_words(report.error).splitlines())
         yield f"<section><h2>{_escaped(path)}</h2>"
         yield f'<article class="error"><h3><b>unreadable</b></h3><p>{body}</p></article></section>'
         return
     detail = f"its objects allow {report.verdict.overall}" if report.verdict else ""
-    yield from _section(path, of_wheel(report, drawing), reasons, detail)
+    yield from _section(path, of_wheel(report, options), reasons, detail)
 
 
 def _section(
-    title: str, findings: Sequence[Placed], reasons: dict[str, str], detail: str = ""
+    title: str, findings: Sequence[LocatedFinding], reasons: dict[str, str], detail: str = ""
 ) -> Iterator[str]:
     yield f"<section><h2>{_escaped(title)} <small>{_escaped(detail)}</small></h2>"
     if not findings:
@@ -78,7 +78,7 @@ def _section(
     yield "</section>"
 
 
-def _article(each: Placed, reason: str) -> Iterator[str]:
+def _article(each: LocatedFinding, reason: str) -> Iterator[str]:
     finding = each.finding
     yield f'<article class="{finding.severity.label}">'
     yield f"<h3><b>{finding.severity.label}</b> {_escaped(titled(finding))}</h3>"

@@ -2,18 +2,18 @@
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import sums
-from wheelfix.reports.render import Drawing, placed, shown_path
+from wheelfix.reports.render import RenderOptions, placed, shown_path
 from wheelfix.reports.terminal_text import printable
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: WF101 error message` for each finding, and the sums."""
     lines = [
         f"{each.place}: {each.finding.code} {each.finding.severity.label} {each.finding.message}"
-        for each in placed(found, drawing)
+        for each in placed(found, options)
     ]
     for report in found.unreadable:
         message = report.error.message if report.error else ""
-        path = shown_path(report.source, drawing)
+        path = shown_path(report.source, options)
         lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
     return "\n".join([*(printable(line) for line in lines), *sums(found)])

@@ -6,8 +6,8 @@ from wheelfix.analysis.explain import (
     Asked,
     Choice,
     Explanation,
-    Giver,
     Kind,
+    Provenance,
     Step,
     WhyNot,
     World,
@@ -20,12 +20,12 @@ FEW = 4
 """How many names a line lists before it counts the rest."""
 
 _GIVER = {
-    Giver.WHEEL: Colour.GREEN,
-    Giver.OTHER: Colour.BLUE,
-    Giver.GIVEN: Colour.YELLOW,
-    Giver.PYTHON: Colour.DIM,
-    Giver.PLATFORM: Colour.DIM,
-    Giver.NOBODY: Colour.RED,
+    Provenance.WHEEL: Colour.GREEN,
+    Provenance.OTHER: Colour.BLUE,
+    Provenance.GIVEN: Colour.YELLOW,
+    Provenance.PYTHON: Colour.DIM,
+    Provenance.PLATFORM: Colour.DIM,
+    Provenance.NOBODY: Colour.RED,
 }
 
 
@@ -103,7 +103,7 @@ def _tree(world: World, steps: Sequence[Step], *, verbose: bool, colour: bool) -
             yield _platform(world, depth, quiet, colour=colour)
             quiet = []
         depth = step.depth
-        outside = step.place is not None and step.place.giver is Giver.PLATFORM and depth > 0
+        outside = step.place is not None and step.place.giver is Provenance.PLATFORM and depth > 0
         if outside:
             hidden = depth
         if outside and not verbose and _is_plain(step):
@@ -136,7 +136,7 @@ def _step(world: World, step: Step, *, verbose: bool, colour: bool) -> Iterator[
     name = printable(step.request.name)
     how = printable(f"[{how_found(world, step)}]")
     if step.place is None:
-        giver = printable(could_give(step.package, step.wheels))
+        giver = printable(possible_providers(step.package, step.wheels))
         yield f"{indent}{paint(f'{name}  {how}{giver}', Colour.RED, on=colour)}"
         yield from _candidates(world, step, indent, colour=colour)
         return
@@ -148,7 +148,7 @@ def _step(world: World, step: Step, *, verbose: bool, colour: bool) -> Iterator[
         yield from _candidates(world, step, indent, colour=colour)
 
 
-def could_give(package: str | None, wheels: Sequence[str]) -> str:
+def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
     """Return what would bring a library that is missing: a system's package, another wheel."""
     system = f"  (package {package})" if package else ""
     return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
@@ -216,7 +216,7 @@ def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
     first = explanations[0]
     lines = [_circumstances(first)]
     for each in sorted(explanations, key=lambda each: each.ok):
-        counts = dict.fromkeys(Giver, 0)
+        counts = dict.fromkeys(Provenance, 0)
         for step in each.steps[1:]:
             if step.place is not None and not step.repeated:
                 counts[step.place.giver] += 1
@@ -233,13 +233,13 @@ def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def _source(giver: Giver) -> str:
+def _source(giver: Provenance) -> str:
     return {
-        Giver.WHEEL: "the wheel",
-        Giver.OTHER: "other wheels",
-        Giver.PYTHON: "python",
-        Giver.PLATFORM: "the platform",
-        Giver.GIVEN: "LD_LIBRARY_PATH",
+        Provenance.WHEEL: "the wheel",
+        Provenance.OTHER: "other wheels",
+        Provenance.PYTHON: "python",
+        Provenance.PLATFORM: "the platform",
+        Provenance.GIVEN: "LD_LIBRARY_PATH",
     }.get(giver, "nobody")
 
 
@@ -260,7 +260,7 @@ def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool)
     for each in asked:
         step = each.step
         how = f"[{how_found(world, step)}]"
-        giver = could_give(step.package, step.wheels)
+        giver = possible_providers(step.package, step.wheels)
         text = f"{step.place.name}  {how}" if step.place else f"{how}{giver}"
         lines.append(f"  {printable(text)}")
         lines.append(f"    for {printable(_listed(each.requesters, few=True))}")
@@ -327,7 +327,7 @@ def _request_value(world: World, step: Step) -> dict[str, object]:
         "name": request.name,
         "path": request.result,
         "file": step.place.name if step.place else None,
-        "given_by": step.place.giver.value if step.place else Giver.NOBODY.value,
+        "given_by": step.place.giver.value if step.place else Provenance.NOBODY.value,
         "how": request.how.value if request.how else None,
         "entry": step.via.entry if step.via else None,
         "found": how_found(world, step),

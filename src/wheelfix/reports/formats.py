@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import cast
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.render import Drawing
+from wheelfix.reports.render import RenderOptions
 
 
 class Format(StrEnum):
@@ -30,13 +30,13 @@ _MODULES = {Format.JSON: "json_report", Format.HTML: "check_page"}
 """Where a module of the format's own name would hide one of the standard library."""
 
 
-def _draw(form: Format, found: SetReport, drawing: Drawing) -> str:
+def _render(form: Format, found: SetReport, options: RenderOptions) -> str:
     """Draw `found` in the format `form`."""
     module = import_module(f"wheelfix.reports.{_MODULES.get(form, form)}")
-    return cast("Callable[[SetReport, Drawing], str]", module.draw)(found, drawing)
+    return cast("Callable[[SetReport, RenderOptions], str]", module.render)(found, options)
 
 
-FORMATS: Mapping[str, Callable[[SetReport, Drawing], str]] = MappingProxyType(
-    {form.value: partial(_draw, form) for form in Format}
+FORMATS: Mapping[str, Callable[[SetReport, RenderOptions], str]] = MappingProxyType(
+    {form.value: partial(_render, form) for form in Format}
 )
 """Each returns the whole text, without a line end after the last line."""

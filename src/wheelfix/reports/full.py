@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.render import (
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     advice,
     all_suppressed,
     of_set,
@@ -27,22 +27,22 @@ from wheelfix.reports.terminal_text import (
 from wheelfix.rules.findings import Severity
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return each finding with its place, evidence, reason and remedy, and a line of sums.
 
     Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
     could not be judged is no finding: errors are told elsewhere, at once.
     """
     hit = {finding.code for _, finding in found.all_findings}
-    reasons = {rule.code: why_briefly(rule) for rule in drawing.rules if rule.code in hit}
+    reasons = {rule.code: why_briefly(rule) for rule in options.rules if rule.code in hit}
     blocks: list[str] = []
     if found.findings:
         title = f"{counted(len(found.reports), 'wheel')} side by side"
-        blocks += [paint(title, Colour.BOLD, on=drawing.colour)]
-        blocks += _groups(of_set(found, drawing), reasons, drawing)
+        blocks += [paint(title, Colour.BOLD, on=options.colour)]
+        blocks += _groups(of_set(found, options), reasons, options)
     for report in found.reports:
-        blocks += _wheel(report, reasons, drawing, alone=len(found.reports) == 1)
-    if drawing.verbose:
+        blocks += _wheel(report, reasons, options, alone=len(found.reports) == 1)
+    if options.verbose:
         blocks += _suppressed(found)
     return "\n\n".join([*blocks, "\n".join(sums(found))])
 
@@ -64,14 +64,14 @@ def _names(found: SetReport) -> str:
 
 
 def _wheel(
-    report: Report, reasons: dict[str, str], drawing: Drawing, *, alone: bool
+    report: Report, reasons: dict[str, str], options: RenderOptions, *, alone: bool
 ) -> Iterator[str]:
-    path = printable(shown_path(report.source, drawing))
-    if report.error is None and not alone and (report.findings or drawing.verbose):
-        head = paint(path, Colour.BOLD, on=drawing.colour)
+    path = printable(shown_path(report.source, options))
+    if report.error is None and not alone and (report.findings or options.verbose):
+        head = paint(path, Colour.BOLD, on=options.colour)
         yield f"{head}: {_kinds(report) or 'nothing to report'}"
-    yield from _groups(of_wheel(report, drawing), reasons, drawing)
-    if drawing.verbose and report.verdict is not None:
+    yield from _groups(of_wheel(report, options), reasons, options)
+    if options.verbose and report.verdict is not None:
         yield printable(f"{path}: its objects allow {report.verdict.overall}")
 
 
@@ -88,19 +88,19 @@ def _kinds(report: Report) -> str:
 
 
 def _groups(
-    findings: tuple[Placed, ...], reasons: dict[str, str], drawing: Drawing
+    findings: tuple[LocatedFinding, ...], reasons: dict[str, str], options: RenderOptions
 ) -> Iterator[str]:
     """Yield the findings by rule, the first of a rule in the whole report with its reason.
 
     What was said goes from `reasons`.
     """
-    by_rule: dict[str, list[Placed]] = {}
+    by_rule: dict[str, list[LocatedFinding]] = {}
     for each in findings:
         by_rule.setdefault(each.finding.code, []).append(each)
     for code, group in by_rule.items():
-        shown = group if drawing.verbose else group[:FEW]
+        shown = group if options.verbose else group[:FEW]
         for each in shown:
-            yield _finding(each, reasons.pop(code, ""), drawing)
+            yield _finding(each, reasons.pop(code, ""), options)
         if len(shown) < len(group):
             finding = shown[0].finding
             yield (
@@ -109,7 +109,7 @@ def _groups(
             )
 
 
-def _finding(each: Placed, reason: str, drawing: Drawing) -> str:
+def _finding(each: LocatedFinding, reason: str, options: RenderOptions) -> str:
     finding = each.finding
     more: dict[str, str] = {}
     if finding.entry and finding.entry not in finding.message:
@@ -118,7 +118,7 @@ def _finding(each: Placed, reason: str, drawing: Drawing) -> str:
         more["why"] = reason
     place = each.path or "all wheels"
     advised = replace(finding, hint=advice(finding))
-    return finding_text(advised, place, colour=drawing.colour, more=more)
+    return finding_text(advised, place, colour=options.colour, more=more)
 
 
 def _suppressed(found: SetReport) -> Iterator[str]:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import sums
 from wheelfix.reports.render import (
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     advice,
     error_words,
     placed,
@@ -38,28 +38,28 @@ class _Note:
     lines: tuple[str, ...]
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return at most ten annotations of each kind, errors first, and the sums as plain text."""
-    notes = [*_unreadable(found, drawing), *_notes(placed(found, drawing))]
+    notes = [*_unreadable(found, options), *_notes(placed(found, options))]
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
         lines += _limited([note for note in notes if note.severity is severity])
     return "\n".join([*lines, *sums(found)])
 
 
-def _unreadable(found: SetReport, drawing: Drawing) -> Iterator[_Note]:
+def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
     for report in found.unreadable:
         yield _Note(
             severity=Severity.ERROR,
-            path=shown_path(report.source, drawing),
+            path=shown_path(report.source, options),
             title="not a wheel that can be judged",
             lines=tuple(error_words(report.error).splitlines()) if report.error else (),
         )
 
 
-def _notes(findings: Sequence[Placed]) -> Iterator[_Note]:
+def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
-    groups: dict[tuple[Severity, str, str], list[Placed]] = {}
+    groups: dict[tuple[Severity, str, str], list[LocatedFinding]] = {}
     for each in findings:
         key = (each.finding.severity, each.path, each.finding.code)
         groups.setdefault(key, []).append(each)
@@ -76,7 +76,7 @@ def _notes(findings: Sequence[Placed]) -> Iterator[_Note]:
         )
 
 
-def _said(each: Placed) -> str:
+def _said(each: LocatedFinding) -> str:
     finding = each.finding
     if finding.member is None or finding.member in finding.message:
         return finding.message

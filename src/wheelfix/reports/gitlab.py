@@ -4,8 +4,8 @@ from hashlib import sha256
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.render import (
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     error_words,
     placed,
     shown_path,
@@ -18,17 +18,17 @@ from wheelfix.rules.findings import Severity
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return the list of issues; a file that cannot be judged is one, too."""
-    fallback = next((shown_path(report.source, drawing) for report in found.reports), ".")
+    fallback = next((shown_path(report.source, options) for report in found.reports), ".")
     issues = [
-        *(_unreadable(report, drawing) for report in found.unreadable),
-        *(_issue(each, fallback) for each in worst_first(placed(found, drawing))),
+        *(_unreadable(report, options) for report in found.unreadable),
+        *(_issue(each, fallback) for each in worst_first(placed(found, options))),
     ]
     return json_text(issues)
 
 
-def _issue(each: Placed, fallback: str) -> dict[str, object]:
+def _issue(each: LocatedFinding, fallback: str) -> dict[str, object]:
     finding = each.finding
     inside = f"{finding.member}: " if finding.member else ""
     return {
@@ -40,9 +40,9 @@ def _issue(each: Placed, fallback: str) -> dict[str, object]:
     }
 
 
-def _unreadable(report: Report, drawing: Drawing) -> dict[str, object]:
+def _unreadable(report: Report, options: RenderOptions) -> dict[str, object]:
     words = error_words(report.error) if report.error else "cannot be judged"
-    path = shown_path(report.source, drawing)
+    path = shown_path(report.source, options)
     return {
         "description": " ".join(printable(line) for line in words.splitlines()),
         "check_name": "unreadable",

@@ -5,19 +5,19 @@ Names come from wheels that may be hostile: each format escapes them in its own 
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain import Giver
+from wheelfix.analysis.explain import Provenance
 from wheelfix.analysis.graph import Edge, Graph, Node
-from wheelfix.reports.explain_text import could_give
+from wheelfix.reports.explain_text import possible_providers
 from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 FEW = 3
 _STYLE = {
-    Giver.WHEEL: ("#dbeafe", "#2563eb"),
-    Giver.OTHER: ("#ede9fe", "#7c3aed"),
-    Giver.PYTHON: ("#fef9c3", "#a16207"),
-    Giver.PLATFORM: ("#f1f5f9", "#64748b"),
-    Giver.GIVEN: ("#ffedd5", "#c2410c"),
-    Giver.NOBODY: ("#fee2e2", "#dc2626"),
+    Provenance.WHEEL: ("#dbeafe", "#2563eb"),
+    Provenance.OTHER: ("#ede9fe", "#7c3aed"),
+    Provenance.PYTHON: ("#fef9c3", "#a16207"),
+    Provenance.PLATFORM: ("#f1f5f9", "#64748b"),
+    Provenance.GIVEN: ("#ffedd5", "#c2410c"),
+    Provenance.NOBODY: ("#fee2e2", "#dc2626"),
 }
 """Fill and stroke."""
 
@@ -40,7 +40,7 @@ def size_text(size: int | None) -> str:
 def graph_text(graph: Graph, *, colour: bool) -> str:
     """Return what is loaded first, what is vendored, what the platform and nobody gives."""
     needs, users = graph.needs(), graph.users()
-    roots = [node for node in graph.given(Giver.WHEEL) if node.is_root]
+    roots = [node for node in graph.given(Provenance.WHEEL) if node.is_root]
     lines = [
         paint(printable(graph.wheel), Colour.BOLD, on=colour),
         printable(f"on {graph.target}, in {graph.where}"),
@@ -57,24 +57,24 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
             )
             lines += _needs(graph, needs[node.id], colour=colour)
     for giver, title in (
-        (Giver.OTHER, "other wheels give"),
-        (Giver.GIVEN, "LD_LIBRARY_PATH gives"),
-        (Giver.PYTHON, "python gives"),
-        (Giver.PLATFORM, f"the platform gives ({graph.target})"),
-        (Giver.NOBODY, "nobody gives"),
+        (Provenance.OTHER, "other wheels give"),
+        (Provenance.GIVEN, "LD_LIBRARY_PATH gives"),
+        (Provenance.PYTHON, "python gives"),
+        (Provenance.PLATFORM, f"the platform gives ({graph.target})"),
+        (Provenance.NOBODY, "nobody gives"),
     ):
         nodes = graph.given(giver)
         if nodes:
             lines += ["", paint(printable(title), Colour.BOLD, on=colour)]
         for node in nodes:
             name = paint(printable(node.id), _colour(giver), on=colour)
-            text = _users(users[node.id]) + could_give(node.package, node.wheels)
+            text = _users(users[node.id]) + possible_providers(node.package, node.wheels)
             lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
 
 
 def _sums(graph: Graph) -> str:
-    own = graph.given(Giver.WHEEL)
+    own = graph.given(Provenance.WHEEL)
     vendored = graph.vendored
     total = size_text(sum(node.size or 0 for node in own))
     text = f"{counted(len(own), 'object')}, {total}"
@@ -88,7 +88,9 @@ def _sums(graph: Graph) -> str:
 
 def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str]:
     givers = {node.id: node.giver for node in graph.nodes}
-    plain = [edge for edge in edges if givers[edge.target] is Giver.PLATFORM and not edge.varies]
+    plain = [
+        edge for edge in edges if givers[edge.target] is Provenance.PLATFORM and not edge.varies
+    ]
     for edge in edges:
         if edge in plain:
             continue
@@ -108,12 +110,12 @@ def _users(edges: Sequence[Edge]) -> str:
     return ", ".join(names[:FEW]) + more
 
 
-def _colour(giver: Giver) -> Colour:
-    if giver is Giver.NOBODY:
+def _colour(giver: Provenance) -> Colour:
+    if giver is Provenance.NOBODY:
         return Colour.RED
-    if giver is Giver.WHEEL:
+    if giver is Provenance.WHEEL:
         return Colour.GREEN
-    return Colour.BLUE if giver is Giver.OTHER else Colour.DIM
+    return Colour.BLUE if giver is Provenance.OTHER else Colour.DIM
 
 
 # --- Two wheels side by side ----------------------------------------------------------------------
@@ -123,7 +125,7 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     """Return in two columns what differs between a wheel and its repair."""
     rows: list[tuple[str, str, str]] = [
         ("", "before", "after"),
-        ("objects", *_both(before, after, lambda graph: len(graph.given(Giver.WHEEL)))),
+        ("objects", *_both(before, after, lambda graph: len(graph.given(Provenance.WHEEL)))),
         ("vendored libraries", *_both(before, after, lambda graph: len(graph.vendored))),
         ("nobody gives", *_both(before, after, lambda graph: len(graph.missing))),
         ("bytes", *_both(before, after, _bytes)),
@@ -133,7 +135,7 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     unchanged = 0
     for name in dict.fromkeys((*old, *new)):
         sides = old.get(name), new.get(name)
-        if not any(side and side.giver is Giver.WHEEL for side in sides):
+        if not any(side and side.giver is Provenance.WHEEL for side in sides):
             continue
         detail = list(_changed_needs(old_needs.get(name, []), new_needs.get(name, [])))
         if sides[0] and sides[1] and not detail and sides[0] == sides[1]:
@@ -143,7 +145,7 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
         sizes = [size_text(side.size) if side else "-" for side in sides]
         rows.append((f"{mark} {name}", sizes[0], sizes[1]))
         rows += detail
-    for giver in (Giver.PLATFORM, Giver.OTHER, Giver.NOBODY):
+    for giver in (Provenance.PLATFORM, Provenance.OTHER, Provenance.NOBODY):
         for name in dict.fromkeys((*old, *new)):
             given = [
                 side is not None and side.giver is giver for side in (old.get(name), new.get(name))
@@ -163,7 +165,7 @@ def _both(before: Graph, after: Graph, measure: Callable[[Graph], int]) -> tuple
 
 
 def _bytes(graph: Graph) -> int:
-    return sum(node.size or 0 for node in graph.given(Giver.WHEEL))
+    return sum(node.size or 0 for node in graph.given(Provenance.WHEEL))
 
 
 def _changed_needs(old: Iterable[Edge], new: Iterable[Edge]) -> Iterator[tuple[str, str, str]]:

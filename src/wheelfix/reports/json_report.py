@@ -4,8 +4,8 @@ from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.render import (
     NAME,
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     counts,
     of_set,
     of_wheel,
@@ -18,24 +18,24 @@ VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return the whole report."""
     value = {
         "version": VERSION,
-        "tool": {"name": NAME, "version": drawing.version},
+        "tool": {"name": NAME, "version": options.version},
         "summary": counts(found),
-        "wheels": [wheel_value(report, drawing) for report in found.reports],
-        "findings": [_finding(each) for each in of_set(found, drawing)],
+        "wheels": [wheel_value(report, options) for report in found.reports],
+        "findings": [_finding(each) for each in of_set(found, options)],
         "suppressed": [_suppressed(each) for each in found.suppressed],
     }
     return json_text(value)
 
 
-def wheel_value(report: Report, drawing: Drawing) -> dict[str, object]:
+def wheel_value(report: Report, options: RenderOptions) -> dict[str, object]:
     """Return what was found in one wheel."""
     wheel, verdict = report.wheel, report.verdict
     return {
-        "path": shown_path(report.source, drawing),
+        "path": shown_path(report.source, options),
         "name": report.source.name,
         "size": report.size,
         "tags": list(wheel.tags) if wheel else [],
@@ -43,7 +43,7 @@ def wheel_value(report: Report, drawing: Drawing) -> dict[str, object]:
         if verdict is None
         else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
         "error": None if report.error is None else _error(report.error),
-        "findings": [_finding(each) for each in of_wheel(report, drawing)],
+        "findings": [_finding(each) for each in of_wheel(report, options)],
         "suppressed": [_suppressed(each) for each in report.suppressed],
     }
 
@@ -52,7 +52,7 @@ def _error(error: WheelfixError) -> dict[str, object]:
     return {"message": error.message, "hint": error.hint}
 
 
-def _finding(each: Placed) -> dict[str, object]:
+def _finding(each: LocatedFinding) -> dict[str, object]:
     finding, fix = each.finding, each.finding.fix
     return {
         "code": finding.code,

@@ -2,24 +2,24 @@
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.json_report import wheel_value
-from wheelfix.reports.render import NAME, Drawing
+from wheelfix.reports.render import NAME, RenderOptions
 from wheelfix.reports.terminal_text import json_text
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return the record of each wheel; what shows only beside other wheels has no place here."""
-    return "\n".join(record(report, drawing) for report in found.reports)
+    return "\n".join(record(report, options) for report in found.reports)
 
 
-def record(report: Report, drawing: Drawing, made_from: str = "") -> str:
+def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
     """Return what was found in one wheel as one line; `made_from` says what it depends on."""
     value = {
         "version": VERSION,
-        "tool": {"name": NAME, "version": drawing.version},
-        **wheel_value(report, drawing),
+        "tool": {"name": NAME, "version": options.version},
+        **wheel_value(report, options),
         "made_from": made_from,
     }
     return json_text(value, indent=None)

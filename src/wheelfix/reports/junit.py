@@ -4,18 +4,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import NAME, Drawing, error_words, shown_path
+from wheelfix.reports.render import NAME, RenderOptions, error_words, shown_path
 from wheelfix.reports.terminal_text import finding_text, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return the suites; what does not fail the check stands in `system-out`."""
-    suites = [_suite(report, drawing) for report in found.reports]
-    asked = _names(rule for rule in drawing.rules if isinstance(rule, SetRule))
+    suites = [_suite(report, options) for report in found.reports]
+    asked = _names(rule for rule in options.rules if isinstance(rule, SetRule))
     if found.findings or (asked and len(found.reports) > 1):
-        suites.append(_judged("all wheels", found.findings, drawing, asked))
+        suites.append(_judged("all wheels", found.findings, options, asked))
     head = _tag(
         "testsuites",
         name=NAME,
@@ -55,8 +55,8 @@ def _lines(suite: _Suite) -> Iterator[str]:
     yield "  </testsuite>"
 
 
-def _suite(report: Report, drawing: Drawing) -> _Suite:
-    path = shown_path(report.source, drawing)
+def _suite(report: Report, options: RenderOptions) -> _Suite:
+    path = shown_path(report.source, options)
     if report.error is not None:
         case = _tag("testcase", classname=path, name="readable", time=0)
         message = report.error.message.partition("\n")[0]
@@ -64,8 +64,8 @@ def _suite(report: Report, drawing: Drawing) -> _Suite:
         body = f"      <{error}>{_text(error_words(report.error))}</error>"
         cases = (f"    <{case}>", body, "    </testcase>")
         return _Suite(name=path, tests=1, errors=1, cases=cases)
-    asked = _names(rule for rule in drawing.rules if isinstance(rule, Rule))
-    return _judged(path, report.findings, drawing, asked)
+    asked = _names(rule for rule in options.rules if isinstance(rule, Rule))
+    return _judged(path, report.findings, options, asked)
 
 
 def _names(rules: Iterable[AnyRule]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def _names(rules: Iterable[AnyRule]) -> dict[str, str]:
 
 
 def _judged(
-    path: str, findings: Sequence[Finding], drawing: Drawing, asked: Mapping[str, str]
+    path: str, findings: Sequence[Finding], options: RenderOptions, asked: Mapping[str, str]
 ) -> _Suite:
     by_rule: dict[str, list[Finding]] = {code: [] for code in asked}
     for finding in findings:
@@ -82,12 +82,12 @@ def _judged(
     for code, group in by_rule.items():
         name = asked.get(code) or f"{code} {group[0].name}"
         case = _tag("testcase", classname=path, name=name, time=0)
-        body = list(_case(path, group, drawing.limit))
+        body = list(_case(path, group, options.limit))
         cases += [f"    <{case}>", *body, "    </testcase>"] if body else [f"    <{case}/>"]
     return _Suite(
         name=path,
         tests=len(by_rule),
-        failures=sum(any(f.severity >= drawing.limit for f in group) for group in by_rule.values()),
+        failures=sum(any(f.severity >= options.limit for f in group) for group in by_rule.values()),
         cases=tuple(cases),
     )
 

@@ -14,8 +14,8 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.full import sums
 from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.render import (
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     advice,
     error_words,
     of_set,
@@ -58,40 +58,40 @@ _DETAILS = (
 )
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return all that was found, with what to do, and the graphs of the first few wheels."""
-    return _document(found, drawing, _DETAILS[0])
+    return _document(found, options, _DETAILS[0])
 
 
-def step_summary(found: SetReport, drawing: Drawing, room: int = SUMMARY_LIMIT) -> str:
+def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_LIMIT) -> str:
     """Return as much of it as `room` bytes hold: graphs go first, then advice, then rows."""
     text = ""
     for detail in _DETAILS:
-        text = _document(found, drawing, detail) + "\n"
+        text = _document(found, options, detail) + "\n"
         if len(text.encode()) <= room:
             return text
     whole = text.encode()[: max(room, 0)]
     return whole[: whole.rfind(b"\n") + 1].decode()
 
 
-def _document(found: SetReport, drawing: Drawing, detail: _Detail) -> str:
-    blocks = ["## wheelfix check", _overview(found.reports, drawing)]
+def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
+    blocks = ["## wheelfix check", _overview(found.reports, options)]
     blocks.append("  \n".join(_prose(line) for line in sums(found)))
     if found.findings:
         blocks.append("### All wheels side by side")
-        blocks += _findings(of_set(found, drawing), drawing, detail)
+        blocks += _findings(of_set(found, options), options, detail)
     graphs = detail.graphs
     for report in found.reports:
         graph = _graph(report.wheel) if report.wheel and report.findings and graphs else ""
         graphs -= bool(graph)
-        blocks += _section(report, graph, drawing, detail)
+        blocks += _section(report, graph, options, detail)
     return "\n\n".join(block for block in blocks if block)
 
 
-def _overview(reports: Iterable[Report], drawing: Drawing) -> str:
+def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
     rows = [
         (
-            _code(shown_path(report.source, drawing)),
+            _code(shown_path(report.source, options)),
             _code(report.verdict.overall) if report.verdict else "",
             *(["unreadable", "", ""] if report.error else _numbers(report)),
         )
@@ -107,18 +107,20 @@ def _numbers(report: Report) -> list[str]:
     ]
 
 
-def _section(report: Report, graph: str, drawing: Drawing, detail: _Detail) -> Iterator[str]:
+def _section(report: Report, graph: str, options: RenderOptions, detail: _Detail) -> Iterator[str]:
     if report.error is None and not report.findings:
         return
-    yield f"### {_code(shown_path(report.source, drawing))}"
+    yield f"### {_code(shown_path(report.source, options))}"
     if report.error is not None:
         yield "  \n".join(_prose(line) for line in error_words(report.error).splitlines())
-    yield from _findings(of_wheel(report, drawing), drawing, detail)
+    yield from _findings(of_wheel(report, options), options, detail)
     if graph:
         yield _folded("Libraries once installed", f"```mermaid\n{graph}\n```")
 
 
-def _findings(findings: Sequence[Placed], drawing: Drawing, detail: _Detail) -> Iterator[str]:
+def _findings(
+    findings: Sequence[LocatedFinding], options: RenderOptions, detail: _Detail
+) -> Iterator[str]:
     shown = findings if detail.rows is None else findings[: detail.rows]
     rows = [
         (
@@ -134,20 +136,20 @@ def _findings(findings: Sequence[Placed], drawing: Drawing, detail: _Detail) -> 
     if len(shown) < len(findings):
         yield f"and {len(findings) - len(shown):,} more"
     if detail.advice and findings:
-        yield _folded("Why, and what to do", "\n".join(_advice(findings, drawing)))
+        yield _folded("Why, and what to do", "\n".join(_advice(findings, options)))
 
 
-def _advice(findings: Iterable[Placed], drawing: Drawing) -> Iterator[str]:
+def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Iterator[str]:
     """Yield for each rule why it matters, and for each finding its evidence and remedy."""
-    rules = {rule.code: rule for rule in drawing.rules}
-    by_rule: dict[str, list[Placed]] = {}
+    rules = {rule.code: rule for rule in options.rules}
+    by_rule: dict[str, list[LocatedFinding]] = {}
     for each in findings:
         by_rule.setdefault(each.finding.code, []).append(each)
     for code, group in by_rule.items():
         rule = rules.get(code)
         title = _prose(titled(group[0].finding))
-        if rule is not None and drawing.documentation:
-            title = f"[{title}]({drawing.documentation}#{anchor(rule)})"
+        if rule is not None and options.documentation:
+            title = f"[{title}]({options.documentation}#{anchor(rule)})"
         reason = f": {_prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
         for text, places in _told(group).items():
@@ -155,7 +157,7 @@ def _advice(findings: Iterable[Placed], drawing: Drawing) -> Iterator[str]:
             yield f"  - {files}: {text}" if files else f"  - {text}"
 
 
-def _told(group: Iterable[Placed]) -> Mapping[str, list[str]]:
+def _told(group: Iterable[LocatedFinding]) -> Mapping[str, list[str]]:
     """Return what there is to say besides the message, each text once, with its files."""
     told: dict[str, list[str]] = {}
     for each in group:

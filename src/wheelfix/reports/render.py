@@ -10,13 +10,13 @@ from typing import NamedTuple
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.rules.baseline import known
-from wheelfix.rules.findings import Because, Finding, Safety, Severity, Suppressed
+from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed, SuppressionReason
 from wheelfix.rules.rule import AnyRule
 
 NAME = "wheelfix"
 
 
-class Drawing(NamedTuple):
+class RenderOptions(NamedTuple):
     """Everything a format may know besides what was found."""
 
     version: str
@@ -35,7 +35,7 @@ class Drawing(NamedTuple):
     """The address of docs/rules.md, where the project has one."""
 
 
-class Placed(NamedTuple):
+class LocatedFinding(NamedTuple):
     """One finding, and where it is."""
 
     finding: Finding
@@ -52,44 +52,44 @@ class Placed(NamedTuple):
         return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
 
 
-def shown_path(source: Path, drawing: Drawing) -> str:
+def shown_path(source: Path, options: RenderOptions) -> str:
     """Return `source` as seen from the checkout where it is below it."""
-    whole = drawing.folder / source
-    is_below = whole.is_relative_to(drawing.root)
-    return (whole.relative_to(drawing.root) if is_below else source).as_posix()
+    whole = options.folder / source
+    is_below = whole.is_relative_to(options.root)
+    return (whole.relative_to(options.root) if is_below else source).as_posix()
 
 
-def placed(found: SetReport, drawing: Drawing) -> tuple[Placed, ...]:
+def placed(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return every finding that counts: those of the set first, then wheel by wheel."""
-    return _placed(found.all_findings, drawing)
+    return _placed(found.all_findings, options)
 
 
-def of_wheel(report: Report, drawing: Drawing) -> tuple[Placed, ...]:
+def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return the findings of one wheel."""
-    return _placed(((report, finding) for finding in report.findings), drawing)
+    return _placed(((report, finding) for finding in report.findings), options)
 
 
-def of_set(found: SetReport, drawing: Drawing) -> tuple[Placed, ...]:
+def of_set(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return what shows only beside the other wheels."""
-    return _placed(islice(found.all_findings, len(found.findings)), drawing)
+    return _placed(islice(found.all_findings, len(found.findings)), options)
 
 
 def _placed(
-    findings: Iterable[tuple[Report | None, Finding]], drawing: Drawing
-) -> tuple[Placed, ...]:
+    findings: Iterable[tuple[Report | None, Finding]], options: RenderOptions
+) -> tuple[LocatedFinding, ...]:
     seen: Counter[str] = Counter()
-    everything: list[Placed] = []
+    everything: list[LocatedFinding] = []
     for report, finding in findings:
         key = _identity(finding, report)
         seen[key] += 1
-        path = "" if report is None else shown_path(report.source, drawing)
+        path = "" if report is None else shown_path(report.source, options)
         everything.append(
-            Placed(finding=finding, path=path, fingerprint=_hashed(f"{key}\0{seen[key]}"))
+            LocatedFinding(finding=finding, path=path, fingerprint=_hashed(f"{key}\0{seen[key]}"))
         )
     return tuple(everything)
 
 
-def worst_first(findings: tuple[Placed, ...]) -> list[Placed]:
+def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
     """Sort by severity, and leave the order as it is otherwise."""
     return sorted(findings, key=lambda each: -each.finding.severity)
 
@@ -120,11 +120,13 @@ def suppressed_text(found: SetReport) -> str:
     if not by:
         return ""
     words = {
-        Because.IGNORE: "ignored",
-        Because.PER_FILE: "ignored for their file",
-        Because.BASELINE: "in the baseline",
+        SuppressionReason.IGNORE: "ignored",
+        SuppressionReason.PER_FILE: "ignored for their file",
+        SuppressionReason.BASELINE: "in the baseline",
     }
-    kinds = ", ".join(f"{by[because]:,} {words[because]}" for because in Because if by[because])
+    kinds = ", ".join(
+        f"{by[because]:,} {words[because]}" for because in SuppressionReason if by[because]
+    )
     return f"Not counted: {kinds}."
 
 

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.render import (
     NAME,
-    Drawing,
-    Placed,
+    LocatedFinding,
+    RenderOptions,
     error_words,
     placed,
     shown_path,
@@ -32,32 +32,32 @@ _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO:
 _ESCAPES = str.maketrans({"\\": r"\\", "[": r"\[", "]": r"\]", "{": "{{", "}": "}}"})
 
 
-def draw(found: SetReport, drawing: Drawing) -> str:
+def render(found: SetReport, options: RenderOptions) -> str:
     """Return one run: every rule that was asked, every finding, every file that was unreadable."""
-    findings = worst_first(placed(found, drawing))
-    rules = {rule.code: rule for rule in drawing.rules}
+    findings = worst_first(placed(found, options))
+    rules = {rule.code: rule for rule in options.rules}
     numbers = {code: number for number, code in enumerate(rules)}
-    fallback = next((shown_path(report.source, drawing) for report in found.reports), "")
+    fallback = next((shown_path(report.source, options) for report in found.reports), "")
     run = {
         "tool": {
             "driver": {
                 "name": NAME,
-                "version": drawing.version,
-                "semanticVersion": drawing.version,
-                **({"informationUri": drawing.documentation} if drawing.documentation else {}),
-                "rules": [_rule(rule, drawing) for rule in rules.values()],
+                "version": options.version,
+                "semanticVersion": options.version,
+                **({"informationUri": options.documentation} if options.documentation else {}),
+                "rules": [_rule(rule, options) for rule in rules.values()],
             }
         },
-        "invocations": [_invocation(found, drawing)],
+        "invocations": [_invocation(found, options)],
         "results": [_result(each, numbers, each.path or fallback) for each in findings],
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
 
-def _rule(rule: AnyRule, drawing: Drawing) -> dict[str, object]:
+def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
     text = cleandoc(rule.explanation)
     ours = rule.check.__module__.startswith(f"{NAME}.")
-    address = f"{drawing.documentation}#{anchor(rule)}" if drawing.documentation and ours else ""
+    address = f"{options.documentation}#{anchor(rule)}" if options.documentation and ours else ""
     return {
         "id": rule.code,
         "name": rule.name,
@@ -70,21 +70,21 @@ def _rule(rule: AnyRule, drawing: Drawing) -> dict[str, object]:
     }
 
 
-def _invocation(found: SetReport, drawing: Drawing) -> dict[str, object]:
+def _invocation(found: SetReport, options: RenderOptions) -> dict[str, object]:
     return {
         "executionSuccessful": not found.unreadable,
-        "toolExecutionNotifications": [_notification(each, drawing) for each in found.unreadable],
+        "toolExecutionNotifications": [_notification(each, options) for each in found.unreadable],
     }
 
 
-def _notification(report: Report, drawing: Drawing) -> dict[str, object]:
+def _notification(report: Report, options: RenderOptions) -> dict[str, object]:
     words = error_words(report.error) if report.error else "could not be judged"
-    path = shown_path(report.source, drawing)
+    path = shown_path(report.source, options)
     location = {"physicalLocation": {"artifactLocation": _artifact(path)}}
     return {"level": "error", "message": {"text": _literal(words)}, "locations": [location]}
 
 
-def _result(each: Placed, numbers: Mapping[str, int], path: str) -> dict[str, object]:
+def _result(each: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict[str, object]:
     finding = each.finding
     words = [finding.message, *finding.notes, *([finding.hint] if finding.hint else [])]
     number = numbers.get(finding.code)
@@ -103,7 +103,7 @@ def _result(each: Placed, numbers: Mapping[str, int], path: str) -> dict[str, ob
     }
 
 
-def _location(each: Placed, path: str) -> dict[str, object]:
+def _location(each: LocatedFinding, path: str) -> dict[str, object]:
     member = each.finding.member
     # A binary has no lines, but GitHub shows no alert without one.
     physical = {"artifactLocation": _artifact(path), "region": {"startLine": 1}}
@@ -117,7 +117,7 @@ def _location(each: Placed, path: str) -> dict[str, object]:
     return {"physicalLocation": physical, "logicalLocations": [logical]}
 
 
-def _properties(each: Placed) -> dict[str, object]:
+def _properties(each: LocatedFinding) -> dict[str, object]:
     finding, fix = each.finding, each.finding.fix
     known = {
         "wheel": each.path or None,

@@ -9,7 +9,7 @@ from typing import Any
 from wheelfix.host.trace_model import (
     Difference,
     Loaded,
-    Missed,
+    NotFound,
     Process,
     Trace,
     cause,
@@ -137,7 +137,7 @@ def _loaded(loaded: Loaded) -> Iterator[str]:
     yield from (f"    passed over {each.path}: {each.reason}" for each in loaded.passed)
 
 
-def _missed(missed: Missed, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _missed(missed: NotFound, *, verbose: bool, colour: bool) -> Iterator[str]:
     verb = "opened" if missed.dlopen else "needed"
     times = f", {missed.times} times" if missed.times > 1 else ""
     yield (

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from wheelfix.analysis.preload_plan import Preloading, preloading
 from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
-from wheelfix.analysis.unused_needed import Definitions, Pruning, World, judge
+from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
 from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.search import Environment, Load, load_each
-from wheelfix.loader.targets import Target, find, furnish, is_page, machine_of
+from wheelfix.loader.targets import Target, find, is_page, machine_of, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
 
@@ -99,7 +99,7 @@ class Context:
         machine = machine_of(wheel)
 
         def loads(target: Target) -> Mapping[str, Load]:
-            return _loads(wheel, layout, furnish(bare, target, layout.scheme, machine))
+            return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))
 
         return tuple(
             Trial(target=target, loads=loads(target), places=layout.members)
@@ -121,12 +121,14 @@ class Context:
         return found if within else None
 
     @cached_property
-    def world(self) -> World | None:
+    def world(self) -> LoadedWheel | None:
         """The wheel among the libraries of this machine, as most installers lay it."""
         if self.definitions is None or not self.layouts:
             return None
         layout = self.layouts[0]
-        return World.around(self.wheel, layout, environment(self.wheel, layout), self.definitions)
+        return LoadedWheel.around(
+            self.wheel, layout, environment(self.wheel, layout), self.definitions
+        )
 
     @cached_property
     def unresolved(self) -> tuple[Unresolved, ...]:

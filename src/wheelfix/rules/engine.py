@@ -11,7 +11,6 @@ from wheelfix.analysis.unused_needed import Definitions
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import (
-    Because,
     Finding,
     Fix,
     Hit,
@@ -19,6 +18,7 @@ from wheelfix.rules.findings import (
     Safety,
     Severity,
     Suppressed,
+    SuppressionReason,
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
@@ -124,7 +124,10 @@ def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
         for selector in selectors:
             if names_rule(selector, finding.code, finding.name):
                 return Suppressed(
-                    finding=finding, because=Because.PER_FILE, selector=selector, glob=glob
+                    finding=finding,
+                    because=SuppressionReason.PER_FILE,
+                    selector=selector,
+                    glob=glob,
                 )
     return None
 
@@ -134,7 +137,7 @@ def ignored(finding: Finding, settings: Settings) -> Suppressed | None:
     for selector, reason in settings.ignore.items():
         if names_rule(selector, finding.code, finding.name):
             return Suppressed(
-                finding=finding, because=Because.IGNORE, selector=selector, reason=reason
+                finding=finding, because=SuppressionReason.IGNORE, selector=selector, reason=reason
             )
     return per_file_ignore(finding, settings)
 
@@ -153,7 +156,7 @@ def broken(wheel: Wheel, rules: Iterable[Rule], settings: Settings) -> frozenset
     )
 
 
-def blamed(finding: Finding, stages: Mapping[Break, str]) -> Finding:
+def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding:
     """Return `finding` with the stage of the repair that broke the name, where one did."""
     stage = stages.get((finding.code, finding.member, finding.entry))
     if stage is None:
@@ -166,7 +169,7 @@ def may_apply(fix: Fix | None, settings: Settings) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
 
 
-def settle(
+def apply_fixes_until_stable(
     wheel: Wheel,
     rules: Sequence[Rule],
     settings: Settings,

@@ -95,7 +95,7 @@ class PlannedEdit(NamedTuple):
     new: str
 
 
-class Because(StrEnum):
+class SuppressionReason(StrEnum):
     """What keeps a finding from counting."""
 
     IGNORE = "ignore"
@@ -110,7 +110,7 @@ class Suppressed(NamedTuple):
     """A finding that does not count, and why."""
 
     finding: Finding
-    because: Because
+    because: SuppressionReason
     selector: str = ""
     """What names the rule in the settings: a code, a prefix of one, or a name."""
     glob: str = ""

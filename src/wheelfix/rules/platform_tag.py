@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.policy_reasons import satisfies
-from wheelfix.analysis.providers import bringing, meant, never_bundled
+from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units
@@ -95,7 +95,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     names = list(dict.fromkeys(unhashed(name) or name for name in needed))
     for pattern in context.unmatched_excludes:
         matched = [name for name in names if fnmatchcase(name, pattern)]
-        near = meant(pattern, names)
+        near = suggest_pattern(pattern, names)
         yield Hit(
             message=f"the pattern `{pattern}` of `exclude` matches "
             + (f"`{matched[0]}` only, without a version" if matched else "no library"),
@@ -223,7 +223,7 @@ def _promises(tag: str) -> bool:
 def _unprovided(context: Context, library: str) -> Hit:
     wheel = context.wheel
     users = [member for member, elf in wheel.elfs.items() if library in elf.needed]
-    packages, reason = bringing(library), never_bundled(library)
+    packages, reason = known_providers(library), never_bundled(library)
     required = next((r for r in wheel.metadata.requires_dist if name_of(r) in packages), None)
     notes = [f"needed by `{user}`" for user in users]
     if reason:

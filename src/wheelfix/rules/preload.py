@@ -71,7 +71,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
             fix=Fix(title="open libraries before the import", edits=tuple(_edits(context, init))),
         )
     whys: dict[str, list[str]] = {}
-    for member, why in preloading.beyond.items():
+    for member, why in preloading.outside.items():
         whys.setdefault(why, []).append(member)
     for why, members in whys.items():
         yield Hit(

@@ -10,7 +10,13 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 
 from wheelfix.analysis.preload_plan import module_name
-from wheelfix.analysis.providers import editions, folder_of, meant, never_bundled, provider_of
+from wheelfix.analysis.providers import (
+    editions,
+    folder_of,
+    never_bundled,
+    provider_of,
+    suggest_pattern,
+)
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Undefined
 from wheelfix.loader.as_needed import Library
@@ -333,7 +339,9 @@ def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]
     """Return the modules that need it and are surely imported, and whether others do without."""
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
-    doors = {door for use in uses for door in context.preloading.entrances.get(use.member, ())}
+    import_points = {
+        door for use in uses for door in context.preloading.entry_modules.get(use.member, ())
+    }
     places = {member: split(member, wheel) for member in wheel.sources}
     packages = {
         place[1].removesuffix("/__init__.py").replace("/", "."): wheel.sources[member]
@@ -341,8 +349,8 @@ def _who_needs(context: Context, uses: Iterable[_Use]) -> tuple[list[str], bool]
         if place is not None and place[0] in _LIBRARY_KEYS and place[1].endswith("/__init__.py")
     }
     imported = surely_imported(packages)
-    sure = sorted({name for member, name in names.items() if member in doors} & imported)
-    return sure, bool(names.keys() - doors) and not sure
+    sure = sorted({name for member, name in names.items() if member in import_points} & imported)
+    return sure, bool(names.keys() - import_points) and not sure
 
 
 def _how_to_ask(line: str, *, partly: bool) -> str:
@@ -714,7 +722,7 @@ def _near(
     names = [unhashed(name) or name for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
-        better = meant(glob, left)
+        better = suggest_pattern(glob, left)
         if better is not None and not any(fnmatchcase(name, glob) for name in needed):
             yield glob, *better
 

@@ -34,7 +34,7 @@ class Kind(Enum):
     DEAD = auto()
 
 
-def mended(entry: str) -> str:
+def fixed(entry: str) -> str:
     """Return `entry` without what a shell or a build script has left in it."""
     plain = entry.strip(_WRAPPING).replace("\\", "")
     plain = plain.replace("$$", "$").replace("$(ORIGIN)", "${ORIGIN}")
@@ -56,7 +56,7 @@ def kind(entry: str, member: str, context: Context) -> Kind:
 def _spelling(entry: str, elf: Elf) -> Kind:
     if not entry:
         return Kind.EMPTY
-    if mended(entry) != entry or not _tokens_known(entry, elf):
+    if fixed(entry) != entry or not _tokens_known(entry, elf):
         return Kind.MALFORMED
     if entry.startswith("/"):
         return Kind.ABSOLUTE
@@ -248,7 +248,7 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
     like any other.
     """
     for member, elf, entry in _entries(context, Kind.MALFORMED):
-        better = mended(entry)
+        better = fixed(entry)
         plain = better != entry and _tokens_known(better, elf)
         repair = MendEntry(member=member, old=entry, new=better)
         fix = Fix(title="spell it right", edits=(repair,)) if plain else _drop(member, entry)

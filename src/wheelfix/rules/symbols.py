@@ -8,7 +8,7 @@ from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
 from wheelfix.elf.demangle import readable
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
-from wheelfix.loader import python_api as cpython
+from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.platform_libraries import defined_by
 from wheelfix.rules.context import Context
@@ -38,7 +38,9 @@ def _spelled(reference: Reference) -> str:
 def _may_be_newer(context: Context, name: str) -> bool:
     """Whether `name` may belong to a Python that is not known, or to one that is no CPython."""
     pythons = interpreters(context.wheel.name)
-    return cpython.is_python_name(name) and any(cpython.exports(p, name) is None for p in pythons)
+    return python_api.is_python_name(name) and any(
+        python_api.exports(p, name) is None for p in pythons
+    )
 
 
 @rule("WF301", "undefined-symbol", Severity.ERROR)
@@ -121,9 +123,9 @@ def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
 
 def _resembling(name: str) -> tuple[str, ...]:
     """Say which name of Python's C API is spelled most like `name`."""
-    if not cpython.is_python_name(name):
+    if not python_api.is_python_name(name):
         return ()
-    near = _alike(name, cpython.names())
+    near = _alike(name, python_api.names())
     return (f"Python has `{near}`",) if near else ()
 
 
@@ -224,7 +226,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     """
     modules = {module.member: module for module in extension_modules(context.wheel)}
     everywhere = interpreters(context.wheel.name)
-    api = cpython.names()
+    api = python_api.names()
     sound: dict[tuple[tuple[str, ...], bool], set[str]] = {}
     for member, elf in context.wheel.elfs.items():
         if elf.is_executable:
@@ -260,7 +262,7 @@ def _defines(context: Context, member: str, name: str) -> bool:
 def _judged(
     context: Context, member: str, name: str, pythons: tuple[str, ...], *, strict: bool
 ) -> Iterator[Hit]:
-    answers = {python: cpython.exports(python, name) for python in pythons}
+    answers = {python: python_api.exports(python, name) for python in pythons}
     lacking = [python for python, answer in answers.items() if answer is False]
     if lacking and (strict or not any(answer is True for answer in answers.values())):
         several = f" to {lacking[-1]}" if len(lacking) > 1 else ""
@@ -276,20 +278,20 @@ def _judged(
 
 
 def _known_since(name: str) -> tuple[str, ...]:
-    found = cpython.find(name)
+    found = python_api.find(name)
     if found is None:
         return ()
     if not found.minors:
         return (f"CPython has it since 3.{found.stable}",)
     first, last = min(found.minors), max(found.minors)
-    oldest, newest = min(cpython.known_minors()), max(cpython.known_minors())
+    oldest, newest = min(python_api.known_minors()), max(python_api.known_minors())
     since = f"since 3.{first}" if first > oldest else ""
     until = f"until 3.{last}" if last < newest else ""
     return (f"CPython exports it {since}{' ' if since and until else ''}{until}",)
 
 
 def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]:
-    found = cpython.find(name)
+    found = python_api.find(name)
     oldest = min(int(python.rpartition(".")[2].rstrip("t")) for python in pythons)
     stable = found.stable if found else None
     if found is not None and (stable is None or stable > oldest):

@@ -10,7 +10,7 @@ from wheelfix.errors import WheelfixError
 Result = TypeVar("Result")
 
 
-class LateError(WheelfixError):
+class TimedOutError(WheelfixError):
     """A call has not ended in the time that it was given."""
 
 
@@ -25,10 +25,10 @@ class _Stop(BaseException):
     """Nobody wants the result any more: no handler of errors shall keep it."""
 
 
-def within(seconds: float, work: Callable[[], Result]) -> Result:
+def run_with_timeout(seconds: float, work: Callable[[], Result]) -> Result:
     """Return what `work` returns, which gets a thread of its own, or raise what it raises.
 
-    Raises `LateError` after `seconds`, if that is not 0. The work then ends at its next step in
+    Raises `TimedOutError` after `seconds`, if that is not 0. The work then ends at its next step in
     Python; where it waits for the system, as for a file server that is gone, its thread stays.
     """
     if not seconds:
@@ -50,7 +50,9 @@ def within(seconds: float, work: Callable[[], Result]) -> Result:
     if results:
         return results[0]
     _stop(thread)
-    raise LateError(f"it took longer than {seconds:g} s", hint="--timeout gives each wheel more")
+    raise TimedOutError(
+        f"it took longer than {seconds:g} s", hint="--timeout gives each wheel more"
+    )
 
 
 def is_somebody_late() -> bool:

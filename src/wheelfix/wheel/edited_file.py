@@ -63,7 +63,7 @@ def _copied(view: memoryview, offset: int, size: int) -> bytes:
     return piece
 
 
-def mended(stream: Read, whole: Whole, path: Path, changes: Changes) -> tuple[Part, ...] | None:
+def fixed(stream: Read, whole: Whole, path: Path, changes: Changes) -> tuple[Part, ...] | None:
     """Return the compressed form of a file in parts of that of `whole`, to which it has `changes`.
 
     None where that serves nobody. Raises the error of an inflater if that one cannot be inflated

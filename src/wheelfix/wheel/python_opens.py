@@ -65,7 +65,7 @@ def _tokens(source: bytes) -> int:
     return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
 
 
-class Effort:
+class Budget:
     """What may yet be spent on the sources of one wheel: 20 times what SciPy's take."""
 
     def __init__(self, left: int = 1_000_000) -> None:
@@ -83,14 +83,14 @@ class Followed(NamedTuple):
 
 
 def followed(
-    source: bytes, path: str, modules: Mapping[str, str], effort: Effort | None = None
+    source: bytes, path: str, modules: Mapping[str, str], effort: Budget | None = None
 ) -> Followed:
     """Follow the source at `path`, below site-packages, to what it opens, until `effort` is spent.
 
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
     A file that is no Python of this version opens nothing that could be told.
     """
-    effort = effort or Effort()
+    effort = effort or Budget()
     effort.left -= len(source) >> 4
     if effort.left <= 0:
         return Followed(to_its_end=False)

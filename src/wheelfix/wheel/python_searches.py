@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.wheel.python_opens import Effort, is_too_large, parsed
+from wheelfix.wheel.python_opens import Budget, is_too_large, parsed
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
 """Names of variables that lead to folders or files; others choose an option."""
@@ -81,7 +81,7 @@ MAX_SOURCE = 8 << 20
 """Bytes; what is larger is not what a person wrote, and need not be read."""
 
 
-def searches(source: bytes, path: str, effort: Effort | None = None) -> Searches:
+def searches(source: bytes, path: str, effort: Budget | None = None) -> Searches:
     """Return the searches of the source at `path`, below site-packages, that read a variable.
 
     It is followed until `effort` is spent. A file that is no Python of this version searches
@@ -89,7 +89,7 @@ def searches(source: bytes, path: str, effort: Effort | None = None) -> Searches
     """
     if b"environ" not in source and b"getenv" not in source:
         return Searches()
-    effort = effort or Effort()
+    effort = effort or Budget()
     effort.left -= len(source) >> 4
     tree = parsed(source) if effort.left > 0 else None
     if tree is None:

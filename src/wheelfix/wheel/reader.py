@@ -35,7 +35,7 @@ from wheelfix.wheel.model import (
     WheelName,
     normalized,
 )
-from wheelfix.wheel.python_opens import Effort, followed
+from wheelfix.wheel.python_opens import Budget, followed
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.zip_format import (
     DEFLATED,
@@ -708,7 +708,7 @@ def _followed(sources: Mapping[str, bytes], members: Iterable[str], dist_info: s
     """Return what Python sources of site-packages open by name."""
     if not sources:
         return {}, set()
-    effort = Effort()
+    effort = Budget()
     data = dist_info.removesuffix(".dist-info") + ".data"
     places = {member: _below_site(member, data) for member in members}
     # An extension module hides a source of the same name (importlib.machinery.FileFinder).
