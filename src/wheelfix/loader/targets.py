@@ -184,7 +184,8 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
         return "musl"
     if oldest := oldest_promised(Libc.GLIBC, tags):
         others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
-        return "glibc:{}.{}".format(*max(oldest, *filter(None, others)))
+        major, minor = max([oldest, *filter(None, others)])
+        return f"glibc:{major}.{minor}"
     musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     return "musl" if musl else "glibc"
 
