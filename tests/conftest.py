@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import pytest
 
