@@ -35,7 +35,17 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import corpus
+from real_wheels.listed import read_corpus
+from real_wheels.programs import (
+    DEFAULT_CACHE,
+    ProgramError,
+    Programs,
+    fetch,
+    find_program,
+    run,
+    tools_python,
+)
+from real_wheels.programs import environment as user_environment
 
 PLATFORM = f"linux_{platform.machine()}"
 MEGABYTE = 1_000_000
@@ -156,7 +166,7 @@ def compile_shared(target: Path, source: str, *options: str | Path) -> Path:
     """Compile C source to a shared object."""
     source_file = target.with_suffix(".c")
     source_file.write_text(source)
-    corpus.run("cc", "-shared", "-fPIC", "-o", target, source_file, *options)
+    run("cc", "-shared", "-fPIC", "-o", target, source_file, *options)
     return target
 
 
@@ -256,10 +266,10 @@ class Unrepaired:
 
     def __call__(self, folder: Path, cache: Path) -> Case:
         """Fetch the wheel and make it as pip would have built it."""
-        wheels = corpus.read_corpus()
+        wheels = read_corpus()
         pins = [each.requirement for each in wheels.published]
         (pin,) = (each for each in pins if each.partition("==")[0] == self.project)
-        published = corpus.fetch(pin, corpus.tools_python(cache, wheels.installer), cache)
+        published = fetch(pin, tools_python(cache, wheels.installer), cache)
         return unrepaired(published, folder, keep_libraries=self.keep_libraries)
 
 
@@ -270,9 +280,9 @@ def make_torch(folder: Path, cache: Path) -> Case:
     auditwheel would refuse the wheel. That build of torch is not on PyPI: PIP_EXTRA_INDEX_URL may
     say where it is.
     """
-    wheels = corpus.read_corpus()
-    tools = corpus.tools_python(cache, wheels.installer)
-    published = corpus.fetch("torch==2.13.0+cpu", tools, cache)
+    wheels = read_corpus()
+    tools = tools_python(cache, wheels.installer)
+    published = fetch("torch==2.13.0+cpu", tools, cache)
     return unrepaired(
         published,
         folder,
@@ -325,7 +335,7 @@ Runs = Mapping[str, Sequence[Run] | None]
 
 def environment(libraries: Path | None = None) -> dict[str, str]:
     """Give the environment of what is measured: bytecode is cached, as it is for users."""
-    found = corpus.environment()
+    found = user_environment()
     found.pop("PYTHONDONTWRITEBYTECODE", None)
     return found | ({"AUDITWHEEL_LD_LIBRARY_PATH": str(libraries)} if libraries else {})
 
@@ -341,7 +351,7 @@ def measure(
         run = spend(words, environment(libraries), log)
         if run.code not in codes:
             said = (log.read_text().strip().splitlines() or ["nothing"])[-1]
-            raise corpus.ProgramError(f"`{' '.join(words)}`: exit code {run.code}: {said}")
+            raise ProgramError(f"`{' '.join(words)}`: exit code {run.code}: {said}")
         return replace(run, size=sum(path.stat().st_size for path in out.glob("*.whl")))
 
 
@@ -359,7 +369,7 @@ def compare(
                 continue
             try:
                 result = measure(command, libraries, set(codes))
-            except corpus.ProgramError as error:
+            except ProgramError as error:
                 if tool == OURS:
                     raise
                 print(error, file=sys.stderr)
@@ -441,7 +451,7 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
 # --- Explaining -----------------------------------------------------------------------------------
 
 
-def explaining(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def explaining(programs: Programs, options: argparse.Namespace) -> str:
     """Measure what it takes to explain the largest published wheel, and its largest object."""
     wheelfix, published = programs[OURS], options.cache / "published"
     wheel = max(published.glob("*/*.whl"), key=lambda path: path.stat().st_size)
@@ -508,7 +518,7 @@ def repair_command(tool: str, program: Sequence[str], case: Case, out: Path) -> 
     return [*program, "-o", str(out), *libraries, str(case.wheel)]
 
 
-def repairing(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def repairing(programs: Programs, options: argparse.Namespace) -> str:
     """Measure the repair of each wheel that was asked for."""
 
     def row(case: Case) -> dict[str, str]:
@@ -521,7 +531,7 @@ def repairing(programs: corpus.Programs, options: argparse.Namespace) -> str:
     return of_each_wheel(row, options)
 
 
-def without_verdict(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def without_verdict(programs: Programs, options: argparse.Namespace) -> str:
     """Measure our repair without auditwheel's verdict, beside the same with it."""
 
     def row(case: Case) -> dict[str, str]:
@@ -535,7 +545,7 @@ def without_verdict(programs: corpus.Programs, options: argparse.Namespace) -> s
     return of_each_wheel(row, options)
 
 
-def checking(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def checking(programs: Programs, options: argparse.Namespace) -> str:
     """Measure `wheelfix check` beside `auditwheel show` on each wheel that was asked for."""
 
     def row(case: Case) -> dict[str, str]:
@@ -555,7 +565,7 @@ def of_each_wheel(row: Callable[[Case], dict[str, str]], options: argparse.Names
     for name in options.wheels.split(","):
         try:
             case = make(name, options.cache)
-        except corpus.ProgramError as error:
+        except ProgramError as error:
             print(f"{name}: left out: {error}", file=sys.stderr)
             continue
         with zipfile.ZipFile(case.wheel) as archive:
@@ -569,7 +579,7 @@ def of_each_wheel(row: Callable[[Case], dict[str, str]], options: argparse.Names
 # --- Start and throughput -------------------------------------------------------------------------
 
 
-def starting(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def starting(programs: Programs, options: argparse.Namespace) -> str:
     """Measure what does no work but to start."""
     rows: list[dict[str, str]] = []
     for ours, theirs in (
@@ -584,7 +594,7 @@ def starting(programs: corpus.Programs, options: argparse.Namespace) -> str:
     return table(rows)
 
 
-def in_batches(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def in_batches(programs: Programs, options: argparse.Namespace) -> str:
     """Measure `wheelfix check -j2` on a directory, and auditwheel on its wheels, two at a time."""
     with tempfile.TemporaryDirectory(prefix="bench-") as made:
         folder = options.batch or two_hundred(Path(made), options.cache)
@@ -593,7 +603,7 @@ def in_batches(programs: corpus.Programs, options: argparse.Namespace) -> str:
         listed = Path(made, "list")
         listed.write_text("".join(f"{path}\n" for path in distinct))
         records = ["--output-format", "jsonl", str(folder)]
-        xargs = [*corpus.find_program("xargs"), "-a", str(listed), "-d", "\\n", "-n1", "-P2"]
+        xargs = [*find_program("xargs"), "-a", str(listed), "-d", "\\n", "-n1", "-P2"]
         commands = {
             f"{OURS} check -j2": [*programs[OURS], "check", "-j2", *records],
             f"{OURS} check": [*programs[OURS], "check", *records],
@@ -613,9 +623,9 @@ def in_batches(programs: corpus.Programs, options: argparse.Namespace) -> str:
 
 def two_hundred(folder: Path, cache: Path) -> Path:
     """Make a directory of 200 wheels: links to those of the corpus, again and again."""
-    wheels = corpus.read_corpus()
-    tools = corpus.tools_python(cache, wheels.installer)
-    found = [corpus.fetch(each.requirement, tools, cache) for each in wheels.published]
+    wheels = read_corpus()
+    tools = tools_python(cache, wheels.installer)
+    found = [fetch(each.requirement, tools, cache) for each in wheels.published]
     batch = folder / "batch"
     for number in range(200):
         wheel = found[number % len(found)]
@@ -628,12 +638,12 @@ def two_hundred(folder: Path, cache: Path) -> Path:
 # --- The command line -----------------------------------------------------------------------------
 
 
-def circumstances(programs: corpus.Programs, options: argparse.Namespace) -> str:
+def circumstances(programs: Programs, options: argparse.Namespace) -> str:
     """Say where and how it was measured."""
-    said = {name: corpus.run(*program, "--version") for name, program in programs.items()}
+    said = {name: run(*program, "--version") for name, program in programs.items()}
     versions = [f"{name} {text.removeprefix(name).split()[0]}" for name, text in said.items()]
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        least = spend(corpus.find_program("true"), environment(), Path(folder, "log")).peak
+        least = spend(find_program("true"), environment(), Path(folder, "log")).peak
     how = "least" if options.least else "medians"
     return (
         f"{', '.join(versions)}; Python {platform.python_version()}, {os.cpu_count()} CPUs, "
@@ -646,13 +656,13 @@ def repairwheel(cache: Path) -> tuple[str, ...]:
     """Install repairwheel, once, into an environment of its own: it brings other dependencies."""
     folder = cache / "repairwheel"
     if not (folder / "ready").exists():
-        corpus.run(sys.executable, "-m", "venv", "--clear", folder)
-        corpus.run(folder / "bin" / "python", "-m", "pip", "install", "-q", "repairwheel")
+        run(sys.executable, "-m", "venv", "--clear", folder)
+        run(folder / "bin" / "python", "-m", "pip", "install", "-q", "repairwheel")
         (folder / "ready").touch()
     return (str(folder / "bin" / "repairwheel"),)
 
 
-Part = Callable[[corpus.Programs, argparse.Namespace], str]
+Part = Callable[[Programs, argparse.Namespace], str]
 PARTS: Mapping[str, Part] = {
     "repair": repairing,
     "no-verdict": without_verdict,
@@ -674,7 +684,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--wheels", default=",".join(MAKERS), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
     parser.add_argument("--least", action="store_true", help="the least of all runs, not medians")
-    parser.add_argument("--cache", type=Path, default=corpus.DEFAULT_CACHE)
+    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE)
     parser.add_argument("--batch", type=Path, help="directory of wheels; default: one of 200")
     parser.add_argument("--wheelfix", default=OURS, help="command; default: %(default)s")
     parser.add_argument(
@@ -694,16 +704,16 @@ def main() -> int:
     """Measure the parts that were asked for; 1 if a program failed."""
     options = parse_arguments()
     finders: Mapping[str, Callable[[], tuple[str, ...]]] = {
-        "auditwheel": partial(corpus.find_program, "auditwheel"),
+        "auditwheel": partial(find_program, "auditwheel"),
         "repairwheel": partial(repairwheel, options.cache),
-        OURS: partial(corpus.find_program, options.wheelfix),
+        OURS: partial(find_program, options.wheelfix),
     }
     programs = {name: finders[name]() for name in options.tools.split(",")}
     texts: list[str] = []
     for part in options.parts.split(","):
         try:
             texts.append(f"### {part}\n\n{PARTS[part](programs, options)}\n")
-        except corpus.ProgramError as error:
+        except ProgramError as error:
             print(f"{part}: {error}", file=sys.stderr)
             return 1
         print(texts[-1], flush=True)

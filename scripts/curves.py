@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 
 import bench
-import corpus
+from real_wheels.programs import DEFAULT_CACHE, ProgramError, find_program, run
 
 _LEAST_GROWTH = 0.02
 """Seconds above the smallest wheel, below which a point is noise and not part of the fit."""
@@ -98,7 +98,7 @@ def assembled(target: Path, text: str, *options: str | Path) -> None:
     """Assemble and link a shared object."""
     source = target.with_suffix(".s")
     source.write_text(f"{text}.section .note.GNU-stack\n")
-    corpus.run("cc", "-shared", "-o", target, source, *options)
+    run("cc", "-shared", "-o", target, source, *options)
 
 
 CURVES: Mapping[str, Curve] = {
@@ -135,7 +135,7 @@ def points(
         commands = {name: partial(command, words, wheel) for name, words in programs.items()}
         for name, runs in bench.compare(commands, options.n, codes={0, 1}).items():
             if not runs:
-                raise corpus.ProgramError(f"`wheelfix {name}` failed on {wheel}")
+                raise ProgramError(f"`wheelfix {name}` failed on {wheel}")
             seconds, peak = (bench.figure(runs, what, least=True) for what in ("cpu", "peak"))
             found[name].append(Point(units=units, seconds=seconds, peak=peak))
         print(f"{curve} {units}: done", file=sys.stderr, flush=True)
@@ -194,7 +194,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--curves", default=",".join(CURVES), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
     parser.add_argument("--most", type=int, default=10**9, help="leave larger wheels out")
-    parser.add_argument("--cache", type=Path, default=corpus.DEFAULT_CACHE)
+    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE)
     parser.add_argument("--wheelfix", default="wheelfix", help="command; default: %(default)s")
     options = parser.parse_args()
     if unknown := [name for name in options.curves.split(",") if name not in CURVES]:
@@ -206,7 +206,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Draw the curves that were asked for."""
     options = parse_arguments()
-    wheelfix = corpus.find_program(options.wheelfix)
+    wheelfix = find_program(options.wheelfix)
     programs = {
         "check": [*wheelfix, "check"],
         "repair": [*wheelfix, "repair"],
