@@ -26,8 +26,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmark.cases import MAKERS, MEGABYTE, Case, make
-from benchmark.measure import Commands, compare, environment, spend
-from benchmark.tables import OURS, UNITS, cells, figure, shown, table
+from benchmark.measure import OURS, Commands, compare, environment, spend
+from benchmark.tables import UNITS, cells, figure, shown, table
 from real_wheels.listed import read_corpus
 from real_wheels.programs import (
     DEFAULT_CACHE,

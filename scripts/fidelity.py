@@ -38,7 +38,6 @@ from pathlib import Path
 from real_wheels.listed import read_corpus
 from real_wheels.programs import fetch as fetch_wheel
 from real_wheels.programs import tools_python
-
 from wheelfix.elf.model import Exports, Libc, Lookup
 from wheelfix.elf.reader import read_exports, read_lookups
 from wheelfix.errors import WheelfixError

@@ -3,10 +3,7 @@
 import statistics
 from collections.abc import Mapping, Sequence
 
-from benchmark.measure import Run, Runs
-
-OURS = "wheelfix"
-
+from benchmark.measure import OURS, Run, Runs
 
 UNITS = {"wall": "s", "cpu": "CPU", "peak": "peak MB", "size": "size"}
 

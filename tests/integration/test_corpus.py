@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from real_wheels.archives import removed_members, zip_problems
 from real_wheels.installed import elf_files, load_problems, load_results
 from real_wheels.listed import read_corpus
