@@ -17,16 +17,18 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from wheelfix.elf.image import gnu_hash
-from wheelfix.elf.model import Elf, ElfType, Exports, Libc, Lookup, Machine
-from wheelfix.elf.reader import read_elf, read_exports, read_lookups
+from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
+from oracle.lookups import Lookup, read_lookups, read_plt_entries
+
+from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import gnu_hash
 from wheelfix.host.machine import describe
-from wheelfix.loader.binding import Binding, MissingVersion, Process, Symbols
 from wheelfix.loader.search import Environment, How, Load, Opening, Outcome, load, load_all
 
 # ruff: noqa: S311 -- dice need no secrecy
@@ -761,7 +763,7 @@ class Foretold:
     """One step of the model's."""
 
     load: Load
-    binding: Binding | None = None
+    binding: LoadBindings | None = None
     """None if a file is missing."""
 
     @property
@@ -782,7 +784,7 @@ def predict(case: Case) -> list[Foretold]:
     """Ask the model for the start, and for each dlopen until the process ends."""
     environment = case.environment
     assert environment.main is not None
-    process = Process(environment.files, _symbols(), environment.libc)
+    process = ProcessBinder(environment.files, _symbols(), environment.libc)
     started = load(environment.main, environment)
     if started.missing:
         return [Foretold(load=started)]
@@ -793,11 +795,11 @@ def predict(case: Case) -> list[Foretold]:
 class _Run:
     """The steps of one process, as the model takes them."""
 
-    def __init__(self, case: Case, process: Process, started: Load) -> None:
+    def __init__(self, case: Case, process: ProcessBinder, started: Load) -> None:
         self._case = case
         self._process = process
         self._step = Step(name="")
-        self._bindings: dict[int, Binding] = {}
+        self._bindings: dict[int, LoadBindings] = {}
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[Foretold]:
@@ -838,7 +840,11 @@ def _symbols() -> Symbols:
         found = read_lookups(Path(path).read_bytes(), path)
         return tuple(each for each in found if each.name in SYMBOLS)
 
-    return Symbols(exports=exports, lookups=lookups)
+    @cache
+    def plt_entries(path: str) -> Mapping[str, tuple[Definition, ...]]:
+        return read_plt_entries(Path(path).read_bytes(), path) if Path(path).exists() else {}
+
+    return Symbols(exports=exports, plt_entries=plt_entries, lookups=lookups)
 
 
 def opened(one: Load) -> list[str]:

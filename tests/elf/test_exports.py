@@ -10,10 +10,11 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf import exports as defined
 from wheelfix.elf import image as elfimage
-from wheelfix.elf.exports import Defined, Wanted, among, announce, exports_when_asked
-from wheelfix.elf.image import Dynamic, Image
+from wheelfix.elf.exports import LazyDefinitions, Wanted, among, announce, lazy_exports
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.search import Environment, load
 from wheelfix.loader.symbols import Reference, SymbolIndex, bindings
@@ -33,8 +34,8 @@ def string_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 def both(data: bytes) -> tuple[Exports, Exports]:
     """Return the exports as read at once, and as looked up."""
-    asked = exports_when_asked(lambda: memoryview(data), "x.so")
-    assert isinstance(asked.definitions, Defined)
+    asked = lazy_exports(lambda: memoryview(data), "x.so")
+    assert isinstance(asked.definitions, LazyDefinitions)
     return read_exports(data, "x.so"), asked
 
 
@@ -113,7 +114,7 @@ def test_tables_are_gone_through_once_for_all_names(tmp_path: Path) -> None:
         str(each): Library(
             path=str(each),
             elf=read_elf(each.read_bytes(), each.name),
-            read=partial(exports_when_asked, partial(reopen, each), each.name),
+            read=partial(lazy_exports, partial(reopen, each), each.name),
         )
         for each in (user, path)
     }

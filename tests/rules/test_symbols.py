@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
-from wheelfix.elf.demangle import readable
+from wheelfix.elf.demangle import demangle
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
 from wheelfix.loader import python_api
@@ -322,4 +322,4 @@ def test_other_demands_are_refused(value: object) -> None:
     ],
 )
 def test_plain_cpp_names_are_made_readable(symbol: str, name: str) -> None:
-    assert readable(symbol) == name
+    assert demangle(symbol) == name

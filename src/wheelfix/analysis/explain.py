@@ -39,7 +39,7 @@ from wheelfix.loader.search import (
     load_all,
     search_directories,
 )
-from wheelfix.loader.targets import Target, machine_of, newer, populate
+from wheelfix.loader.targets import Target, abi_of, newer, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
 
@@ -267,7 +267,7 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
         links=planted.links,
         directories=own.directories | planted.directories,
     )
-    environment = populate(bare, target, scheme, machine_of(wheel), question.library_path)
+    environment = populate(bare, target, scheme, abi_of(wheel), question.library_path)
     main = environment.main
     beside = set(environment.files) - set(bare.files)
     strange = {path: name for path, (name, _) in others.items() if path not in layout.members}

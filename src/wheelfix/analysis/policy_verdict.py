@@ -15,20 +15,20 @@ from typing import Any, NamedTuple
 
 from wheelfix.analysis.policy_reasons import Policy, isa_level, judge
 from wheelfix.analysis.verdict import Verdict
-from wheelfix.elf.model import Elf, Machine, Undefined
+from wheelfix.elf.model import Abi, Elf, Machine, Undefined
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
-_BASELINES: Mapping[tuple[int, int, bool], str] = {
-    (Machine.I386, 32, True): "i686",
-    (Machine.X86_64, 64, True): "x86_64",
-    (Machine.PPC64, 64, True): "ppc64le",
-    (Machine.PPC64, 64, False): "ppc64",
-    (Machine.RISCV, 64, True): "riscv64",
-    (Machine.AARCH64, 64, True): "aarch64",
-    (Machine.S390, 64, False): "s390x",
-    (Machine.ARM, 32, True): "armv7l",
-    (Machine.LOONGARCH, 64, True): "loongarch64",
+_BASELINES: Mapping[Abi, str] = {
+    Abi(Machine.I386, 32, little_endian=True): "i686",
+    Abi(Machine.X86_64, 64, little_endian=True): "x86_64",
+    Abi(Machine.PPC64, 64, little_endian=True): "ppc64le",
+    Abi(Machine.PPC64, 64, little_endian=False): "ppc64",
+    Abi(Machine.RISCV, 64, little_endian=True): "riscv64",
+    Abi(Machine.AARCH64, 64, little_endian=True): "aarch64",
+    Abi(Machine.S390, 64, little_endian=False): "s390x",
+    Abi(Machine.ARM, 32, little_endian=True): "armv7l",
+    Abi(Machine.LOONGARCH, 64, little_endian=True): "loongarch64",
 }
 _ARCHITECTURES = {
     **{name: name for name in _BASELINES.values()},
@@ -178,7 +178,7 @@ def _baseline(elf: Elf) -> str | None:
     )
     if elf.machine == Machine.ARM and not hard_float:
         return None
-    return _BASELINES.get((elf.machine, elf.bits, elf.little_endian))
+    return _BASELINES.get(elf.abi)
 
 
 def _said_architecture(platforms: Iterable[str]) -> str | None:

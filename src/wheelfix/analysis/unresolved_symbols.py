@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.unused_needed import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
@@ -57,7 +57,7 @@ class _Search:
     def __init__(self, wheel: Wheel, world: LoadedWheel, definitions: Definitions) -> None:
         self._wheel = wheel
         self._definitions = definitions
-        self._programs: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
+        self._programs: dict[Abi, tuple[Library, ...]] = {}
         self.world = world
 
     def found(self) -> tuple[Unresolved, ...]:
@@ -157,7 +157,7 @@ class _Search:
         """Return what the interpreter has loaded; nothing if its C library is not at hand."""
         if self.world.environment.libc is Libc.MUSL:
             return ()
-        kind = (elf.bits, elf.machine, elf.little_endian)
+        kind = elf.abi
         if kind not in self._programs:
             self._programs[kind] = self._loaded_with(elf)
         return self._programs[kind]

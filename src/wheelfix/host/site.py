@@ -262,7 +262,7 @@ def _on_target(
         disk.environment(base, None),
         target,
         scheme,
-        (sample.bits, sample.little_endian, sample.machine),
+        sample.abi,
         library_path or None,
     )
     return World(

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, ElfType, Libc, Machine
+from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.loader.install_schemes import Key, split, split_all
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -14,19 +14,19 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Member, Wheel, normalized
 
-_MACHINES: Mapping[str, tuple[int, bool, int]] = {
-    "x86_64": (64, True, Machine.X86_64),
-    "i686": (32, True, Machine.I386),
-    "aarch64": (64, True, Machine.AARCH64),
-    "armv6l": (32, True, Machine.ARM),
-    "armv7l": (32, True, Machine.ARM),
-    "ppc64": (64, False, Machine.PPC64),
-    "ppc64le": (64, True, Machine.PPC64),
-    "s390x": (64, False, Machine.S390),
-    "riscv64": (64, True, Machine.RISCV),
-    "loongarch64": (64, True, Machine.LOONGARCH),
+_MACHINES: Mapping[str, Abi] = {
+    "x86_64": Abi(Machine.X86_64, 64, little_endian=True),
+    "i686": Abi(Machine.I386, 32, little_endian=True),
+    "aarch64": Abi(Machine.AARCH64, 64, little_endian=True),
+    "armv6l": Abi(Machine.ARM, 32, little_endian=True),
+    "armv7l": Abi(Machine.ARM, 32, little_endian=True),
+    "ppc64": Abi(Machine.PPC64, 64, little_endian=False),
+    "ppc64le": Abi(Machine.PPC64, 64, little_endian=True),
+    "s390x": Abi(Machine.S390, 64, little_endian=False),
+    "riscv64": Abi(Machine.RISCV, 64, little_endian=True),
+    "loongarch64": Abi(Machine.LOONGARCH, 64, little_endian=True),
 }
-"""The machine of a platform tag: bits, whether little endian, `e_machine`."""
+"""The ABI of a platform tag's architecture."""
 _PLATFORM = re.compile(r"(manylinux|musllinux|linux)\w*?_(" + "|".join(_MACHINES) + ")")
 _KNOWN = frozenset(Machine)
 _RUNNABLE = 0o100755
@@ -93,7 +93,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     found = {m: elf for m, elf in wheel.elfs.items() if _runs(elf)}
     if not found or set(wheel.name.platforms) != {"any"}:
         return
-    machines = {_machine(elf) for elf in found.values()}
+    machines = {elf.abi for elf in found.values()}
     modules = [each.member for each in extension_modules(wheel) if each.elf.module_hooks]
     yield Hit(
         message=f"tagged `any`, with {_count(found, 'ELF object')} for "
@@ -135,7 +135,7 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     tagged = [match for tag in wheel.name.platforms if (match := _PLATFORM.fullmatch(tag))]
     wanted = {_MACHINES[match[2]] for match in tagged}
     if wanted:
-        wrong = [m for m, e in wheel.elfs.items() if _runs(e) and _machine(e) not in wanted]
+        wrong = [m for m, e in wheel.elfs.items() if _runs(e) and e.abi not in wanted]
         arches = "/".join(dict.fromkeys(match[2] for match in tagged))
         said = {member: _describe(wheel.elfs[member]) for member in wrong}
         yield from _misplaced(wheel, said, f"the tag says {arches}", "build it for that machine")
@@ -187,12 +187,8 @@ def _runs(elf: Elf) -> bool:
     return elf.machine in _KNOWN and (elf.dynamic or elf.type == ElfType.EXEC)
 
 
-def _machine(elf: Elf) -> tuple[int, bool, int]:
-    return elf.bits, elf.little_endian, elf.machine
-
-
 def _describe(elf: Elf) -> str:
-    names = [name for name, machine in _MACHINES.items() if machine == _machine(elf)]
+    names = [name for name, machine in _MACHINES.items() if machine == elf.abi]
     order = "little" if elf.little_endian else "big"
     other = f"{elf.bits} bits, {order} endian, machine {elf.machine}"
     return f"for {names[-1] if names else other}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from wheelfix.elf.image import Pt
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity

@@ -10,7 +10,7 @@ from itertools import pairwise
 from posixpath import normpath
 
 from wheelfix.analysis.policy_reasons import isa_level, oldest_promised
-from wheelfix.elf.image import Pt
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity

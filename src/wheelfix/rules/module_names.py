@@ -9,7 +9,7 @@ from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
-from wheelfix.elf.model import Elf, Machine
+from wheelfix.elf.model import Abi, Elf, Machine
 from wheelfix.loader.install_schemes import Key, Scheme, describe, installed, interpreters, split
 from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -317,9 +317,9 @@ def soname_differs(context: Context) -> Iterator[Hit]:
 
 
 def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
-    kind = (user.bits, user.machine, user.little_endian)
+    kind = user.abi
     for member, elf in wheel.elfs.items():
-        fits = (elf.bits, elf.machine, elf.little_endian) == kind
+        fits = elf.abi == kind
         if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
             return member
     return None
@@ -357,12 +357,12 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: which of them is meant for whom is not to be seen.
     """
-    groups: dict[tuple[str, int, int], list[str]] = {}
+    groups: dict[tuple[str, Abi], list[str]] = {}
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for member, elf in context.wheel.elfs.items():
         if elf.soname and elf.soname in needed and elf.dynamic and not elf.is_executable:
-            groups.setdefault((elf.soname, elf.bits, elf.machine), []).append(member)
-    for (soname, *_), members in groups.items():
+            groups.setdefault((elf.soname, elf.abi), []).append(member)
+    for (soname, _), members in groups.items():
         first, *others = members
         for other in others:
             if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
