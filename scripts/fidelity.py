@@ -44,7 +44,8 @@ from wheelfix.errors import WheelfixError
 from wheelfix.host.ld_debug import Asked, Log
 from wheelfix.host.machine import describe
 from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
-from wheelfix.loader.search import Environment, How, Load, Outcome, Request, load, load_all
+from wheelfix.loader.model import Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.search import load, load_all
 from wheelfix.wheel.reader import open_wheel
 
 OPEN = "import sys, _ctypes\n_ctypes.dlopen(sys.argv[1], 2)"
@@ -375,7 +376,7 @@ def foreseen(
 def foretold(one: Load, *, is_program: bool) -> Seen:
     """Return what the model says of the files."""
     requests = list(until_failure(one, to_the_end=is_program))
-    absent = {Outcome.ABSENT, Outcome.NO_DIRECTORY}
+    absent = {SearchOutcome.ABSENT, SearchOutcome.NO_DIRECTORY}
     missing = one.missing[0] if one.missing else None
     return Seen(
         opened=tuple(each.candidates[-1].path for each in requests if each.how in NEW),

@@ -29,7 +29,8 @@ from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.elf.symbol_tables import gnu_hash
 from wheelfix.host.machine import describe
-from wheelfix.loader.search import Environment, How, Load, Opening, Outcome, load, load_all
+from wheelfix.loader.model import Environment, How, Load, SearchOutcome
+from wheelfix.loader.search import load, start_process
 
 # ruff: noqa: S311 -- dice need no secrecy
 
@@ -453,7 +454,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     directories = {f"{root}/{each}" for each in [*DIRECTORIES, "bin", "d1/sub/deep"]}
     files: dict[str, Elf] = {}
     codes: dict[str, Code] = {}
-    broken: dict[str, Outcome] = {}
+    broken: dict[str, SearchOutcome] = {}
     links: dict[str, str] = {}
     hard_links: dict[str, str] = {}
     if dice.random() < 0.4:
@@ -475,7 +476,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
         elif kind < 0.97:
             files[path] = random_misfit(dice)
         elif kind < 0.985:
-            broken[path] = Outcome.NOT_ELF
+            broken[path] = SearchOutcome.NOT_ELF
         else:
             directories.add(path)
     files[f"{root}/bin/probe"] = main
@@ -803,19 +804,25 @@ class _Run:
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[Foretold]:
-        loads = load_all(self._roots(), self._case.environment, accepts=self._accepts)
+        process = start_process(self._case.environment)
+        loads: list[Load] = []
+        for name, caller in self._roots():
+            one = process.dlopen(name, caller)
+            if not one.missing and not self._accepts(one):
+                process.undo(one)
+            loads.append(one)
         for one in loads:
             yield (foretold := Foretold(load=one, binding=self._bindings.get(id(one))))
             if foretold.aborts:
                 return
 
-    def _roots(self) -> Iterator[str | Opening]:
+    def _roots(self) -> Iterator[tuple[str, str | None]]:
         for step in self._case.steps:
             self._step = step
             if not step.caller:
-                yield step.name
+                yield step.name, None
             elif identity(self._case, step.caller) in self._loaded:
-                yield Opening(name=step.name, caller=step.caller)
+                yield step.name, step.caller
 
     def _accepts(self, one: Load) -> bool:
         mode = self._step.mode
@@ -855,7 +862,7 @@ def opened(one: Load) -> list[str]:
 
 def existing(one: Load) -> Iterator[str]:
     """Yield the files that the search finds, up to the failure."""
-    absent = {Outcome.ABSENT, Outcome.NO_DIRECTORY}
+    absent = {SearchOutcome.ABSENT, SearchOutcome.NO_DIRECTORY}
     for request in one.requests:
         for candidate in request.candidates:
             if candidate.outcome not in absent and candidate.how is not How.PATH:

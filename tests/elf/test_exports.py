@@ -8,28 +8,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import shared_object
-from wheelfix.elf import exports as defined
-from wheelfix.elf import image as elfimage
 from wheelfix.elf.exports import LazyDefinitions, Wanted, among, announce, lazy_exports
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import Environment, load
+from wheelfix.loader.model import Environment
+from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Reference, SymbolIndex, bindings
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
-
-
-@pytest.fixture(params=["whole", "in parts"], autouse=True)
-def string_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let string tables be in memory as a whole, or in parts that names do not respect."""
-    if request.param == "in parts":
-        monkeypatch.setattr(defined, "_LARGE", 0)
-        monkeypatch.setattr(defined, "_STRINGS", 100)
-        monkeypatch.setattr(defined, "_SYMBOLS", 7)
-        monkeypatch.setattr(elfimage, "_LARGE", 0)
 
 
 def both(data: bytes) -> tuple[Exports, Exports]:

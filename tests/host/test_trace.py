@@ -16,7 +16,7 @@ import pytest
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.host.trace import chosen, placed, trace
 from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable

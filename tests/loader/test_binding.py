@@ -13,7 +13,7 @@ from oracle.lookups import read_lookups, read_plt_entries
 from tests.support.scripting import load_script
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_exports
-from wheelfix.loader.search import Environment
+from wheelfix.loader.model import Environment
 
 installations = load_script("installations")
 Code, Step, Symbol = installations.Code, installations.Step, installations.Symbol

@@ -28,17 +28,8 @@ from wheelfix.loader.install_schemes import (
     schemes,
 )
 from wheelfix.loader.installed_wheel import environment as installed_environment
-from wheelfix.loader.search import (
-    Candidate,
-    Environment,
-    How,
-    Load,
-    Outcome,
-    Request,
-    load,
-    load_all,
-    search_directories,
-)
+from wheelfix.loader.model import Candidate, Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.search import load, load_all, search_directories
 from wheelfix.loader.targets import Target, abi_of, newer, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
@@ -190,7 +181,7 @@ class PlantedLibraries:
     """What stands in directories of this machine: part of an environment."""
 
     files: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
-    broken: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+    broken: Mapping[str, SearchOutcome] = field(default_factory=dict[str, SearchOutcome])
     links: Mapping[str, str] = field(default_factory=dict[str, str])
     directories: frozenset[str] = frozenset()
 
@@ -818,7 +809,7 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
 
 
 def _leads_to(world: World, candidate: Candidate, path: str) -> bool:
-    if candidate.outcome is Outcome.NO_DIRECTORY:
+    if candidate.outcome is SearchOutcome.NO_DIRECTORY:
         return False
     spelled = posixpath.normpath(candidate.path)
     return path in {spelled, world.environment.links.get(spelled)}

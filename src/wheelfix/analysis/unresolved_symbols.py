@@ -14,8 +14,8 @@ from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.model import Load
 from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
-from wheelfix.loader.search import Load
 from wheelfix.loader.symbols import Scope, binds
 from wheelfix.wheel.model import Wheel
 

@@ -16,8 +16,9 @@ from wheelfix.elf.exports import Wanted, among, announce
 from wheelfix.elf.model import Elf, Exports
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, Load, load_each
+from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, wanted_by
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import Edit, without_needed

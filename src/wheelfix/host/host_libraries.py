@@ -24,7 +24,7 @@ from wheelfix.elf.model import Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import expand
+from wheelfix.loader.glibc import expand
 from wheelfix.settings import Settings
 from wheelfix.system.tmpdir import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember

@@ -39,7 +39,8 @@ from wheelfix.host.trace_model import (
     Trace,
     variables,
 )
-from wheelfix.loader.search import How, expand
+from wheelfix.loader.glibc import expand
+from wheelfix.loader.model import How
 from wheelfix.system.tmpdir import tmpdir
 
 _PIECE = 1 << 20

@@ -2,7 +2,7 @@
 
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import Layout
-from wheelfix.loader.search import Environment, Outcome
+from wheelfix.loader.model import Environment, SearchOutcome
 from wheelfix.wheel.model import Wheel
 
 
@@ -13,6 +13,6 @@ def environment(wheel: Wheel, layout: Layout) -> Environment:
     return Environment(
         libc=Libc.MUSL if musl else Libc.GLIBC,
         files={path: wheel.elfs[member] for member, path in paths if member in wheel.elfs},
-        broken={path: Outcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
+        broken={path: SearchOutcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
         directories=layout.directories,
     )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from wheelfix.elf.exports import Wanted, among, announce
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import Load
+from wheelfix.loader.model import Load
 
 _STT_GNU_IFUNC = 10
 

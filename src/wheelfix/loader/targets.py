@@ -14,9 +14,10 @@ from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
+from wheelfix.loader.glibc import hwcaps
 from wheelfix.loader.install_schemes import Scheme
+from wheelfix.loader.model import Environment
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, hwcaps
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.model import Wheel
 

@@ -14,7 +14,8 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
 from wheelfix.loader.installed_wheel import environment
-from wheelfix.loader.search import Environment, Load, load_each
+from wheelfix.loader.model import Environment, Load
+from wheelfix.loader.search import load_each
 from wheelfix.loader.targets import Target, abi_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
