@@ -473,7 +473,7 @@ def test_a_renamed_library_takes_its_versions_along(plain: bytes) -> None:
     assert data == plain
 
 
-def test_pruning_and_renaming_at_once_is_told_apart(tmp_path: Path) -> None:
+def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None:
     graph = GRAPHS["all but one"]
     path = graph.link(tmp_path, "lib.so", as_needed=False)
     content = path.read_bytes()

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from wheelfix.analysis.policy_reasons import Policy, isa_level, judge
 from wheelfix.analysis.verdict import Verdict
-from wheelfix.elf.model import Abi, Elf, Machine, Undefined
+from wheelfix.elf.model import Abi, Elf, Libc, Machine, Undefined, libc_of
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
@@ -206,7 +207,7 @@ def _kind_of(member: str, elf: Elf) -> str | None:
     for name in elf.needed:
         if name.startswith(("libc.musl-", "ld-musl-")):
             return "musllinux"
-        if name == "libc.so.6" or name.startswith(("ld-linux-", "ld64.so.")):
+        if libc_of(name) is Libc.GLIBC:
             return "manylinux"
     if member.endswith(_MUSL_FILES):
         return "musllinux"
@@ -270,7 +271,7 @@ def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
         version
         for elf in elfs
         for need in elf.verneed
-        if not need.file.startswith("ld-linux") and need.file not in {"ld64.so.1", "ld64.so.2"}
+        if not is_glibc_loader(need.file)
         for version in need.versions
     )
 
@@ -313,7 +314,7 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
     waiting = [name for member in subject.tops for name in subject.needed[member]]
     while waiting:
         name = waiting.pop()
-        if name in seen or name in allowed or _is_loader(name):
+        if name in seen or name in allowed or is_glibc_loader(name):
             continue
         seen.add(name)
         if _LIBPYTHON.fullmatch(name):
@@ -323,10 +324,6 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
             waiting += subject.needed[shipped[name]]
         else:
             yield name
-
-
-def _is_loader(name: str) -> bool:
-    return "ld-linux" in name or name in {"ld64.so.1", "ld64.so.2"}
 
 
 def _musl_soname(name: str, subject: _Subject) -> str:

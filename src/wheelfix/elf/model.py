@@ -40,6 +40,18 @@ class Libc(StrEnum):
     MUSL = "musl"
 
 
+def libc_of(name: str) -> Libc | None:
+    """Return the C library whose SONAME, or whose dynamic loader, is `name`; None for others.
+
+    It stands here rather than in `loader.platform_libraries` because `Elf.libc` needs it.
+    """
+    if name == "libc.so" or name.startswith(("ld-musl-", "libc.musl-")):
+        return Libc.MUSL
+    if name == "libc.so.6" or name.startswith(("ld-linux", "ld64.so")):
+        return Libc.GLIBC
+    return None
+
+
 class PathTag(StrEnum):
     """The dynamic tag that carries the search path."""
 
@@ -183,13 +195,8 @@ class Elf:
     @property
     def libc(self) -> Libc | None:
         """The C library it needs, by interpreter or DT_NEEDED; None if it needs none."""
-        for name in (self.interpreter or "", *self.needed):
-            base = name.rpartition("/")[2]
-            if base.startswith(("ld-musl-", "libc.musl-")) or base == "libc.so":
-                return Libc.MUSL
-            if base == "libc.so.6" or base.startswith(("ld-linux", "ld64.so")):
-                return Libc.GLIBC
-        return None
+        names = (self.interpreter or "", *self.needed)
+        return next(filter(None, (libc_of(name.rpartition("/")[2]) for name in names)), None)
 
 
 class Definition(NamedTuple):

@@ -7,7 +7,7 @@ from wheelfix.wheel.model import Wheel
 
 
 def environment(wheel: Wheel, layout: Layout) -> Environment:
-    """Describe what the loader finds where `wheel` is installed in `layout`, and nothing else."""
+    """Return the environment with `wheel` installed in `layout`, and nothing else."""
     musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     paths = layout.paths.items()
     return Environment(

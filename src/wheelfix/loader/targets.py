@@ -17,7 +17,11 @@ from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc import hwcaps
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.model import Environment
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.platform_libraries import (
+    LIBC_SONAMES,
+    is_dynamic_loader,
+    may_come_from_platform,
+)
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.model import Wheel
 
@@ -47,7 +51,6 @@ _BIG_ENDIAN = {"s390x", "ppc64"}
 _MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_")
 _OLD_MANYLINUX = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
-_LOADERS = ("ld-linux", "ld64.so", "ld-musl-", "libc.musl-")
 _PLATFORM_KEYS = {
     "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
     "releases", "free_version", "extends", "versions", "program", "library_path", "cpu", "files",
@@ -107,7 +110,7 @@ class Target:
         """Return whether the bare system has `library`, a DT_NEEDED name."""
         return (
             library in self.gives
-            or library.startswith(_LOADERS)
+            or is_dynamic_loader(library)
             or (self.promised and may_come_from_platform(library))
         )
 
@@ -269,9 +272,9 @@ def _target(
         *start.gives,
         *_texts(table, "gives"),
         *(
-            each
+            library
             for family in _texts(table, "families")
-            for each in data["families"].get(family, ())
+            for library in data["families"].get(family, ())
         ),
     }
     if "program" in table:
@@ -343,7 +346,7 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, ())
     if not isinstance(value, list | tuple):
         raise SettingsError(f"`{key}` of a target must be a list of texts")
-    return tuple(str(each) for each in cast("Iterable[object]", value))
+    return tuple(str(text) for text in cast("Iterable[object]", value))
 
 
 def _mapping(table: Mapping[str, Any], key: str) -> dict[str, str]:
@@ -450,7 +453,9 @@ def _given_libraries(
 
 
 def _libc_soname(target: Target, values: Mapping[str, str]) -> str:
-    return "libc.so.6" if target.libc is Libc.GLIBC else f"libc.musl-{values['{musl}']}.so.1"
+    if target.libc is Libc.MUSL:
+        return f"libc.musl-{values['{musl}']}.so.1"
+    return LIBC_SONAMES[Libc.GLIBC]
 
 
 def _library(abi: Abi, soname: str | None) -> Elf:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
+from wheelfix.loader.platform_libraries import COMPILER_LIBRARIES
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
@@ -31,11 +32,6 @@ from wheelfix.wheel.model import Wheel
 # stay in view even where the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
-_COMPILERS = (
-    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
-    *("libgcc_s.so.1", "libstdc++.so.6"),
-)
-"""What compilers link to: libraries that need none but each other."""
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
@@ -316,7 +312,7 @@ def _stand_ins(
     blank = _blank(groups[0])
     return {
         name: build_stub(blank, needed=(), soname=name)
-        for name in _COMPILERS
+        for name in COMPILER_LIBRARIES
         if name in judged.platform
     }
 

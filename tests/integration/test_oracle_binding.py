@@ -1,4 +1,4 @@
-"""Who binds what in a whole process: each rule with the real loader's own word on it."""
+"""Symbol binding in whole processes: the oracle's model compared with the real loaders."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,7 +20,7 @@ Code, Step, Symbol = installations.Code, installations.Step, installations.Symbo
 ADDRESS, GOT, CALL = 1, 6, 7
 
 Agreed = Callable[..., list[Any]]
-"""Writes libraries and opens some: what the model foretells, once the loader has agreed."""
+"""Writes libraries, opens some, and returns the prediction after comparing it with the loader."""
 
 
 @pytest.fixture(scope="session")
