@@ -24,7 +24,6 @@ from pathlib import Path
 
 from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
 from oracle.lookups import Lookup, read_lookups, read_plt_entries
-
 from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.elf.symbol_tables import gnu_hash

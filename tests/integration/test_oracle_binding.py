@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from oracle.binding import Bound, MissingVersion
 from oracle.lookups import read_lookups, read_plt_entries
-
 from tests.support.scripting import load_script
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_exports

@@ -24,6 +24,12 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import (
+    ARCHITECTURES,
+    oldest_promised,
+    parse_platform_tag,
+    promised_libcs,
+)
 
 TRIPLETS: Mapping[int, str] = {
     Machine.X86_64: "x86_64-linux-gnu",
@@ -35,21 +41,6 @@ TRIPLETS: Mapping[int, str] = {
     Machine.RISCV: "riscv64-linux-gnu",
     Machine.LOONGARCH: "loongarch64-linux-gnu",
 }
-_PLATFORM_TAGS = {
-    "x86_64": (64, Machine.X86_64),
-    "i686": (32, Machine.I386),
-    "aarch64": (64, Machine.AARCH64),
-    "armv7l": (32, Machine.ARM),
-    "armv6l": (32, Machine.ARM),
-    "ppc64le": (64, Machine.PPC64),
-    "ppc64": (64, Machine.PPC64),
-    "s390x": (64, Machine.S390),
-    "riscv64": (64, Machine.RISCV),
-    "loongarch64": (64, Machine.LOONGARCH),
-}
-_BIG_ENDIAN = {"s390x", "ppc64"}
-_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_")
-_OLD_MANYLINUX = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 _PLATFORM_KEYS = {
     "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
@@ -194,27 +185,14 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
     `beside` are the platform tags of wheels that are to be installed there as well.
     """
     tags = wheel.name.platforms if wheel else ()
-    if any(tag.startswith("musllinux") for tag in tags):
+    if Libc.MUSL in promised_libcs(tags):
         return "musl"
-    if oldest := _oldest(tags):
-        least = (oldest, *filter(None, map(_oldest, beside)))
-        return f"glibc:2.{max(least)}"
+    if oldest := oldest_promised(Libc.GLIBC, tags):
+        others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
+        major, minor = max([oldest, *filter(None, others)])
+        return f"glibc:{major}.{minor}"
     musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     return "musl" if musl else "glibc"
-
-
-def _oldest(tags: Iterable[str]) -> int | None:
-    """Return the minor version of the oldest glibc that manylinux tags promise."""
-    promised = (version for tag in tags if (version := _promised(tag)))
-    return min((int(version.partition(".")[2]) for version in promised), default=None)
-
-
-def _promised(tag: str) -> str | None:
-    """Return the glibc version of a manylinux tag."""
-    match = _MANYLINUX.match(tag)
-    if match:
-        return f"{match[1]}.{match[2]}"
-    return next((v for prefix, v in _OLD_MANYLINUX.items() if tag.startswith(prefix)), None)
 
 
 def with_program(target: Target, program: Program) -> Target:
@@ -375,10 +353,9 @@ def _stubs(table: Mapping[str, Any]) -> dict[str, Stub]:
 
 def abi_of(wheel: Wheel) -> Abi:
     """Return the ABI that `wheel` is built for: that of its platform tags, else of most objects."""
-    for tag in wheel.name.platforms:
-        for suffix, (bits, machine) in _PLATFORM_TAGS.items():
-            if tag.endswith(f"_{suffix}"):
-                return Abi(machine, bits, little_endian=suffix not in _BIG_ENDIAN)
+    for tag in map(parse_platform_tag, wheel.name.platforms):
+        if tag.arch in ARCHITECTURES:
+            return ARCHITECTURES[tag.arch]
     abis = Counter(elf.abi for elf in wheel.elfs.values())
     return abis.most_common(1)[0][0] if abis else Abi(Machine.X86_64, 64, little_endian=True)
 
