@@ -8,7 +8,8 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.wheel.model import Opening, Where
-from wheelfix.wheel.python_opens import Budget, followed
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_source import Budget
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
@@ -258,9 +259,9 @@ def test_a_format_does_not_look_into_objects() -> None:
 
 
 def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
-    effort = Budget(left=60)
+    budget = Budget(left=60)
     source = b"import ctypes\nctypes.CDLL('libx.so')\n"
-    found = [followed(source, f"{n}.py", {}, effort) for n in range(30)]
+    found = [followed(source, f"{n}.py", {}, budget) for n in range(30)]
     assert found[0].openings
     assert found[0].to_its_end
     assert not found[-1].openings

@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import Search, Searches, searches
+from wheelfix.wheel.python_source import Budget
 
 CLASSIC = '''
 import os, sys

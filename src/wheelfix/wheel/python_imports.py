@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from wheelfix.wheel.python_opens import parsed
+from wheelfix.wheel.python_source import parse_source
 
 
 def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
@@ -27,7 +27,7 @@ def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
 
 def _imports(package: str, source: bytes) -> Iterator[str]:
     """Yield what the `__init__.py` of `package` may import: of `from a import b` also `a.b`."""
-    tree = parsed(source)
+    tree = parse_source(source)
     for statement in tree.body if tree else ():
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)

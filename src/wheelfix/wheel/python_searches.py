@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.wheel.python_opens import Budget, is_too_large, parsed
+from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
 """Names of variables that lead to folders or files; others choose an option."""
@@ -91,7 +91,7 @@ def searches(source: bytes, path: str, effort: Budget | None = None) -> Searches
         return Searches()
     effort = effort or Budget()
     effort.left -= len(source) >> 4
-    tree = parsed(source) if effort.left > 0 else None
+    tree = parse_source(source) if effort.left > 0 else None
     if tree is None:
         is_whole = effort.left > 0 and not is_too_large(source)
         return Searches(unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,))
