@@ -48,10 +48,10 @@ class Followed(NamedTuple):
 def followed(
     source: bytes, path: str, modules: Mapping[str, str], budget: Budget | None = None
 ) -> Followed:
-    """Follow the source at `path`, below site-packages, to what it opens, until `budget` is spent.
+    """Walk the source at `path`, below site-packages, for what it opens, until `budget` is spent.
 
     `modules` has the path of each module that may be imported from the wheel, by its dotted name.
-    A file that is no Python of this version opens nothing that could be told.
+    A file that is not Python of this version opens nothing.
     """
     budget = budget or Budget()
     budget.left -= len(source) >> 4
@@ -445,7 +445,7 @@ class _Walk(Evaluator):
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield all statements, those of a level before what is in them; expressions hold none."""
+    """Yield all statements, outer ones first."""
     waiting: list[ast.AST] = [tree]
     for node in waiting:  # grows while it is walked
         for field_ in ("body", "handlers", "orelse", "finalbody", "cases"):

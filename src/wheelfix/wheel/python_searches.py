@@ -390,7 +390,7 @@ def _as_written(node: ast.expr) -> str:
 
 
 def _once(stops: Iterable[Stop]) -> tuple[Stop, ...]:
-    """Keep the first stop of each variable."""
+    """Keep the first place of each variable."""
     first: dict[str | None, Stop] = {}
     for stop in stops:
         first.setdefault(stop.variable, stop)
