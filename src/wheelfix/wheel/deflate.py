@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 _PIECE = 2**20
 _WHOLE = 32 * 2**20
 """Bytes; longer content is deflated in pieces, which only zlib can join."""
-_AHEAD = 12 * 2**20
-"""Bytes being deflated, or waiting to be written."""
+_AHEAD = 48 * 2**20
+"""Bytes being deflated, or deflated and waiting to be written."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
 
@@ -25,7 +25,7 @@ class Codec(NamedTuple):
 
     name: str
     """With the version: `zlib 1.3.1`."""
-    compress: Callable[[bytes, int], bytes] | None = None
+    compress: Callable[[bytes, int], bytes | bytearray] | None = None
     """Deflate up to 32 MiB in one call, at a level (-1 for the default); None to use zlib."""
 
 
@@ -38,10 +38,10 @@ def libdeflate() -> Codec | None:
         package: Any = import_module("deflate")  # an extra, without types
     except ImportError:
         return None
-    one_shot: Callable[[bytes, int], bytearray] = package.deflate_compress
 
-    def compress(data: bytes, level: int) -> bytes:
-        return bytes(one_shot(data, 6 if level < 0 else level))
+    def compress(data: bytes, level: int) -> bytearray:
+        deflated: bytearray = package.deflate_compress(data, 6 if level < 0 else level)
+        return deflated
 
     return Codec(f"libdeflate (deflate {package.__version__})", compress)
 
@@ -61,12 +61,12 @@ class Piece(NamedTuple):
 
 def deflate_ahead(
     pool: ThreadPoolExecutor, contents: Iterable[NewContent], codec: Codec, level: int
-) -> Iterator[tuple[Piece, bytes]]:
+) -> Iterator[tuple[Piece, bytes | bytearray]]:
     """Yield the pieces of `contents` in order and deflated; the next few are deflated meanwhile.
 
     Threads serve, as the codecs release the interpreter lock.
     """
-    waiting: deque[tuple[Piece, Future[bytes]]] = deque()
+    waiting: deque[tuple[Piece, Future[bytes | bytearray]]] = deque()
     for content in contents:
         for piece in _pieces(content, codec):
             while waiting and sum(p.stop - p.start for p, _ in (*waiting, (piece, 0))) > _AHEAD:
@@ -85,7 +85,7 @@ def _pieces(content: NewContent, codec: Codec) -> Iterator[Piece]:
         yield Piece(content, start, stop, is_last=stop == size)
 
 
-def _deflate(piece: Piece, codec: Codec, level: int) -> bytes:
+def _deflate(piece: Piece, codec: Codec, level: int) -> bytes | bytearray:
     data = _read(piece.content, piece.start, piece.stop)
     if codec.compress and piece.start == 0 and piece.is_last:
         return codec.compress(data, level)

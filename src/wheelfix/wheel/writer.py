@@ -230,7 +230,9 @@ class _ZipWriter:
         for piece in raw:
             self._write(piece)
 
-    def add(self, entry: Entry, new: _New, deflated: Iterator[tuple[Piece, bytes]]) -> None:
+    def add(
+        self, entry: Entry, new: _New, deflated: Iterator[tuple[Piece, bytes | bytearray]]
+    ) -> None:
         """Add new content: the pieces of `deflated` up to the last of this content."""
         start = self._at
         # Incompressible data grows by five bytes in 16 KiB, so 64 MiB leave room to spare.
@@ -258,6 +260,6 @@ class _ZipWriter:
         self._write(b"".join(self._directory))
         self._write(pack_end(End(start, self._at - start, len(self._directory), comment)))
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: bytes | bytearray) -> None:
         self._file.write(data)
         self._at += len(data)
