@@ -11,6 +11,8 @@ from typing import NamedTuple
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.model import Metadata
 
+_REBUILD = "build the wheel again: a build backend writes this file"
+
 
 class WheelMetadata(NamedTuple):
     """The fields of WHEEL that an installer acts on."""
@@ -40,9 +42,6 @@ def read_metadata(text: str) -> WheelMetadata:
         root_is_purelib=purelib.lower() == "true",
         tags=tuple(value for key, value in headers if key == "tag"),
     )
-
-
-_REBUILD = "build the wheel again: a build backend writes this file"
 
 
 def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:

@@ -79,6 +79,8 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
     if record is not None:
         new[f"{wheel.dist_info}/RECORD"] = _described(record)
     stamp = None if epoch is None else dos_stamp(epoch)
+    planned = list(_planned(archive, wheel, new, moved, stamp))
+    contents = [source.data for _, source in planned if isinstance(source, _New)]
     with ExitStack() as stack:
         pending = stack.enter_context(PendingFile(directory, str(wheel.name)))
         with (
@@ -86,17 +88,13 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
             os.fdopen(os.dup(pending.descriptor), "w+b", _PIECE) as file,
             ThreadPoolExecutor(_THREADS) as pool,
         ):
-            writer = _ZipWriter(file)
-            contents = [new[member.name].data for member in wheel.members if member.name in new]
             deflated = deflate_ahead(pool, contents, codec, level)
-            for member in wheel.members:
-                old = archive.entries.get(moved.get(member.name, member.name))
-                if member.name in new:
-                    entry = _new_entry(archive, wheel, member, old, stamp)
-                    writer.add(entry, new[member.name], deflated)
+            writer = _ZipWriter(file)
+            for entry, source in planned:
+                if isinstance(source, _New):
+                    writer.add(entry, source, deflated)
                 else:
-                    entry = _copied_entry(old, member)
-                    writer.copy(entry, *archive.raw(moved.get(member.name, member.name)))
+                    writer.copy(entry, *archive.raw(source))
             writer.finish(archive.comment)
         stack.pop_all()
     return pending
@@ -141,7 +139,7 @@ def _described(data: NewContent) -> _New:
 def _changed_texts(
     archive: Archive, wheel: Wheel, moved: Mapping[str, str]
 ) -> Iterator[tuple[str, bytes]]:
-    """Yield what of `wheel` stands in text files, where these are not as they were."""
+    """Yield WHEEL, METADATA and Python sources, where `wheel` differs from the input."""
     wheel_file, metadata = f"{wheel.dist_info}/WHEEL", f"{wheel.dist_info}/METADATA"
     old = archive.read(wheel_file).decode()
     new = edit_metadata(old, tags=wheel.tags, root_is_purelib=wheel.root_is_purelib)
@@ -188,13 +186,30 @@ def _changed_record(
 # --- Entries -----------------------------------------------------------------------------------
 
 
-def _copied_entry(old: Entry | None, member: Member) -> Entry:
+def _planned(
+    archive: Archive,
+    wheel: Wheel,
+    new: Mapping[str, _New],
+    moved: Mapping[str, str],
+    stamp: int | None,
+) -> Iterator[tuple[Entry, _New | str]]:
+    """Yield each entry to write, with its new content or the member of the input to copy."""
+    for member in wheel.members:
+        origin = moved.get(member.name, member.name)
+        old = archive.entries.get(origin)
+        if member.name in new:
+            yield _new_entry(archive, wheel, member, old, stamp), new[member.name]
+        elif old is not None:
+            yield _copied_entry(old, member), origin
+        else:
+            raise VerificationError(
+                f"`{member.name}` is to be written, but has no content",
+                hint="this is a bug in wheelfix: report it",
+            )
+
+
+def _copied_entry(old: Entry, member: Member) -> Entry:
     """Describe a member whose bytes are copied, with the name and mode of `member`."""
-    if old is None:
-        raise VerificationError(
-            f"`{member.name}` is to be written, but has no content",
-            hint="this is a bug in wheelfix: report it",
-        )
     entry = old if old.name == member.name else renamed(old, member.name)
     return entry if entry.mode == member.mode else with_mode(entry, member.mode)
 

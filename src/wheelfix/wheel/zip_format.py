@@ -79,7 +79,7 @@ _OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
-    """Where the central directory is."""
+    """The end of central directory record, plain or Zip64."""
 
     offset: int
     size: int
@@ -88,7 +88,7 @@ class End(NamedTuple):
 
 
 def _encoding(flags: int) -> str:
-    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): a letter for each byte.
+    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): one letter per byte.
     return "utf-8" if flags & _UTF8 else "cp437"
 
 
@@ -107,7 +107,7 @@ def find_end(tail: bytes, file_size: int) -> End:
     """Find the central directory from the last `TAIL` bytes of the file.
 
     Raises `BadWheelError` where there is none, where it may be read in two ways, and where
-    anything stands between it and the end records (4.3.6).
+    there are bytes between it and the end records (4.3.6).
     """
     at = _find_end_record(tail)
     _, disk, start_disk, here, count, size, offset, _ = END.unpack_from(tail, at)
@@ -170,7 +170,7 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     """Split the central directory; `BadWheelError` where it does not hold together.
 
     Members must not overlap, and they must fill the file from its first byte to the directory:
-    only readers that stream would see what stands between them.
+    only readers that stream would see bytes between them.
     """
     if end.members * CENTRAL.size > len(data):
         raise BadWheelError("the zip's central directory is cut off", hint=DAMAGED)
@@ -296,9 +296,7 @@ def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
     entries: list[Entry] = []
-    rows.reverse()
-    while rows:  # each gives way to its entry
-        row = rows.pop()
+    for row in rows:
         end = ends[row[_OFFSET]]
         if end < row[-1]:
             raise BadWheelError(
@@ -312,8 +310,7 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
     """Compare the local header with the central directory; return its length and its extra field.
 
     `head` is the start of the entry: the header and at least all of its name and extra field.
-    Raises `BadWheelError` where both disagree, and where anything but a data descriptor (4.3.9)
-    stands between the data and what follows.
+    Raises `BadWheelError` where both disagree.
     """
     try:
         sig, _, flags, method, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(head)
