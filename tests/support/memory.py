@@ -1,4 +1,4 @@
-"""The peak memory of a run of wheelfix."""
+"""The peak memory of a run of wheelfix, or of another program."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 LIMIT = 128 * 1000 * 1000
-"""Bytes."""
+"""Bytes; what a run on a small wheel needs at most."""
 
 
 # A process begins with its parent's peak memory (exec_mmap in Linux's fs/exec.c), so that a small
@@ -19,9 +19,11 @@ print(usage.ru_maxrss * 1024, os.waitstatus_to_exitcode(status))
 """
 
 
-def peak(*arguments: str | Path, **environ: str | Path) -> tuple[int, int]:
-    """Run wheelfix; return the bytes of its largest process, and its exit code."""
-    command = [sys.executable, "-m", "wheelfix", *map(str, arguments)]
+def peak(
+    *arguments: str | Path, program: str = "wheelfix", **environ: str | Path
+) -> tuple[int, int]:
+    """Run a program; return the peak bytes of its largest process, and its exit code."""
+    command = [sys.executable, "-m", program, *map(str, arguments)]
     said = subprocess.run(
         [sys.executable, "-I", "-S", "-c", LAUNCH, *command],
         env={**os.environ, **{key: str(value) for key, value in environ.items()}},

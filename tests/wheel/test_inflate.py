@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.inflate import crc32, inflated_pieces, inflated_whole
+from wheelfix.wheel.inflate import crc32, inflated_pieces
 from wheelfix.wheel.zip_format import Entry, fresh_entry
 
 CONTENT = b"".join(b"%d is a number, and so is %d.\n" % (n, n * n) for n in range(3000))
@@ -51,7 +51,6 @@ def library(request: pytest.FixtureRequest) -> ModuleType:
 def test_what_comes_out_is_what_went_in(library: ModuleType, level: int, piece: int) -> None:
     stream = packed(CONTENT, level)
     assert inflated(stream, len(CONTENT), library, piece) == CONTENT
-    assert inflated_whole(an_entry(len(CONTENT)), stream, library) == CONTENT
     assert crc32(CONTENT, 7) == zlib.crc32(CONTENT, 7)
 
 
@@ -74,7 +73,6 @@ def test_what_is_refused_is_refused_in_the_same_words(
     library: ModuleType, stream: bytes, size: int, said: str
 ) -> None:
     assert inflated(stream, size, library) == f"`pkg/a.py` {said}"
-    assert inflated_whole(an_entry(size), stream, library) is None
 
 
 def test_a_bomb_is_left_after_a_piece_too_many(library: ModuleType) -> None:
@@ -99,6 +97,3 @@ def test_damaged_streams_are_judged_alike(
         stream[at] ^= byte
     data = bytes(stream)
     assert inflated(data, size, faster, 100) == inflated(data, size, zlib, 100)
-    assert inflated_whole(an_entry(size), data, faster) == inflated_whole(
-        an_entry(size), data, zlib
-    )

@@ -22,7 +22,6 @@ from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn, Settings
 from wheelfix.system.crew import Crew
-from wheelfix.system.heap import spare
 
 
 class Asked(NamedTuple):
@@ -51,7 +50,6 @@ def check_wheels(asked: Asked, configuration: Configuration) -> ExitCode:
     terminal = Terminal(verbosity=-1 if asked.quiet else asked.verbosity)
     known = _baseline(configuration, write_baseline=asked.write_baseline)
     wheels = _expanded([*asked.wheels, *_listed(asked.from_file)])
-    spare(wheels)
     _refuse(asked)
     with _crew(wheels, configuration.settings, asked.dask, streams=asked.streams) as crew:
         if asked.streams:

@@ -11,7 +11,6 @@ from multiprocessing import active_children, parent_process
 
 from wheelfix.cli.call_timeout import Watched, bounded
 from wheelfix.system.crew import Crew
-from wheelfix.system.heap import share
 
 _WAITING = 2
 """Calls per process that wait in its queue, so that it never has nothing to do."""
@@ -56,7 +55,6 @@ def _settle_in() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     least = min((each for each in (soft, hard) if each != resource.RLIM_INFINITY), default=MEMORY)
     resource.setrlimit(resource.RLIMIT_DATA, (min(least, MEMORY), hard))
-    share()
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

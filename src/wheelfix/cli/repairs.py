@@ -16,7 +16,6 @@ from wheelfix.pipelines.standby import Standby
 from wheelfix.reports import diff
 from wheelfix.reports import terminal_text as text
 from wheelfix.settings import Settings
-from wheelfix.system.heap import spare
 
 PATCHER = "patchelf"
 
@@ -34,7 +33,6 @@ def repair_wheels(
 
     Nothing is written where the plan or what would differ is all that was asked for.
     """
-    spare(wheels)
     terminal = Terminal(verbosity=verbosity)
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")

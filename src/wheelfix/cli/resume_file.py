@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wheelfix.cli.check_records import Record, earlier
 from wheelfix.errors import OutputError, SettingsError
-from wheelfix.wheel.writer import PendingWheel
+from wheelfix.system.tempfiles import PendingFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def _kept(
 
 def _rewritten(path: Path, old: FileIO, spans: list[tuple[int, int]], stack: ExitStack) -> FileIO:
     """Put a file with the `spans` of `old` in its place, in one step, and open that."""
-    with PendingWheel(path.parent, path.name) as pending:
+    with PendingFile(path.parent, path.name) as pending:
         new = _opened(path, stack, os.dup(pending.descriptor))
         for start, stop in spans:
             _write(new, os.pread(old.fileno(), stop - start, start))

@@ -130,7 +130,7 @@ class HostLibraries:
         elf = self.archive.wheel.elfs.get(member)
         if elf is None and not member.endswith(".py"):
             return
-        known = self.archive.contents[member].what.library_names
+        known = self.archive.contents[member].library_names
         for name in names:
             text = name.encode()
             simple = known is not None and b".so" in text and b"/" not in text

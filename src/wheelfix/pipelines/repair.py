@@ -6,10 +6,8 @@ auditwheel graft in between, and acts once, at the end.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -37,12 +35,13 @@ from wheelfix.loader.model import Load, Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.pipelines import auditwheel
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import apply, codec_of
+from wheelfix.pipelines.apply_edits import apply
 from wheelfix.pipelines.auditwheel import GraftedLibrary
 from wheelfix.pipelines.graft import Origin
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.pipelines.sbom import described
 from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (
@@ -60,17 +59,17 @@ from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
-from wheelfix.system.heap import trim
 from wheelfix.system.scratch import scratch
+from wheelfix.system.tempfiles import PendingFile
 from wheelfix.system.tmpdir import ADVICE
 from wheelfix.text import join_some
-from wheelfix.wheel.deflate import Codec, Early
+from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel, is_vendored
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
-from wheelfix.wheel.writer import PendingWheel, copy_wheel, write_wheel
+from wheelfix.wheel.writer import copy_wheel, write_wheel
 
 Progress = Callable[[str], None]
 
@@ -120,14 +119,9 @@ def repair_with(
     try:
         progress("reading")
         standby.prepare()
-        with (
-            open_wheel(path, keeps=publish) as archive,
-            scratch() as folder,
-            ExitStack() as stack,
-        ):
+        with open_wheel(path) as archive, scratch() as folder:
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             codec = codec_of(settings.zip_codec)
-            early = stack.enter_context(Early(codec, settings.zip_level)) if publish else None
             run = _Run(
                 path=path,
                 archive=archive,
@@ -136,7 +130,6 @@ def repair_with(
                 workdir=folder,
                 progress=progress,
                 codec=codec,
-                early=early,
                 rules=selected(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
@@ -181,8 +174,6 @@ class _Run:
     workdir: Path
     progress: Progress
     codec: Codec
-    early: Early | None
-    """What is deflated while there is more to decide; None where nothing is written."""
     rules: tuple[Rule, ...]
     definitions: HostLibraries
     verdicts: list[tuple[Wheel, Verdict]] = field(default_factory=list[tuple[Wheel, Verdict]])
@@ -343,8 +334,6 @@ class _Run:
             self.standby.prepare()
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
         graft = grafting.with_names_kept(rest, self.settings.keep_names)
-        if self.early is not None:
-            self.early.begin(library.path for library in graft.libraries)
         before = wheel
         wheel, steps = planned_in_turn(
             before,
@@ -410,16 +399,13 @@ class _Run:
 
     # --- Acting
 
-    def _written(self, decision: _Decision) -> tuple[PendingWheel, Mapping[str, str]]:
+    def _written(self, decision: _Decision) -> tuple[PendingFile, Mapping[str, str]]:
         """Return the wheel, still without a name, and the way by which each object was edited."""
         self.progress("writing")
         if not decision.edits and not self._false_rows:
             return copy_wheel(self.archive, self.settings.wheel_dir), {}
         edits = [step.edit for step in decision.edits]
-        splices = self.settings.zip_level < 0
-        trim(self.archive.size)
-        applied = apply(self.archive, decision.after, edits, self.workdir, splices=splices)
-        trim(self.archive.size)
+        applied = apply(self.archive, decision.after, edits, self.workdir)
         pending = write_wheel(
             self.archive,
             decision.after,
@@ -430,7 +416,6 @@ class _Run:
             codec=self.codec,
             level=self.settings.zip_level,
             epoch=_epoch(self.standby.environ),
-            early=self.early,
         )
         return pending, applied.ways
 
@@ -448,19 +433,17 @@ class _Run:
             if old in self._false_rows and old != f"{after.dist_info}/RECORD"
         }
 
-    def _read_back(self, pending: PendingWheel, predicted: Wheel) -> Wheel:
-        """Open what was written as any wheel, and hold it against the prediction.
-
-        If somebody may have written to the input meanwhile, nothing is known by its CRC.
-        """
-        trim(self.archive.size)
-        opened = partial(open_wheel, pending.path, name=predicted.name)
-        if self.archive.is_untouched():
-            opened = partial(opened, origin=self.archive, written=pending.written)
-        else:
-            self.archive.check_again()
-        with opened() as archive:
-            found = archive.wheel
+    def _read_back(self, pending: PendingFile, predicted: Wheel) -> Wheel:
+        """Read the written wheel like any other, and compare it with the prediction."""
+        self.archive.check_unchanged()
+        try:
+            with open_wheel(pending.path, name=predicted.name) as archive:
+                found = archive.wheel
+        except BadWheelError as error:
+            raise VerificationError(
+                f"the wheel written cannot be read back: {error.message}",
+                hint="nothing was published; please report this wheel",
+            ) from error
         said, foretold = _all_said(found), _all_said(predicted)
         members = dict.fromkeys((*foretold, *said))
         wrong = [member for member in members if said.get(member) != foretold.get(member)]
@@ -482,7 +465,7 @@ class _Run:
             )
         return found
 
-    def _tried(self, pending: PendingWheel, wheel: Wheel) -> tuple[Finding, ...]:
+    def _tried(self, pending: PendingFile, wheel: Wheel) -> tuple[Finding, ...]:
         """Install what was written, and try everything in it."""
         # Only who asks for it pays for its start-up.
         self.progress("verifying")

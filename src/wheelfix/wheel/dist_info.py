@@ -1,7 +1,6 @@
-"""The WHEEL file of a dist-info folder: read, and edited in place (PEP 427, "File Contents").
+"""WHEEL and METADATA of a dist-info folder: read, and edited in place (PEP 427, "File Contents").
 
-METADATA's header is read here, too. An edit of WHEEL leaves every byte that it does not concern:
-producers put lines of their own there.
+An edit keeps every byte that it does not concern: build backends add lines of their own.
 """
 
 import re
@@ -12,9 +11,11 @@ from typing import NamedTuple
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.model import Metadata
 
+_REBUILD = "build the wheel again: a build backend writes this file"
+
 
 class WheelMetadata(NamedTuple):
-    """What WHEEL says that an installer acts on."""
+    """The fields of WHEEL that an installer acts on."""
 
     version: str
     """Wheel-Version."""
@@ -24,7 +25,7 @@ class WheelMetadata(NamedTuple):
 
 
 def read_metadata(text: str) -> WheelMetadata:
-    """Read WHEEL; `BadWheelError` without a Wheel-Version, or one that is not 1.x (PEP 427)."""
+    """Read WHEEL; `BadWheelError` without a Wheel-Version, or with one other than 1.x (PEP 427)."""
     headers = [(key, value) for key, value in map(_header, _head(text)) if key]
     version = next((value for key, value in headers if key == "wheel-version"), None)
     if not version:
@@ -43,11 +44,8 @@ def read_metadata(text: str) -> WheelMetadata:
     )
 
 
-_REBUILD = "build the wheel again: a build backend writes this file"
-
-
 def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> str:
-    """Set the tags and Root-Is-Purelib; whatever already says so, and all else, stays."""
+    """Set the tags and Root-Is-Purelib in WHEEL; lines that need no change stay as they are."""
     now = read_metadata(text)
     if tuple(tags) != now.tags:
         text = _set_lines(text, "Tag", tags)
@@ -57,7 +55,7 @@ def edit_metadata(text: str, *, tags: Sequence[str], root_is_purelib: bool) -> s
 
 
 def _set_lines(text: str, key: str, values: Sequence[str]) -> str:
-    """Put one line for each value where the first line with `key` stood, else after the headers."""
+    """Write one line for each value in place of the first line with `key`, or after the headers."""
     head = list(_head(text))
     rest = text[sum(map(len, head)) :]
     end = "\r\n" if head and head[0].endswith("\r\n") else "\n"
@@ -90,14 +88,14 @@ def _header(line: str) -> tuple[str, str]:
 # --- METADATA -------------------------------------------------------------------------------------
 
 MAX_FIELDS = 20_000
-"""Some twenty times what the largest published wheels have; each is judged by several rules."""
+"""Some twenty times what the largest published wheels have; several rules go through all."""
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _REQUIRES = "Requires-Dist"
 _FIELD = re.compile(r"([!-9;-~]+):(.*)", re.DOTALL)
 
 
 def read_core_metadata(text: str) -> Metadata:
-    """Read the header of METADATA as Python's `email` does, in a hundredth of its import time."""
+    """Read the header of METADATA as Python's `email` does."""
     fields = tuple(islice(_fields(text), MAX_FIELDS + 1))
     if len(fields) > MAX_FIELDS:
         return Metadata(problem=f"METADATA has more than {MAX_FIELDS:,} fields")
@@ -113,7 +111,7 @@ def read_core_metadata(text: str) -> Metadata:
 
 
 def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
-    """Return what METADATA says with one `Requires-Dist` line more."""
+    """Return METADATA with one more `Requires-Dist` line."""
     fields = metadata.fields
     last = [at for at, (name, _) in enumerate(fields, start=1) if name == _REQUIRES.lower()]
     at = last[-1] if last else len(fields)
@@ -123,11 +121,15 @@ def with_requirement(metadata: Metadata, requirement: str) -> Metadata:
     )
 
 
-def add_requirements(text: str, requirements: Sequence[str]) -> str:
-    """Add `Requires-Dist` lines to METADATA after the last one; all other bytes stay.
+def edit_core_metadata(text: str, requires_dist: Sequence[str]) -> str:
+    """Add the lines of `requires_dist` that METADATA lacks; all other bytes stay.
 
-    Where there is none, they end the header.
+    They go after the last `Requires-Dist` line, or to the end of the header.
     """
+    present = read_core_metadata(text).requires_dist
+    missing = [requirement for requirement in requires_dist if requirement not in present]
+    if not missing:
+        return text
     at = end = 0
     newline = "\r\n" if "\r\n" in text.partition("\n")[0] + "\n" else "\n"
     key = ""
@@ -143,7 +145,7 @@ def add_requirements(text: str, requirements: Sequence[str]) -> str:
             at = end
     at = at or end
     before = text[:at] if not at or text[:at].endswith(("\n", "\r")) else text[:at] + newline
-    return before + "".join(f"{_REQUIRES}: {e}{newline}" for e in requirements) + text[at:]
+    return before + "".join(f"{_REQUIRES}: {new}{newline}" for new in missing) + text[at:]
 
 
 def _fields(text: str) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
-"""What a wheel is, as frozen values.
+"""A wheel as frozen values: name, members, metadata, ELF objects.
 
 Names inside a wheel are `str` with `/`, exactly as the zip spells them: they are compared and
-looked up by the ten thousand, and a path object would normalise what must be judged.
+looked up by the ten thousand, and a path object would normalise them before they are checked.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError
 
 PRELOAD = "_wheelfix_preload"
-"""The name of the module that opens libraries of other wheels, in each package that has one."""
+"""The name of a preload shim: a module that opens libraries of other wheels."""
 
 
 class WheelName(NamedTuple):
@@ -53,7 +53,7 @@ class WheelName(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One file of the wheel. Directory entries of the zip are no members.
+    """One file of the wheel. Directory entries of the zip are not members.
 
     A tuple, since a wheel may have 50,000.
     """
@@ -62,7 +62,7 @@ class Member(NamedTuple):
     size: int
     """Bytes, inflated."""
     compressed_size: int
-    """Bytes in the zip; 0 for a member that is yet to be written."""
+    """Bytes in the zip; 0 for a member that is not written yet."""
     mode: int = 0o100644
     """`st_mode`: type and permission bits from external_attr, 0 where the zip has none."""
 
@@ -79,9 +79,9 @@ class Metadata(NamedTuple):
     license_files: tuple[str, ...] = ()
     """Paths relative to `*.dist-info/licenses` (PEP 639)."""
     fields: tuple[tuple[str, str], ...] = ()
-    """All fields in file order, unfolded, names in lower case; a body is none of them."""
+    """All fields in file order, unfolded, names in lower case, without the body."""
     problem: str | None = None
-    """Why it cannot be read, if it cannot."""
+    """Why METADATA cannot be read; None if it can."""
 
 
 class RecordRow(NamedTuple):
@@ -101,53 +101,53 @@ class RecordProblem(NamedTuple):
 
 
 def normalized(name: str) -> str:
-    """Spell a distribution's name in the one way that all its spellings share (PEP 503)."""
+    """Normalize a distribution's name (PEP 503)."""
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
 def is_vendored(member: str) -> bool:
-    """Return whether `member` stands in a folder of vendored libraries (`*.libs`).
+    """Return whether `member` is in a folder of grafted libraries (`*.libs`).
 
-    Nobody opens such a file by itself: it is there for those that need it.
+    Such a file is loaded only as a dependency.
     """
     return member.rpartition("/")[0].endswith(".libs")
 
 
 class Where(StrEnum):
-    """Where a Python source looks for a library that it opens by name."""
+    """Where a Python source searches for a library that it opens by name."""
 
     SEARCH = "search"
-    """By dlopen's search: what is loaded already, the system's cache and default directories."""
+    """By dlopen: libraries already loaded, the ld.so cache and the default directories."""
     FIND = "find"
-    """By `ctypes.util.find_library`: the system's cache, and the linker's directories."""
+    """By `ctypes.util.find_library`: the ld.so cache, and the linker's directories."""
     SOURCE = "source"
     """At a path relative to the folder of the source."""
     PREFIX = "prefix"
     """At a path relative to `sys.prefix`."""
     ABSOLUTE = "absolute"
-    """At a fixed path of the user's machine, or one relative to the current directory."""
+    """At a fixed path, or one relative to the current directory."""
 
 
 class Opening(NamedTuple):
-    """One name that a Python source hands to the loader: `ctypes.CDLL("libx.so")`."""
+    """One library that a Python source opens: `ctypes.CDLL("libx.so")`."""
 
     line: int
     function: str
     """The call, as `ctypes.CDLL`."""
     name: str
-    """A file name, or a path as `where` says."""
+    """A file name, or a path of the kind `where`."""
     where: Where
     sure: bool
-    """Whether the call is made whenever its function is: nothing tests or catches its failure."""
+    """Whether the call is unconditional, and no `except` catches its failure."""
     on_import: bool
-    """Whether the module itself makes it, and not one of its functions later."""
+    """Whether it runs when the module is imported, and not only when a function is called."""
     suffixes: tuple[str, ...] = ()
-    """Globs that the call tries after `name`, one of which has to fit; none is `name` itself."""
+    """Globs of suffixes that the call tries after `name`; empty for `name` alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wheel:
-    """One wheel: its name, its files, its metadata, and what its ELF objects say."""
+    """One wheel: its name, its files, its metadata, and its ELF objects."""
 
     name: WheelName
     members: tuple[Member, ...]
@@ -164,19 +164,19 @@ class Wheel:
     broken_elfs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
     impostors: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Members named like a shared object without ELF's magic number, and what they look like."""
+    """Members with the name of a shared object but no ELF magic number, and what they look like."""
     openings: Mapping[str, tuple[Opening, ...]] = field(
         default_factory=dict[str, tuple[Opening, ...]]
     )
-    """What the Python sources open by name, by member; sources that open nothing are left out."""
+    """Libraries that Python sources open by name, by member; sources without any are left out."""
     unfollowed: tuple[str, ...] = ()
-    """Python sources that may open more than `openings` has: they were too much to follow."""
+    """Python sources that exceed the limits of the analysis, and may open more than `openings`."""
     sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Sources that a repair may write to, by member: the `__init__.py` of packages with shared
     objects in or below them, and the preload shims."""
     metadata: Metadata = field(default_factory=Metadata)
     size: int = 0
-    """Bytes of the zip; 0 for a wheel that is yet to be written."""
+    """Bytes of the zip; 0 for a wheel that is not written yet."""
     texts: Mapping[str, str] = field(default_factory=dict[str, str])
     """The JSON and text files of the dist-info folder, licences left out, by member."""
     shebangs: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -189,10 +189,10 @@ class Wheel:
 
     @property
     def zip_size(self) -> int:
-        """Bytes of the zip, or of its members where it is yet to be written."""
+        """Bytes of the zip, or of its members if it is not written yet."""
         return self.size or sum(member.compressed_size for member in self.members)
 
     @property
     def data_dir(self) -> str:
-        """`name-version.data`, the folder that PEP 427 spreads over the install scheme."""
+        """`name-version.data`, whose subfolders go to paths of the install scheme (PEP 427)."""
         return self.dist_info.removesuffix(".dist-info") + ".data"

@@ -1,6 +1,6 @@
 """RECORD: the list of a wheel's files with their hashes and sizes (PEP 376, PEP 427).
 
-Everything here is a function of values; the hashes are computed where the bytes are.
+Everything here is a function of values; `members` and `writer` compute the hashes.
 """
 
 import csv
@@ -8,8 +8,6 @@ from binascii import b2a_base64
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from io import BytesIO, StringIO, TextIOWrapper
-from types import MappingProxyType
-from typing import Any
 
 from wheelfix.wheel.model import Member, RecordProblem, RecordRow
 
@@ -23,31 +21,26 @@ _URLSAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def signatures(record_name: str) -> tuple[str, str]:
-    """Name the files that sign RECORD, which RECORD itself does not list (PEP 427)."""
+    """Return the names of the signatures of RECORD, which RECORD does not list (PEP 427)."""
     return f"{record_name}.jws", f"{record_name}.p7s"
 
 
 def hash_field(algorithm: str, digest: bytes) -> str:
-    """Spell `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
+    """Encode `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
     text = b2a_base64(digest, newline=False).translate(_URLSAFE, b"=")
     return f"{algorithm}={text.decode()}"
 
 
 def algorithm_of(row: RecordRow) -> str | None:
-    """Name the algorithm of the row's hash; None without a hash that may be relied on."""
+    """Return the algorithm of the row's hash; None for a missing or a weak hash."""
     algorithm = row.hash.partition("=")[0]
     return algorithm if algorithm in STRONG else None
 
 
 def parse_record(
-    data: bytes,
-    record_name: str,
-    known: Mapping[Any, Any] = MappingProxyType({}),
+    data: bytes, record_name: str
 ) -> tuple[tuple[RecordRow, ...], tuple[RecordProblem, ...]]:
-    """Split RECORD into rows; rows that cannot be read are problems, not errors.
-
-    Of names and rows that are `known`, as keys and values, no further copy is made.
-    """
+    """Split RECORD into rows; rows that cannot be read are problems, not errors."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -60,9 +53,7 @@ def parse_record(
         lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
         for number, fields in enumerate(csv.reader(lines), 1):
             if len(fields) == 3 and fields[0] and _is_size(fields[2]):
-                name, digest, size = fields[0], fields[1], int(fields[2])
-                row = RecordRow(known.get(name, name), digest, size)
-                rows.append(known.get(row, row) if known else row)
+                rows.append(RecordRow(fields[0], fields[1], int(fields[2])))
             elif fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
@@ -116,8 +107,8 @@ def verify_record(
 ) -> tuple[RecordProblem, ...]:
     """Compare RECORD with the files, one problem for each disagreement.
 
-    `hashes` holds the true hash of each listed file as `hash_field` spells it, computed with
-    the algorithm that its row names; files without a strong hash in RECORD may be left out.
+    `hashes` has the true hash of each listed file in the form of `hash_field`, by the algorithm
+    of its row; files without a strong hash in RECORD may be left out.
     """
     sizes = {member.name: member.size for member in members}
     problems: list[RecordProblem] = []
@@ -159,13 +150,13 @@ def _wrong_hash(row: RecordRow, true_hash: str | None) -> str | None:
         return "is listed in RECORD without a hash"
     if algorithm_of(row) is None:
         weak = row.hash.partition("=")[0]
-        return f"is listed with a hash that PEP 427 does not permit or nobody knows: `{weak}`"
+        return f"is listed with a hash that PEP 427 does not permit or that is unknown: `{weak}`"
     if row.hash != true_hash:
         return f"has the hash {true_hash}, RECORD says {row.hash}"
     return None
 
 
-def update_record(  # noqa: PLR0913 (what is done to the files is one value each)
+def update_record(  # noqa: PLR0913 - one argument for each kind of change
     rows: Sequence[RecordRow],
     *,
     record_name: str,
@@ -174,10 +165,10 @@ def update_record(  # noqa: PLR0913 (what is done to the files is one value each
     written: Mapping[str, RecordRow],
     order: Sequence[str],
 ) -> tuple[RecordRow, ...]:
-    """Make the rows of the new wheel; rows that nothing asks to change stand as they stood.
+    """Return the rows of the new wheel; rows of unchanged files stay as they are.
 
     `removed` are files that are gone, `copied` maps a file to the new names of its bytes,
-    `written` are the rows of files with new bytes, `order` is the order of the new rows. They
+    `written` are the rows of files with new bytes, `order` is the order of the new rows. New rows
     go before the rows of the dist-info folder. RECORD's own row is the last.
     """
     kept: list[RecordRow] = []

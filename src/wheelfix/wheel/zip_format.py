@@ -1,9 +1,9 @@
-"""The zip container as bytes: its directory, read strictly, and the headers to write one.
+"""The zip format: its central directory, read strictly, and the headers to write one.
 
 A zip can be read in several ways (from the end, from the start, by either of two names), and a
 wheel that two readers see differently is refused here. Section numbers are those of PKWARE's
-APPNOTE 6.3.10. Everything here is a function of bytes; `archive` and `pack` do the reading and
-writing.
+APPNOTE 6.3.10. Everything here is a function of bytes; `zip_reader` and `writer` do the reading
+and writing.
 """
 
 import struct
@@ -38,8 +38,8 @@ _UNICODE_PATH = 0x7075  # 4.6.9
 _NOT_KEPT = (_ZIP64, _UNICODE_PATH, 0x0000, 0xD935)
 _UNIX = 3 << 8
 
-_DAMAGED = "the file is damaged or incomplete: build or download it again"
-_REPACK = "build the wheel again, or unpack and pack it with `wheel unpack` and `wheel pack`"
+DAMAGED = "the file is damaged or incomplete: build or download it again"
+REPACK = "build the wheel again, or unpack and pack it with `wheel unpack` and `wheel pack`"
 
 
 class Entry(NamedTuple):
@@ -79,7 +79,7 @@ _OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
-    """Where the central directory is."""
+    """The end of central directory record, plain or Zip64."""
 
     offset: int
     size: int
@@ -88,12 +88,12 @@ class End(NamedTuple):
 
 
 def _encoding(flags: int) -> str:
-    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): a letter for each byte.
+    # Without bit 11 names are in the IBM PC's code page 437 (appendix D.1): one letter per byte.
     return "utf-8" if flags & _UTF8 else "cp437"
 
 
 def shown(name: str) -> str:
-    """Spell a member's name for a message, so that it cannot steer a terminal."""
+    """Quote a member's name for a message, without characters that control a terminal."""
     if name.isprintable():
         return f"`{name}`"
     plain = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
@@ -107,7 +107,7 @@ def find_end(tail: bytes, file_size: int) -> End:
     """Find the central directory from the last `TAIL` bytes of the file.
 
     Raises `BadWheelError` where there is none, where it may be read in two ways, and where
-    anything stands between it and the end records (4.3.6).
+    there are bytes between it and the end records (4.3.6).
     """
     at = _find_end_record(tail)
     _, disk, start_disk, here, count, size, offset, _ = END.unpack_from(tail, at)
@@ -120,16 +120,16 @@ def find_end(tail: bytes, file_size: int) -> End:
         directory_end, wide = _read_end64(tail, at, base)
         limits = (_MAX16, _MAX16, _MAX16, _MAX16, _MAX32, _MAX32)
         if any(a not in (b, limit) for a, b, limit in zip(stated, wide, limits, strict=True)):
-            raise BadWheelError("the zip has two central directories that differ", hint=_REPACK)
+            raise BadWheelError("the zip has two central directories that differ", hint=REPACK)
         stated = wide
     disk, start_disk, here, count, size, offset = stated
     if disk or start_disk or here != count:
-        raise BadWheelError("the zip is one part of several", hint=_REPACK)
+        raise BadWheelError("the zip is one part of several", hint=REPACK)
     if offset + size != directory_end:
         if offset + size > directory_end:
-            raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
+            raise BadWheelError("the zip's central directory is cut off", hint=DAMAGED)
         raise BadWheelError(
-            "the zip has foreign bytes before its first member or its end", hint=_REPACK
+            "the zip has foreign bytes before its first member or its end", hint=REPACK
         )
     return End(offset, size, count, comment)
 
@@ -147,49 +147,47 @@ def _find_end_record(tail: bytes) -> int:
     if not fitting:
         raise BadWheelError(
             "this is no zip file, or its end is missing (no end of central directory)",
-            hint=_DAMAGED,
+            hint=DAMAGED,
         )
     # Readers that search from the end without checking the comment would find another one.
     if fitting != [last]:
-        raise BadWheelError("the zip has more than one end record", hint=_REPACK)
+        raise BadWheelError("the zip has more than one end record", hint=REPACK)
     return last
 
 
 def _read_end64(tail: bytes, at: int, base: int) -> tuple[int, tuple[int, ...]]:
-    """Read the Zip64 end record; its offset, and its fields in the order of the plain one."""
+    """Read the Zip64 end record: its offset, and its fields in the order of the plain one."""
     _, _, offset, disks = LOCATOR64.unpack_from(tail, at - LOCATOR64.size)
     place = at - LOCATOR64.size - END64.size
-    # The record may grow by an "extensible data sector", which nobody writes (4.3.14.2).
+    # The record may grow by an "extensible data sector", which no known tool writes (4.3.14.2).
     if disks > 1 or place < 0 or offset != base + place or tail[place : place + 4] != b"PK\6\6":
-        raise BadWheelError("the zip's Zip64 end record is not where it should be", hint=_DAMAGED)
+        raise BadWheelError("the zip's Zip64 end record is not where it should be", hint=DAMAGED)
     fields = END64.unpack_from(tail, place)
     return offset, (*fields[4:6], fields[6], fields[7], fields[8], fields[9])
 
 
-def parse_directory(data: bytes, end: End, known: dict[Any, Any]) -> list[Entry]:
+def parse_directory(data: bytes, end: End) -> list[Entry]:
     """Split the central directory; `BadWheelError` where it does not hold together.
 
-    Of names and what many members have alike, `known` keeps one copy.
-
     Members must not overlap, and they must fill the file from its first byte to the directory:
-    what stands between them is seen by readers that stream, and by nobody else.
+    only readers that stream would see bytes between them.
     """
     if end.members * CENTRAL.size > len(data):
-        raise BadWheelError("the zip's central directory is cut off", hint=_DAMAGED)
+        raise BadWheelError("the zip's central directory is cut off", hint=DAMAGED)
     rows: list[tuple[Any, ...]] = []
     at = 0
     try:
         for _ in range(end.members):
-            row, at = _parse_entry(data, at, known)
+            row, at = _parse_entry(data, at)
             rows.append(row)
     except struct.error:
         at = -1
     if at != len(data):
-        raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
+        raise BadWheelError("the zip's central directory does not hold together", hint=DAMAGED)
     return _with_ends(rows, end.offset)
 
 
-def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any, ...], int]:
+def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
     """Read the record at `at`, and where the next begins.
 
     The fields are those of `Entry`, but for the last: the least that `end` can be.
@@ -203,11 +201,8 @@ def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any
     comment_at = extra_at + extra_size
     after = comment_at + comment_size
     if sig != b"PK\1\2" or after > len(data):
-        raise BadWheelError("the zip's central directory does not hold together", hint=_DAMAGED)
+        raise BadWheelError("the zip's central directory does not hold together", hint=DAMAGED)
     name = _decode(data[name_at:extra_at], flags)
-    name = known.setdefault(name, name)
-    stamp = known.setdefault(stamp, stamp)
-    attr = known.setdefault(attr, attr)
     extra = data[extra_at:comment_at]
     if extra:
         _check_extra(extra, name)
@@ -219,7 +214,7 @@ def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any
     if size > packed * 1032 if method == DEFLATED else size != packed:
         raise BadWheelError(
             f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
-            hint=_DAMAGED,
+            hint=DAMAGED,
         )
     return (
         name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
@@ -229,16 +224,16 @@ def _parse_entry(data: bytes, at: int, known: dict[Any, Any]) -> tuple[tuple[Any
 
 def _check_kind(name: str, disk: int, flags: int, method: int) -> None:
     if disk not in (0, _MAX16):
-        raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=_REPACK)
+        raise BadWheelError(f"{shown(name)} is in another part of the zip", hint=REPACK)
     if flags & _ENCRYPTED:
-        raise BadWheelError(f"{shown(name)} is encrypted", hint=_REPACK)
+        raise BadWheelError(f"{shown(name)} is encrypted", hint=REPACK)
     if flags & _PATCH:
-        raise BadWheelError(f"{shown(name)} is a patch, not a file", hint=_REPACK)
+        raise BadWheelError(f"{shown(name)} is a patch, not a file", hint=REPACK)
     if method not in (STORED, DEFLATED):
         raise BadWheelError(
             f"{shown(name)} is compressed with method {method}; wheels use 0 (stored) or 8 "
             "(deflated)",
-            hint=_REPACK,
+            hint=REPACK,
         )
 
 
@@ -247,7 +242,7 @@ def _decode(raw_name: bytes, flags: int) -> str:
         return raw_name.decode("ascii" if raw_name.isascii() else _encoding(flags))
     except UnicodeDecodeError:
         raise BadWheelError(
-            f"the member name {raw_name!r} is said to be UTF-8 and is not", hint=_REPACK
+            f"the member name {raw_name!r} is marked as UTF-8 and is not", hint=REPACK
         ) from None
 
 
@@ -257,13 +252,13 @@ def _check_extra(extra: bytes, name: str) -> None:
     at = 0
     for kind, value in _fields(extra):
         if kind == _UNICODE_PATH and value[5:] != name.encode():
-            raise BadWheelError(f"{shown(name)} has a second, different name", hint=_REPACK)
+            raise BadWheelError(f"{shown(name)} has a second, different name", hint=REPACK)
         kinds.append(kind)
         at += 4 + len(value)
     if len(extra) - at >= 4:  # less is padding
-        raise BadWheelError(f"{shown(name)} has an extra field that is cut off", hint=_REPACK)
+        raise BadWheelError(f"{shown(name)} has an extra field that is cut off", hint=REPACK)
     if kinds.count(_ZIP64) > 1:
-        raise BadWheelError(f"{shown(name)} has Zip64 sizes twice", hint=_REPACK)
+        raise BadWheelError(f"{shown(name)} has Zip64 sizes twice", hint=REPACK)
 
 
 def _fields(extra: bytes) -> Iterator[tuple[int, bytes]]:
@@ -286,39 +281,36 @@ def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
             yield number
             continue
         if at + 8 > len(wide):
-            raise BadWheelError(f"{shown(name)} lacks its Zip64 sizes", hint=_DAMAGED)
+            raise BadWheelError(f"{shown(name)} lacks its Zip64 sizes", hint=DAMAGED)
         yield unpack_from("<Q", wide, at)[0]
         at += 8
 
 
 def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry]:
-    """Say of each entry where it ends, and refuse members that overlap."""
+    """Find where each entry ends, and refuse members that overlap."""
     offsets = sorted(row[_OFFSET] for row in rows)
     if not offsets:
         return []
     if offsets[0]:
-        raise BadWheelError("the zip has foreign bytes before its first member", hint=_REPACK)
+        raise BadWheelError("the zip has foreign bytes before its first member", hint=REPACK)
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
     entries: list[Entry] = []
-    rows.reverse()
-    while rows:  # each gives way to its entry
-        row = rows.pop()
+    for row in rows:
         end = ends[row[_OFFSET]]
         if end < row[-1]:
             raise BadWheelError(
-                f"{shown(row[0])} overlaps what follows it in the zip", hint=_DAMAGED
+                f"{shown(row[0])} overlaps what follows it in the zip", hint=DAMAGED
             )
         entries.append(Entry._make((*row[:-1], end)))
     return entries
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
-    """Hold the local header to the central directory; its length in bytes, and its extra field.
+    """Compare the local header with the central directory; return its length and its extra field.
 
     `head` is the start of the entry: the header and at least all of its name and extra field.
-    Raises `BadWheelError` where both disagree, and where anything but a data descriptor (4.3.9)
-    stands between the data and what follows.
+    Raises `BadWheelError` where both disagree.
     """
     try:
         sig, _, flags, method, _, crc, packed, size, name_size, extra_size = LOCAL.unpack_from(head)
@@ -326,13 +318,13 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
         sig = b""
         flags = method = crc = packed = size = name_size = extra_size = 0
     if sig != b"PK\3\4":
-        raise BadWheelError(f"{shown(entry.name)} has no local header", hint=_DAMAGED)
+        raise BadWheelError(f"{shown(entry.name)} has no local header", hint=DAMAGED)
     extra_at = LOCAL.size + name_size
     length = extra_at + extra_size
     extra = head[extra_at:length]
     if head[LOCAL.size : extra_at] != entry.raw_name:
         raise BadWheelError(
-            f"{shown(entry.name)} has another name in its local header", hint=_REPACK
+            f"{shown(entry.name)} has another name in its local header", hint=REPACK
         )
     if extra:
         _check_extra(extra, entry.name)
@@ -340,29 +332,29 @@ def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:
         raise BadWheelError(
             f"{shown(entry.name)} is encoded otherwise in its local header than in the central "
             "directory",
-            hint=_REPACK,
+            hint=REPACK,
         )
     if _MAX32 in (packed, size):
         size, packed = _widen(extra, entry.name, size, packed)
-    said, known = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
+    local, central = (crc, packed, size), (entry.crc, entry.compressed_size, entry.size)
     streamed = flags & _HAS_DESCRIPTOR
-    if said != known and any(
-        a != b and not (streamed and a == 0) for a, b in zip(said, known, strict=True)
+    if local != central and any(
+        a != b and not (streamed and a == 0) for a, b in zip(local, central, strict=True)
     ):
         raise BadWheelError(
             f"{shown(entry.name)} has another size or checksum in its local header than in the "
             "central directory",
-            hint=_REPACK,
+            hint=REPACK,
         )
     return length, extra
 
 
 def is_descriptor(entry: Entry, rest: bytes) -> bool:
-    """Tell whether `rest`, found after the data, is a data descriptor (4.3.9)."""
+    """Return whether `rest`, found after the data, is a data descriptor (4.3.9)."""
     bare = rest.removeprefix(b"PK\7\x08") if len(rest) in (16, 24) else rest
     sizes = {12: "<3L", 20: "<L2Q"}.get(len(bare))
-    known = (entry.crc, entry.compressed_size, entry.size)
-    return sizes is not None and unpack_from(sizes, bare) == known
+    stated = (entry.crc, entry.compressed_size, entry.size)
+    return sizes is not None and unpack_from(sizes, bare) == stated
 
 
 # --- Writing -----------------------------------------------------------------------------------

@@ -1,0 +1,157 @@
+"""Checks of a zip directory: entries that must not be unpacked are refused before they are."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from unicodedata import normalize
+
+from wheelfix.errors import BadWheelError
+from wheelfix.system.tmpdir import tmpdir
+from wheelfix.wheel.zip_format import Entry, shown
+
+_HIGHEST_RATIO = 100
+"""Deflate reaches 1032; wheels 2 to 10, and hardly any more than 30."""
+_HARMLESS_TOTAL = 2**32
+"""Bytes; inflating that many takes seconds, and no memory."""
+_HIGHEST_TOTAL = 2**33
+"""Bytes; more are refused if they are also out of proportion to the file."""
+_DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
+"""Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
+_PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
+"""Nearly all names of files; such a name needs no further checks."""
+_SCHEME_KEYS = ("purelib", "platlib", "headers", "scripts", "data")
+_S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
+_LIST_SIZE = 2**20
+_UNSAFE = "do not install it: no build backend writes this; build the wheel again"
+_CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
+
+
+def check_entries(entries: Sequence[Entry], file_size: int) -> None:
+    """Refuse bombs, links, names that leave the folder, and entries that overwrite each other.
+
+    `file_size` is that of the zip, in bytes. Raises `BadWheelError`.
+    """
+    _check_total(sum(entry.size for entry in entries), file_size)
+    for entry in entries:
+        if fault := _fault(entry):
+            raise BadWheelError(f"{shown(entry.name)} {fault}", hint=_UNSAFE)
+    _check_clashes(entries)
+
+
+def check_data_folder(names: Iterable[str], data_dir: str) -> None:
+    """Refuse members of the `.data` folder that no installer takes, or that overwrite others.
+
+    purelib and platlib are one folder for nearly every Python. Raises `BadWheelError`.
+    """
+    moved = [name for name in names if name.startswith(f"{data_dir}/")]
+    if not moved:
+        return
+    files = {_folded(name): name for name in names}
+    for name in moved:
+        key, _, rest = name.removeprefix(f"{data_dir}/").partition("/")
+        if not rest or key not in _SCHEME_KEYS:
+            raise BadWheelError(
+                f"{shown(name)} is in none of the folders of an installation, "
+                f"{', '.join(_SCHEME_KEYS)}",
+                hint=_UNSAFE,
+            )
+        if key in {"purelib", "platlib"}:
+            other = files.setdefault(_folded(rest), name)
+            if other != name:
+                raise BadWheelError(f"{shown(name)} is installed over {shown(other)}", hint=_CLASH)
+
+
+def check_metadata_sizes(entries: Mapping[str, Entry], dist_info: str) -> None:
+    """Refuse WHEEL, METADATA and RECORD that are too large: they are read into memory as a whole.
+
+    Raises `BadWheelError`.
+    """
+    names = sum(len(entry.raw_name) + 200 for entry in entries.values())
+    most = {"WHEEL": _LIST_SIZE, "METADATA": 4 * _LIST_SIZE, "RECORD": _LIST_SIZE + 2 * names}
+    for name, size in most.items():
+        entry = entries.get(f"{dist_info}/{name}")
+        if entry and entry.size > size:
+            raise BadWheelError(
+                f"{shown(entry.name)} has {entry.size} bytes, more than any build writes",
+                hint=_UNSAFE,
+            )
+
+
+def _check_total(total: int, file_size: int) -> None:
+    """Refuse bombs: more than the disk of TMPDIR holds, or out of proportion to the file."""
+    if total <= _HARMLESS_TOTAL:
+        return
+    if total > _HIGHEST_TOTAL and total > _HIGHEST_RATIO * file_size:
+        raise BadWheelError(
+            f"the members inflate to {total} bytes, {total // file_size} times what the file "
+            "has: it is a bomb",
+            hint=_UNSAFE,
+        )
+    disk = os.statvfs(tmpdir())
+    if total > disk.f_blocks * disk.f_frsize:
+        raise BadWheelError(
+            f"the members inflate to {total} bytes, more than the disk holds", hint=_UNSAFE
+        )
+
+
+def _fault(entry: Entry) -> str | None:
+    """Return why an entry must not be unpacked, by its name or its file type alone."""
+    kind = entry.mode & _S_IFMT
+    if kind in (0, _S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
+        return None
+    folder = entry.name.endswith("/")
+    if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
+        what = "symbolic link" if kind == _S_IFLNK else "special file"
+        return f"is a {what}, not a file (mode {entry.mode:o})"
+    if folder and entry.size:
+        return "is a folder with content"
+    return _name_fault(entry.name)
+
+
+def _name_fault(name: str) -> str | None:
+    parts = name.removesuffix("/").split("/")
+    faults = (
+        (not name.isprintable() and any(map(_is_control, name)), "has a control character"),
+        ("\\" in name, "has a backslash, which is a separator elsewhere"),
+        (name.startswith("/"), "is an absolute name"),
+        (name[1:2] == ":", "names a drive"),
+        (".." in parts, "leads out of the wheel by `..`"),
+        ("." in parts or "" in parts, "is not a plain relative name"),
+        (any(len(part.encode()) > _NAME_MAX for part in parts), "has a name that is too long"),
+        (len(parts) > _DEEPEST, f"is {len(parts)} folders deep"),
+        (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
+    )
+    return next((fault for found, fault in faults if found), None)
+
+
+def _is_control(character: str) -> bool:
+    return character < " " or "\x7f" <= character < "\xa0"
+
+
+def _check_clashes(entries: Sequence[Entry]) -> None:
+    """Refuse members that overwrite each other, also on file systems that ignore case."""
+    files: dict[str, str] = {}
+    folders: set[str] = set()
+    for entry in entries:
+        key = _folded(entry.name)
+        if key.endswith("/"):
+            key = key[:-1]
+            folders.add(key)
+        elif key in files:
+            other = files[key]
+            how = "is in the wheel twice" if other == entry.name else f"clashes with {shown(other)}"
+            raise BadWheelError(f"{shown(entry.name)} {how}", hint=_CLASH)
+        else:
+            files[key] = entry.name
+        parent = key.rpartition("/")[0]
+        while parent and parent not in folders:
+            folders.add(parent)
+            parent = parent.rpartition("/")[0]
+    for key in files.keys() & folders:
+        raise BadWheelError(f"{shown(files[key])} is a file and a folder as well", hint=_CLASH)
+
+
+def _folded(name: str) -> str:
+    if name.isascii():
+        return name.lower()
+    return normalize("NFC", normalize("NFC", name).casefold())

@@ -1,0 +1,149 @@
+"""Strict reading of a zip file: members by name, inflated or as stored.
+
+The directory is read by `zip_format`, not by the standard library's `zipfile`, which accepts
+prepended data, overlapping members and bytes between them. The file is read by offset from one
+descriptor that stays open, so a file that is replaced meanwhile is not mixed with its successor.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from wheelfix.errors import BadWheelError
+from wheelfix.wheel.inflate import crc32, inflated_pieces
+from wheelfix.wheel.members import buffered
+from wheelfix.wheel.zip_format import (
+    DAMAGED,
+    DEFLATED,
+    REPACK,
+    TAIL,
+    Entry,
+    check_local,
+    find_end,
+    is_descriptor,
+    parse_directory,
+    shown,
+)
+
+_PIECE = 2**20
+_HEAD = 2**18
+"""Bytes, more than the longest local header."""
+
+
+class ZipReader:
+    """An open zip file. Close it, or use it as a context manager; reading is safe from threads."""
+
+    def __init__(self, descriptor: int) -> None:
+        """Take over an open `descriptor`, and read the directory of the zip.
+
+        Raises `BadWheelError` for a directory that is damaged or may be read in two ways.
+        """
+        self.size = os.fstat(descriptor).st_size
+        """Bytes of the zip file."""
+        self._descriptor = descriptor
+        tail = self.read_at(max(0, self.size - TAIL), min(self.size, TAIL))
+        end = find_end(tail, self.size)
+        self.comment = end.comment
+        """The comment of the zip."""
+        self.directory = tuple(parse_directory(self.read_at(end.offset, end.size), end))
+        """All entries, in the order of the central directory."""
+        self.entries = {e.name: e for e in self.directory if not e.name.endswith("/")}
+        """The entries of files, by name."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file. Buffers that were handed out stay valid."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def read(self, member: str) -> bytes:
+        """Inflate a member; `BadWheelError` where size or CRC are not as stated.
+
+        For members that may be large, use `buffer`.
+        """
+        return b"".join(self.inflated(member))
+
+    def buffer(self, member: str) -> memoryview:
+        """Inflate a member into a buffer; a large one is a mapped file without a name."""
+        return buffered(self.inflated(member), self.entries[member].size)
+
+    def inflated(self, member: str) -> Iterator[bytes]:
+        """Yield a member's bytes in pieces of up to 1 MiB.
+
+        Raises `BadWheelError` as soon as it inflates past its stated size, at the end where size
+        or CRC are not as stated.
+        """
+        return self._inflated(self.entries[member])
+
+    def check_folders(self) -> None:
+        """Compare the entries of folders with their local headers, and make sure they are empty.
+
+        Raises `BadWheelError` where they disagree.
+        """
+        for entry in self.directory:
+            if entry.name.endswith("/"):
+                for _ in self._inflated(entry):
+                    pass
+
+    def raw(self, member: str) -> tuple[bytes, Iterable[bytes]]:
+        """Return the extra field of the local header, and the data as stored, in pieces.
+
+        Raises `BadWheelError` where the local header and the central directory disagree.
+        """
+        return self._raw(self.entries[member])
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Read from the zip file itself; `BadWheelError` where it has become too short."""
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:  # one read ends at 2 GiB, or at a signal
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                raise BadWheelError("the file shrank while it was read", hint=DAMAGED)
+            data += more
+        return data
+
+    def _inflated(self, entry: Entry) -> Iterator[bytes]:
+        _, raw = self._raw(entry)
+        return _checked(entry, inflated_pieces(entry, raw) if entry.method == DEFLATED else raw)
+
+    def _raw(self, entry: Entry) -> tuple[bytes, Iterable[bytes]]:
+        span = entry.end - entry.offset
+        head = self.read_at(entry.offset, min(span, _HEAD))
+        length, extra = check_local(entry, head)
+        end = length + entry.compressed_size
+        # The longest data descriptor has 24 bytes; one more is enough to know that it is none.
+        rest = self.read_at(entry.offset + end, min(span - end, 25)) if end < span else b""
+        # A local extra field longer than the central one may reach past the end of the entry.
+        if end > span or (rest and not is_descriptor(entry, rest)):
+            raise BadWheelError(
+                f"{shown(entry.name)} is followed by foreign bytes in the zip", hint=REPACK
+            )
+        return extra, self._pieces(head[length:end], entry.offset + len(head), entry.offset + end)
+
+    def _pieces(self, first: bytes, start: int, end: int) -> Iterator[bytes]:
+        if first:
+            yield first
+        for at in range(start, end, _PIECE):
+            yield self.read_at(at, min(_PIECE, end - at))
+
+
+def _checked(entry: Entry, inflated: Iterable[bytes]) -> Iterator[bytes]:
+    crc = size = 0
+    for piece in inflated:
+        crc = crc32(piece, crc)
+        size += len(piece)
+        if size > entry.size:
+            break
+        yield piece
+    if size != entry.size:
+        raise BadWheelError(
+            f"{shown(entry.name)} has {size} bytes, the zip states {entry.size}", hint=DAMAGED
+        )
+    if crc != entry.crc:
+        raise BadWheelError(f"{shown(entry.name)} has a wrong checksum (CRC)", hint=DAMAGED)
