@@ -38,8 +38,8 @@ from pathlib import Path
 from wheelfix.elf.model import Exports, Libc, Lookup
 from wheelfix.elf.reader import read_exports, read_lookups
 from wheelfix.errors import WheelfixError
+from wheelfix.host.disk import read_process
 from wheelfix.host.ld_debug import Asked, Log
-from wheelfix.host.machine import describe
 from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
 from wheelfix.loader.binding import Binding, Process, Symbols
 from wheelfix.loader.search import Environment, How, Load, Outcome, Request, load, load_all
@@ -240,7 +240,7 @@ def compare(wheel: Path, python: Interpreter, *, symbols: bool = False) -> list[
         ]
         program = os.path.realpath(place.python)
         first = [python.ctypes] if python.ctypes else []
-        environment = describe(program, [*first, *(path for _, path in objects)])
+        environment = read_process(program, [*first, *(path for _, path in objects)])
         tables = read_symbols()
         log = root / "log"
         log.mkdir()

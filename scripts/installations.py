@@ -25,7 +25,7 @@ from pathlib import Path
 from wheelfix.elf.image import gnu_hash
 from wheelfix.elf.model import Elf, ElfType, Exports, Libc, Lookup, Machine
 from wheelfix.elf.reader import read_elf, read_exports, read_lookups
-from wheelfix.host.machine import describe
+from wheelfix.host.disk import read_process
 from wheelfix.loader.binding import Binding, MissingVersion, Process, Symbols
 from wheelfix.loader.search import Environment, How, Load, Opening, Outcome, load, load_all
 
@@ -441,7 +441,7 @@ class Case:
 
 @cache
 def _machine() -> Environment:
-    return describe(os.path.realpath(sys.executable), [])
+    return read_process(os.path.realpath(sys.executable), [])
 
 
 def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path, Elf]]) -> Case:

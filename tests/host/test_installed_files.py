@@ -21,7 +21,7 @@ import pytest
 from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.analysis.explain import Explanation, Question, World, explain, world_of
-from wheelfix.host.machine import describe
+from wheelfix.host.disk import read_process
 from wheelfix.host.verify import Options, verify
 from wheelfix.loader import targets
 from wheelfix.loader.search import load
@@ -585,7 +585,7 @@ def fate_of(tree: trees.Tree, path: Path, outcome: trees.Outcome) -> Fate:
 def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
     """Ask the model, as `verify` does: the files that are there, and this Python."""
     program = os.path.realpath(trees.BASE_PYTHON)
-    environment = describe(program, [os.path.realpath(path) for path in paths])
+    environment = read_process(program, [os.path.realpath(path) for path in paths])
     found: dict[str, Fate] = {}
     for path in paths:
         real = os.path.realpath(path)

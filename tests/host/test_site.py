@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import venv
@@ -23,9 +22,8 @@ from wheelfix.analysis.explain import (
     find_subject,
     how_found,
 )
-from wheelfix.elf.model import Machine
 from wheelfix.errors import SettingsError
-from wheelfix.host.site import parse_cache, planted, read_site
+from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.search import How
 from wheelfix.loader.targets import find
 
@@ -219,28 +217,8 @@ def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
 
 def test_planted_directories_are_read_and_missing_ones_ignored(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "a/libq.so", soname="libq.so")
-    found = planted([str(tmp_path / "a"), str(tmp_path / "none"), "relative", ""])
+    found = read_planted([str(tmp_path / "a"), str(tmp_path / "none"), "relative", ""])
     assert set(found.files) == {str(path)}
-
-
-@pytest.mark.skipif(not shutil.which("ldconfig", path="/sbin:/usr/sbin"), reason="no ldconfig")
-def test_the_cache_is_read_as_ldconfig_reads_it() -> None:
-    if os.uname().machine != "x86_64":
-        pytest.skip("the flags below are those of x86-64")
-    said = subprocess.run(
-        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
-    ).stdout
-    expected: dict[str, str] = {}
-    for name, kind, path in re.findall(r"^\t(\S+) \(([^)]*)\) => (.*)$", said, re.MULTILINE):
-        if "x86-64" in kind and "hwcap" not in kind:
-            expected.setdefault(name, path)
-    assert parse_cache(Path("/etc/ld.so.cache").read_bytes(), (64, Machine.X86_64)) == expected
-
-
-def test_a_cut_cache_is_no_cache() -> None:
-    assert parse_cache(b"", (64, Machine.X86_64)) == {}
-    cut = b"glibc-ld.so.cache1.1" + struct.pack("=I", 1000) + bytes(30)
-    assert parse_cache(cut, (64, Machine.X86_64)) == {}
 
 
 MUSL_PYTHON = r"""

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.installed_files import by_record, find_dist_info, find_file
-from wheelfix.host.trace_model import File
+from wheelfix.host.installed_files import File, by_record, find_dist_info, find_file
 from wheelfix.loader.install_schemes import ENV, Key, Scheme, split
 from wheelfix.loader.install_schemes import installed as installed_path
 from wheelfix.system.subprocesses import run

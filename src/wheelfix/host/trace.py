@@ -21,16 +21,16 @@ from pathlib import Path
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
+from wheelfix.host.disk import read_file
 from wheelfix.host.installed_files import (
+    File,
     by_record,
     distributions,
     find_dist_info,
     find_file,
-    read_file,
 )
 from wheelfix.host.ld_debug import Asked, Binding, Image, Log
 from wheelfix.host.trace_model import (
-    File,
     Loaded,
     NotFound,
     Process,

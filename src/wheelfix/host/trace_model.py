@@ -8,29 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug import Binding
 from wheelfix.loader.search import Environment, How, load_each
 from wheelfix.wheel.model import Wheel
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
-    """One file, by identity: a path may lead to another file a moment later."""
-
-    path: str
-    """The canonical path; for `mapped` ones the kernel's, ` (deleted)` taken off."""
-    device: int
-    inode: int
-    mapped: bool
-    """Seen in the process's own maps. If not, the process was gone before a look, and the path
-    that the loader opened was looked up afterwards."""
-    deleted: bool = False
-    """The path led nowhere any more, or to another file, when it was seen."""
-
-    @property
-    def id(self) -> tuple[int, int]:
-        """What makes it this file."""
-        return self.device, self.inode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

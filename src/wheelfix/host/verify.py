@@ -20,8 +20,8 @@ from typing import Any
 from wheelfix.analysis.providers import provider_known_for
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.installed_files import read_file
-from wheelfix.host.machine import describe
+from wheelfix.host.disk import read_file, read_process
+from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import (
     EVERY,
     SPREAD,
@@ -35,7 +35,6 @@ from wheelfix.host.pythons import (
     make,
     make_spread,
 )
-from wheelfix.host.trace_model import File
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
 from wheelfix.loader.search import Load, Request, load_all
 from wheelfix.system.scratch import scratch
@@ -404,7 +403,7 @@ def _foretold(work: _Work) -> Mapping[str, Load]:
     if read_file(program) is None:  # a Python that is a script
         return {}
     first = (work.python.ctypes,) if work.python.ctypes else ()
-    environment = describe(program, (*first, *roots))
+    environment = read_process(program, (*first, *roots))
     return {root: load_all((*first, root), environment)[-1] for root in roots}
 
 
