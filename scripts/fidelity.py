@@ -39,7 +39,7 @@ from wheelfix.elf.model import Exports, Libc, Lookup
 from wheelfix.elf.reader import read_exports, read_lookups
 from wheelfix.errors import WheelfixError
 from wheelfix.host.disk import read_process
-from wheelfix.host.ld_debug import Asked, Log
+from wheelfix.host.ld_debug import Log, LoggedRequest
 from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
 from wheelfix.loader.binding import Binding, Process, Symbols
 from wheelfix.loader.search import Environment, How, Load, Outcome, Request, load, load_all
@@ -287,7 +287,7 @@ def watched(
     parser = Log(process.pid)
     parser.feed(text)
     file.unlink()
-    asked = [each for image in parser.finish() for each in image.asked]
+    asked = [each for image in parser.finish() for each in image.requests]
     if not is_program:
         starts = [n for n, each in enumerate(asked) if each.dlopen and each.name == path]
         asked = asked[starts[0] :] if starts else []
@@ -339,7 +339,7 @@ def label(symbol: str, version: str | None) -> str:
     return f"{symbol}@{version}" if version else symbol
 
 
-def tried(asked: Sequence[Asked]) -> Iterator[str]:
+def tried(asked: Sequence[LoggedRequest]) -> Iterator[str]:
     """Yield the candidates that are there."""
     for each in asked:
         for candidate in each.tried:

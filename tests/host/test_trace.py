@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
-from wheelfix.host.trace import chosen, placed, trace
+from wheelfix.host.trace import trace
 from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
+from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.loader.search import How
 from wheelfix.wheel.reader import open_wheel
 
@@ -202,7 +203,7 @@ def test_symbols_are_told_by_plain_and_demangled_name(tmp_path: Path) -> None:
     seen = watched(PYTHON, "-c", OPEN, user, symbols=["tvm*"], LD_BIND_NOW="1")
     bound = {
         (b.symbol, b.user, b.provider)
-        for process in chosen(seen, ["tvm*"]).processes
+        for process in with_matching_bindings(seen, ["tvm*"]).processes
         for b, _ in process.bindings
     }
     demangled = "tvm::run()" if shutil.which("c++filt") else "_ZN3tvm3runEv"
@@ -536,7 +537,7 @@ def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> 
 def against(seen: Trace, path: Path) -> Trace:
     with open_wheel(path) as archive:
         wheel = archive.wheel
-    files = placed(tuple(wheel.elfs), wheel.dist_info, seen)
+    files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
     assert set(files) == set(wheel.elfs)
     return with_differences(seen, [Installed(wheel=wheel, files=files)])
 

@@ -12,8 +12,8 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
 from wheelfix import cli
 from wheelfix.errors import ToolError, WheelfixError
-from wheelfix.host.pythons import EVERY, interpreter
-from wheelfix.host.verify import Check, Kind, Options, Status, Verified, verify
+from wheelfix.host.pythons import ALL_SCHEMES, interpreter
+from wheelfix.host.verify import AttemptKind, Check, Options, Status, Verified, verify
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status as Outcome
 from wheelfix.settings import Settings
@@ -30,7 +30,7 @@ def verified(wheel: Path, **options: object) -> Verified:
     return result
 
 
-def by_member(result: Verified, kind: Kind = Kind.LOAD) -> dict[str, Check]:
+def by_member(result: Verified, kind: AttemptKind = AttemptKind.LOAD) -> dict[str, Check]:
     return {check.member: check for check in result.checks if check.kind is kind}
 
 
@@ -73,12 +73,12 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Verified:
 
 
 def test_what_is_right_is_said_to_be_so(broken: Verified) -> None:
-    loads, imports = by_member(broken), by_member(broken, Kind.IMPORT)
+    loads, imports = by_member(broken), by_member(broken, AttemptKind.IMPORT)
     assert loads["demo/good.so"].status is Status.OK
     assert set(loads["demo/good.so"].loaded) == {"demo/good.so", "demo/libgood.so"}
     assert imports["demo/good.so"].status is Status.OK
     assert imports["demo/good.so"].what == "demo.good"
-    run = by_member(broken, Kind.RUN)["demo-1.0.data/scripts/tool"]
+    run = by_member(broken, AttemptKind.RUN)["demo-1.0.data/scripts/tool"]
     assert (run.status, run.tail) == (Status.OK, "--version\n")
 
 
@@ -93,7 +93,7 @@ def test_a_missing_library_is_explained(broken: Verified) -> None:
     assert "libgone.so" in check.message
     assert "libgone.so is needed by" in check.explanation[0]
     assert any("$ORIGIN/lib" in line for line in check.explanation)
-    program = by_member(broken, Kind.RUN)["demo-1.0.data/scripts/lost-tool"]
+    program = by_member(broken, AttemptKind.RUN)["demo-1.0.data/scripts/lost-tool"]
     assert program.status is Status.MISSING
 
 
@@ -155,7 +155,9 @@ def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: 
     assert code in {1, 2}
     assert size < LIMIT
     del files["demo/answers.so"]
-    said = by_member(verified(make_wheel(tmp_path / "more", tag=TAG, files=files)), Kind.IMPORT)
+    said = by_member(
+        verified(make_wheel(tmp_path / "more", tag=TAG, files=files)), AttemptKind.IMPORT
+    )
     assert said["demo/prints.so"].status is Status.HUNG
     assert "Fatal Python error: Aborted" in said["demo/prints.so"].tail
     assert said["demo/speaks.so"].status is Status.RAISED
@@ -257,7 +259,7 @@ def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path
         "demo/ext.so": module,
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
-    (check,) = by_member(result, Kind.IMPORT).values()
+    (check,) = by_member(result, AttemptKind.IMPORT).values()
     assert (check.status, check.message) == (Status.NEEDS, "no_such_distribution")
     assert not result.failed
 
@@ -312,7 +314,7 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
     assert found.status is expected, found
     if expected is Status.OK:
         assert set(found.loaded) == {"demo/ext.so", "demo-1.0.data/data/lib/demo/libdata.so"}
-    assert by_member(result, Kind.IMPORT)["demo/ext.so"].status is expected
+    assert by_member(result, AttemptKind.IMPORT)["demo/ext.so"].status is expected
 
 
 def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
@@ -328,7 +330,7 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, modes=modes)
     options = Options(schemes=("all",), pythons=(interpreter(sys.executable, os.environ).path,))
     results = list(verify(wheel, options, os.environ))
-    assert [each.scheme for each in results] == list(EVERY)
+    assert [each.scheme for each in results] == list(ALL_SCHEMES)
     for each in results:
         assert [check.status for check in each.checks] == [Status.OK] * 3, each
         assert each.checks[2].tail.startswith("--version "), each

@@ -19,14 +19,14 @@ from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
-SCHEMES = ("venv", "prefix", "user", "target")
+INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
 """The install schemes that an installer makes here without being root; uv does if it is there.
 
 `-pip` or `-uv` after one chooses the installer: `target-pip`.
 """
-SPREAD = ("conda", "debian-system", "debian-prefix-pip", "lib64")
+UNPACKED_SCHEMES = ("conda", "debian-system", "debian-prefix-pip", "lib64")
 """The schemes of other systems: the files are put where an installer would put them there."""
-EVERY = ("venv", "prefix", "user", "target-pip", "target-uv", *SPREAD)
+ALL_SCHEMES = ("venv", "prefix", "user", "target-pip", "target-uv", *UNPACKED_SCHEMES)
 """All that differ; the wheel's tags may allow fewer of them."""
 _TELL = """
 import _ctypes, json, platform, sys, sysconfig
@@ -56,7 +56,7 @@ class Interpreter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class FreshEnvironment:
     """One environment: where it is, and how its Python is run."""
 
     root: Path
@@ -114,7 +114,9 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]) -> Place:
+def make(
+    scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]
+) -> FreshEnvironment:
     """Make an empty environment; its home and its temporary folder are in it."""
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
@@ -128,7 +130,9 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
     env = root / "env"
     executable = python.path
     kind, _, last = scheme.rpartition("-")
-    kind, installer = (kind, last) if kind in SCHEMES and last in {"pip", "uv"} else (scheme, None)
+    kind, installer = (
+        (kind, last) if kind in INSTALLER_SCHEMES and last in {"pip", "uv"} else (scheme, None)
+    )
     arguments: tuple[str, ...] = (f"--{kind}", str(env))
     match kind:
         case "venv":
@@ -143,16 +147,16 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
         case _:
             raise SettingsError(
                 f"the scheme `{scheme}` cannot be made here",
-                hint=f"choose among {', '.join((*SCHEMES, *SPREAD))}, or all",
+                hint=f"choose among {', '.join((*INSTALLER_SCHEMES, *UNPACKED_SCHEMES))}, or all",
             )
-    return Place(
+    return FreshEnvironment(
         root=env, python=executable, environ=clean, arguments=arguments, installer=installer
     )
 
 
 def make_spread(
     scheme: Scheme, python: Interpreter, root: Path, environ: Mapping[str, str]
-) -> Place:
+) -> FreshEnvironment:
     """Make an empty environment in the shape of `scheme`, a scheme of another system."""
     place = make("prefix", python, root, environ)
     libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
@@ -165,7 +169,7 @@ def make_spread(
 def install(  # noqa: PLR0913 - one for each thing that is chosen
     path: Path,
     wheel: Wheel,
-    place: Place,
+    place: FreshEnvironment,
     environ: Mapping[str, str],
     *,
     dependencies: bool = False,
@@ -225,7 +229,7 @@ def _configured(environ: Mapping[str, str]) -> dict[str, str]:
     return {**found, **given}
 
 
-def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
+def spread(path: Path, wheel: Wheel, place: FreshEnvironment, scheme: Scheme) -> None:
     """Put the members of a wheel where `scheme` has them, with a RECORD of what went where."""
     targets = {
         member.name: place.root / installed.removeprefix(f"{ENV}/")
@@ -257,7 +261,11 @@ def is_there(scheme: str) -> bool:
     """Whether the installer that `scheme` needs is there."""
     if scheme.endswith("-uv"):
         return (shutil.which("uv") or _beside("uv")) is not None
-    return scheme in SPREAD or scheme not in {"user", "target-pip"} or find_spec("pip") is not None
+    return (
+        scheme in UNPACKED_SCHEMES
+        or scheme not in {"user", "target-pip"}
+        or find_spec("pip") is not None
+    )
 
 
 def _beside(name: str) -> str | None:

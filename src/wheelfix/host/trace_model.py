@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.host.installed_files import File
-from wheelfix.host.ld_debug import Binding
+from wheelfix.host.ld_debug import LoggedBinding
 from wheelfix.loader.search import Environment, How, load_each
 from wheelfix.wheel.model import Wheel
 
@@ -81,7 +81,7 @@ class Process:
     """Files with executable code that were seen in its maps."""
     versions: frozenset[tuple[str, str]] = frozenset()
     """User and provider of a symbol version, by path."""
-    bindings: tuple[tuple[Binding, int], ...] = ()
+    bindings: tuple[tuple[LoggedBinding, int], ...] = ()
     errors: tuple[str, ...] = ()
     dropped: int = 0
     """Requests and bindings that were one too many to keep."""

@@ -23,10 +23,10 @@ from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.disk import read_file, read_process
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import (
-    EVERY,
-    SPREAD,
+    ALL_SCHEMES,
+    UNPACKED_SCHEMES,
+    FreshEnvironment,
     Interpreter,
-    Place,
     all_pythons,
     find,
     install,
@@ -81,7 +81,7 @@ class Status(StrEnum):
 _MILD = frozenset({Status.OK, Status.NEEDS, Status.RAISED, Status.EXITED})
 
 
-class Kind(StrEnum):
+class AttemptKind(StrEnum):
     """What was attempted."""
 
     LOAD = "load"
@@ -111,7 +111,7 @@ class Options:
 class Check:
     """One attempt, and what came of it."""
 
-    kind: Kind
+    kind: AttemptKind
     member: str
     what: str
     """The installed path, the module's name, or the command."""
@@ -174,8 +174,10 @@ def _allowed(name: WheelName, python: Interpreter) -> dict[str, Scheme]:
 def _schemes(name: WheelName, python: Interpreter, wanted: Sequence[str]) -> tuple[str, ...]:
     """Return the schemes to make; `SettingsError` for one that the tags rule out."""
     allowed = _allowed(name, python)
-    usable = tuple(each for each in EVERY if each in allowed and is_there(each))
-    foreign = next((each for each in wanted if each in SPREAD and each not in allowed), None)
+    usable = tuple(each for each in ALL_SCHEMES if each in allowed and is_there(each))
+    foreign = next(
+        (each for each in wanted if each in UNPACKED_SCHEMES and each not in allowed), None
+    )
     if foreign is not None:
         raise SettingsError(
             f"`{name}` is not installed by `{foreign}` for {python.name}",
@@ -218,7 +220,7 @@ def _verify(  # noqa: PLR0913, PLR0917 - one for each thing that is chosen
     environ: Mapping[str, str],
 ) -> Verified:
     known = _allowed(wheel.name, python).get(scheme)
-    if known is not None and scheme in SPREAD:
+    if known is not None and scheme in UNPACKED_SCHEMES:
         place = make_spread(known, python, root, environ)
     else:
         place = make(scheme, python, root, environ)
@@ -264,7 +266,7 @@ class _Work:
     wheel: Wheel
     files: Mapping[str, File]
     site: Path
-    place: Place
+    place: FreshEnvironment
     options: Options
     python: Interpreter
 
@@ -298,14 +300,14 @@ def _jobs(work: _Work) -> Iterator[Check]:
         if file is None or not elf.dynamic:
             continue
         if not elf.is_executable:
-            yield Check(kind=Kind.LOAD, member=member, what=file.path)
+            yield Check(kind=AttemptKind.LOAD, member=member, what=file.path)
             module = _module(work, member, elf)
             if module is not None:
-                yield Check(kind=Kind.IMPORT, member=member, what=module)
+                yield Check(kind=AttemptKind.IMPORT, member=member, what=module)
     for package, member in _packages(work):
-        yield Check(kind=Kind.IMPORT, member=member, what=package)
+        yield Check(kind=AttemptKind.IMPORT, member=member, what=package)
     for member in _programs(work):
-        yield Check(kind=Kind.RUN, member=member, what=work.files[member].path)
+        yield Check(kind=AttemptKind.RUN, member=member, what=work.files[member].path)
 
 
 def _module(work: _Work, member: str, elf: Elf) -> str | None:
@@ -357,7 +359,7 @@ def _serve(work: _Work, jobs: Sequence[Check]) -> list[dict[str, Any]]:
         json.dumps(
             {
                 "kind": job.kind,
-                "what": _argv(work, job) if job.kind is Kind.RUN else job.what,
+                "what": _argv(work, job) if job.kind is AttemptKind.RUN else job.what,
                 "timeout": work.options.timeout,
             }
         )
@@ -416,7 +418,7 @@ def _check(
         job, status=status, message=message, loaded=loaded, tail=_said(str(answer.get("tail", "")))
     )
     load = foretold.get(work.files[job.member].path)
-    if job.kind is not Kind.LOAD or load is None:
+    if job.kind is not AttemptKind.LOAD or load is None:
         return replace(check, explanation=tuple(_explained(check, load, work)))
     return _compared(check, load, work)
 
@@ -435,7 +437,7 @@ def _status(  # noqa: PLR0911 - one for each way to end
     code = int(answer["code"])
     if code < 0:
         return Status.CRASHED, f"killed by signal {-code} ({_signal(-code)})"
-    if job.kind is Kind.RUN:
+    if job.kind is AttemptKind.RUN:
         known = _loader_status(answer["tail"]) if code else None
         if known is not None:
             return known
@@ -448,7 +450,7 @@ def _status(  # noqa: PLR0911 - one for each way to end
     known = _loader_status(error)
     if known is not None:
         return known
-    if job.kind is Kind.LOAD:
+    if job.kind is AttemptKind.LOAD:
         return Status.REFUSED, error
     foreign = _foreign(work, answer)
     if foreign is not None:
@@ -516,7 +518,7 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
             yield from _why_missing(request, work)
         if match is not None and (known := provider_known_for(match[1])):
             yield known
-        if not missing and check.kind is not Kind.RUN:
+        if not missing and check.kind is not AttemptKind.RUN:
             yield "the model says that this library is found: something else asks for it"
     if check.status is Status.UNDEFINED:
         match = _UNDEFINED.search(check.message) or _MUSL_UNDEFINED.search(check.message)
@@ -535,12 +537,12 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
 def _where(check: Check) -> Iterator[str]:
     """Say which code runs in such an attempt."""
     match check.kind:
-        case Kind.LOAD:
+        case AttemptKind.LOAD:
             yield "it happened in its own constructors, or in those of a library that it loads"
-        case Kind.IMPORT:
+        case AttemptKind.IMPORT:
             hook = f"PyInit_{check.what.rpartition('.')[2]}"
             yield f"it happened in {hook}, in constructors, or in Python code of its packages"
-        case Kind.RUN:
+        case AttemptKind.RUN:
             return
 
 
@@ -568,7 +570,7 @@ def _reconsidered(checks: Sequence[Check]) -> Iterator[Check]:
     brought = {member for check in checks if check.status is Status.OK for member in check.loaded}
     for check in checks:
         mild = check.status in {Status.MISSING, Status.UNDEFINED}
-        if check.kind is Kind.LOAD and mild and check.member in brought:
+        if check.kind is AttemptKind.LOAD and mild and check.member in brought:
             note = f"alone: {check.message}; who loads it brings what it needs"
             yield replace(check, status=Status.OK, message=note, explanation=())
         else:
