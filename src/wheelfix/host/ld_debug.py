@@ -1,8 +1,8 @@
-"""What glibc's LD_DEBUG says, as values: pure parsing of `libs,files,versions,bindings`.
+"""Parser of glibc's LD_DEBUG output (`libs,files,versions,bindings`).
 
-One file may hold several processes: a fork goes on writing where its parent did, under its own
-number (`_dl_debug_vdprintf` in elf/dl-misc.c), and a program that is executed appends to the file
-of its process. Memory is bounded: what repeats is counted, and beyond a limit only counted.
+One file may hold several processes: a fork writes to the file of its parent with its own process
+id (`_dl_debug_vdprintf` in elf/dl-misc.c), and an executed program appends to the file of its
+process. Memory is bounded: repeated requests and bindings, and those beyond a limit, are counted.
 """
 
 import re
@@ -13,9 +13,9 @@ from fnmatch import translate
 from wheelfix.loader.search import How
 
 MAX_KEPT = 20_000
-"""Requests, and bindings, that are kept of one program; more are only counted."""
+"""Requests, and bindings, kept of one program; more are only counted."""
 MAX_LINE = 1 << 16
-"""Bytes that are kept of a line without an end: paths have at most 4,096 (PATH_MAX)."""
+"""Bytes kept of an incomplete line: paths have at most 4,096 (PATH_MAX)."""
 
 _LABELS = {
     b"RPATH": How.RPATH,
@@ -24,7 +24,7 @@ _LABELS = {
     b"system search path": How.DEFAULT,
 }
 _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostream", "operator"})
-"""What stands in a demangled name but not in the mangled one (Itanium C++ ABI, 5.1.8)."""
+"""Words of demangled names that are abbreviated in mangled ones (Itanium C++ ABI, 5.1.8)."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,29 +34,29 @@ class Attempt:
     path: str
     how: How
     owner: str | None
-    """The file that the search path is said to be of. glibc names the first file that had the
-    directory in a list, which may be another one."""
+    """The file that the search path is of, according to glibc: the first one that had the
+    directory in its list, which may be a wrong one."""
 
 
 @dataclass(slots=True, kw_only=True)
 class LoggedRequest:
-    """One name that the loader looked for; what is loaded already by name leaves no trace."""
+    """One name that the loader searched for. Names that are already loaded are not logged."""
 
     requester: str
-    """The path it was loaded by; for the program its `argv[0]`."""
+    """The path of the requesting object; for the program its `argv[0]`."""
     name: str
     dlopen: bool
     searched: bool = False
     tried: list[Attempt] = field(default_factory=list[Attempt])
     path: str | None = None
-    """Where the file was opened; None if none was, or if it was loaded already."""
+    """The file that was opened; None if none was, or if it was already loaded."""
     address: int | None = None
-    """Of its dynamic section: where in the process the file is mapped."""
+    """The address of its dynamic section in the process."""
     times: int = 1
 
     @property
     def how(self) -> How:
-        """The list that the last candidate comes from."""
+        """The rule that gave the last candidate."""
         return self.tried[-1].how if self.tried else How.PATH
 
 
@@ -72,26 +72,26 @@ class LoggedBinding:
 
 @dataclass(slots=True, kw_only=True)
 class LoggedProgram:
-    """One program that ran in one process, or that part of it after a fork."""
+    """One program in one process, or the part of it after a fork. Mutable."""
 
     pid: int
     program: str | None = None
-    """Its `argv[0]`; None until the loader hands over to it."""
+    """Its `argv[0]`; None until the loader transfers control to it."""
     forked_from: int | None = None
     started: bool = False
     requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
     inits: dict[str, None] = field(default_factory=dict[str, None])
     """The objects whose constructors ran, by path, in that order."""
     versions: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """User and provider of some symbol version: proof of who serves whom."""
+    """Dependent and provider of a symbol version, by path."""
     bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
     errors: dict[str, None] = field(default_factory=dict[str, None])
     dropped: int = 0
-    """What came after `MAX_KEPT`."""
+    """Requests and bindings beyond `MAX_KEPT`."""
     mapped: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
-    """What was mapped since somebody looked here, and emptied it."""
+    """Requests whose files were mapped since the caller last cleared this list."""
     known: set[str] = field(default_factory=set[str])
-    """The paths of what was opened so far, before a fork too."""
+    """The paths opened so far, those before a fork included."""
     first: dict[tuple[str, str, str | None], LoggedRequest] = field(
         default_factory=dict[tuple[str, str, str | None], LoggedRequest]
     )
@@ -101,7 +101,7 @@ class LoggedProgram:
 
 
 class Log:
-    """Reads one LD_DEBUG file, in pieces as it grows. `pid` is the number in its name."""
+    """Incremental parser of one LD_DEBUG file. `pid` is the process id in its name."""
 
     def __init__(self, pid: int, symbols: Sequence[str] = ()) -> None:
         self.pid = pid
@@ -111,7 +111,7 @@ class Log:
         self._line = _lines(symbols)
 
     def feed(self, data: bytes) -> bool:
-        """Read the next piece; return whether it says that something was loaded."""
+        """Parse the next piece; return whether a file was mapped in it."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         self._rest = data[end:][-MAX_LINE:]
@@ -121,7 +121,7 @@ class Log:
         return found
 
     def finish(self) -> tuple[LoggedProgram, ...]:
-        """Return all that was read, once nothing more comes."""
+        """Return the programs, after the last piece."""
         for logged in self.programs:
             _settle(logged)
         return tuple(self.programs)
@@ -152,18 +152,18 @@ class Log:
         return logged
 
     def _file(self, logged: LoggedProgram, rest: bytes) -> None:
-        if match := _ASKED.match(rest):
+        if match := _REQUEST.match(rest):
             name, dlopen, requester = _text(match[1]), match[2] != b"needed", _text(match[3])
-            if logged.started and not dlopen and _is_another(logged, requester):
+            if logged.started and not dlopen and _is_other_program(logged, requester):
                 _settle(logged)
                 logged = self._begin(logged.pid, execs=True)
-            _ask(logged, LoggedRequest(requester=requester, name=name, dlopen=dlopen))
+            _request(logged, LoggedRequest(requester=requester, name=name, dlopen=dlopen))
         elif rest.endswith(b";  generating link map"):
             _open(logged, _text(rest.rpartition(b" [")[0]))
 
 
 def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
-    """Compile what is read of a log; all the other lines are skipped at the pace of `re`."""
+    """Compile the pattern of the lines that are read, and of the bindings of `symbols`."""
     words = (
         b"file=|find library=| search path=| search cache=|  trying file=|  dynamic: |"
         b"calling init: |transferring control: |checking for version |"
@@ -181,7 +181,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
 
 
 def _spelled(glob: str) -> bytes:
-    """Return a pattern that every symbol matches whose name, or demangled name, may fit `glob`."""
+    """Return a pattern of the symbols whose plain or demangled name may match `glob`."""
     names = (name for name in re.findall(r"[A-Za-z_]\w{2,}", re.sub(r"\[.*?\]", "*", glob)))
     parts = [name for name in names if name not in _ABBREVIATED]
     mangled = r"_Z[^\n']+"
@@ -191,7 +191,7 @@ def _spelled(glob: str) -> bytes:
     return f"{raw}|{ahead}{mangled}".encode()
 
 
-_ASKED = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
+_REQUEST = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
 _LIST = re.compile(rb".*\t\t\((.*?)(?: from file (.*))?\)$")
 _VERSION = re.compile(rb"`.*' in file (.*) \[\d+\] required by file (.*) \[\d+\]$")
 _DYNAMIC = re.compile(rb"0x([0-9a-f]+)")
@@ -201,23 +201,23 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _is_another(logged: LoggedProgram, requester: str) -> bool:
+def _is_other_program(logged: LoggedProgram, requester: str) -> bool:
     """Whether a DT_NEEDED entry of `requester` means that the process runs another program.
 
-    Those of a program are asked for before it starts, never after.
+    The entries of a program are requested before it starts, never after.
     """
     return requester == logged.program or requester not in logged.known
 
 
-def _ask(logged: LoggedProgram, request: LoggedRequest) -> None:
-    """Begin a new request; the one before has its answer now."""
+def _request(logged: LoggedProgram, request: LoggedRequest) -> None:
+    """Begin a new request; the previous one is complete."""
     _settle(logged)
     logged.current = request
     logged.how, logged.owner = How.PATH, None
 
 
 def _settle(logged: LoggedProgram) -> None:
-    """Keep the last request, unless the same one was made and answered before."""
+    """Keep the last request, or count it if the same one had the same answer before."""
     request, logged.current = logged.current, None
     if request is None:
         return
@@ -232,7 +232,7 @@ def _settle(logged: LoggedProgram) -> None:
 
 
 def _search(logged: LoggedProgram, rest: bytes) -> None:
-    del rest  # the name, which is known
+    del rest  # the name of the request
     if logged.current is not None:
         logged.current.searched = True
 
@@ -266,7 +266,7 @@ def _open(logged: LoggedProgram, name: str) -> None:
     request = logged.current
     if request is None or request.name != name or request.path is not None:
         request = LoggedRequest(requester=logged.program or "", name=name, dlopen=False)
-        _ask(logged, request)
+        _request(logged, request)
     request.path = request.tried[-1].path if request.tried else name
     logged.known.add(request.path)
 

@@ -139,7 +139,7 @@ def _is_loaded(request: LoggedRequest, opened: set[str], loaded: Sequence[Loaded
     if last in opened:
         return True
     file = find_file(last)
-    return file is not None and any(one.file and one.file.id == file.id for one in loaded)
+    return file is not None and any(entry.file and entry.file.id == file.id for entry in loaded)
 
 
 def _loaded(
@@ -274,7 +274,7 @@ def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
 
 def with_distributions(trace: Trace) -> Trace:
     """Note for each file the installed distribution that it belongs to, by RECORD."""
-    wanted = {one.file.path for p in trace.processes for one in p.loaded if one.file}
+    wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
     parents = {parent: None for path in wanted for parent in Path(path).parents}
     sites = [folder for folder in parents if next(folder.glob("*.dist-info"), None) is not None]
     owners: dict[str, str] = {}
@@ -309,8 +309,8 @@ def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
     paths = dict.fromkeys(
         path
         for process in trace.processes
-        for one in process.loaded
-        for path in (one.path, one.file.path if one.file else one.path)
+        for entry in process.loaded
+        for path in (entry.path, entry.file.path if entry.file else entry.path)
     )
     for member in elfs:
         yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
