@@ -50,10 +50,12 @@ class Package(NamedTuple):
             "epoch": self.epoch,
         }
         name = self.name if self.type == "rpm" else self.name.lower()
-        return _purl(self.type, [self.distro.lower(), name], self.version, qualifiers)
+        return package_url(self.type, [self.distro.lower(), name], self.version, qualifiers)
 
 
-def _purl(kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]) -> str:
+def package_url(
+    kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]
+) -> str:
     """Compose a package URL; only letters, digits and `.-_~:` stand for themselves.
 
     Qualifiers without a value are left out, the others are in the order of their names.
