@@ -231,7 +231,7 @@ def compare(wheel: Path, python: Interpreter, *, symbols: bool = False) -> list[
     with tempfile.TemporaryDirectory(prefix="wheelfix-fidelity-") as folder:
         root = Path(os.path.realpath(folder))
         place = make("venv", python, root, os.environ)
-        install(wheel, value, place, os.environ)
+        install(wheel, value, place)
         _, files = find(place.root, value)
         objects = [
             (member, files[member].path)

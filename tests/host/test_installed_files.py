@@ -22,7 +22,8 @@ from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.analysis.explain import Explanation, Question, World, explain, world_of
 from wheelfix.host.disk import read_process
-from wheelfix.host.verify import Options, verify
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_model import Options
 from wheelfix.loader import targets
 from wheelfix.loader.search import load
 from wheelfix.wheel.reader import open_wheel

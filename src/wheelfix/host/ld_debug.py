@@ -28,7 +28,7 @@ _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostrea
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class LoggedCandidate:
     """One file that the loader tried to open."""
 
     path: str
@@ -47,7 +47,7 @@ class LoggedRequest:
     name: str
     dlopen: bool
     searched: bool = False
-    tried: list[Attempt] = field(default_factory=list[Attempt])
+    tried: list[LoggedCandidate] = field(default_factory=list[LoggedCandidate])
     path: str | None = None
     """The file that was opened; None if none was, or if it was already loaded."""
     address: int | None = None
@@ -251,7 +251,9 @@ def _cache(logged: LoggedProgram, rest: bytes) -> None:
 
 def _try(logged: LoggedProgram, rest: bytes) -> None:
     if logged.current is not None:
-        logged.current.tried.append(Attempt(path=_text(rest), how=logged.how, owner=logged.owner))
+        logged.current.tried.append(
+            LoggedCandidate(path=_text(rest), how=logged.how, owner=logged.owner)
+        )
 
 
 def _init(logged: LoggedProgram, rest: bytes) -> None:

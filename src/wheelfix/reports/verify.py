@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify import AttemptKind, Check, Status, Verified
+from wheelfix.host.verify_model import AttemptKind, Check, Status, Verified
 from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 LINES = 8
