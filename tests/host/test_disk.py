@@ -113,7 +113,7 @@ def test_musl_reads_the_path_file_beside_its_loader(tmp_path: Path) -> None:
     assert loader_environment(elf).default_directories == ("/one", "/two", "/three")
 
 
-def test_what_cannot_be_opened_is_absent(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_is_absent(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "libfifo.so")
     (tmp_path / "libtext.so").write_text("GROUP ( libinner.so )")
     (tmp_path / "libempty.so").touch()

@@ -1,4 +1,4 @@
-"""LD_DEBUG's words, read in any pieces, of one process or of many."""
+"""LD_DEBUG output of one or several processes, parsed in pieces of any size."""
 
 import time
 import tracemalloc
@@ -60,7 +60,7 @@ def test_a_request_is_read_with_its_candidates_and_their_lists(piece: int) -> No
     assert logged.versions == {("app", "/lib/libm.so.6")}
 
 
-def test_a_fork_writes_on_in_the_same_file() -> None:
+def test_a_fork_writes_to_the_log_of_its_parent() -> None:
     parent, child = read(
         START + OPEN.format(pid=101, name="c.so") + OPEN.format(pid=100, name="p.so")
     )
@@ -70,7 +70,7 @@ def test_a_fork_writes_on_in_the_same_file() -> None:
 
 
 @pytest.mark.parametrize("program", ["app", "other"])
-def test_another_program_in_the_same_process_is_told_apart(program: str) -> None:
+def test_another_program_in_the_same_process_is_distinguished(program: str) -> None:
     first, second = read(START + OPEN.format(pid=100, name="p.so") + START.replace("app", program))
     assert [each.path for each in first.requests] == ["/lib/libm.so.6", "/x/p.so"]
     assert [each.path for each in second.requests] == ["/lib/libm.so.6"]
@@ -135,6 +135,6 @@ def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
 
 
 @pytest.mark.parametrize("junk", ["", "\n\n", "no number\n", "       100:\tfile=\n", "\x00\xff\n"])
-def test_what_is_no_log_is_passed_over(junk: str) -> None:
+def test_lines_that_are_no_log_are_skipped(junk: str) -> None:
     programs = read(junk + START)
     assert [each.path for each in programs[0].requests] == ["/lib/libm.so.6"]

@@ -1,4 +1,4 @@
-"""Installed environments, and the real loader's word on where everything comes from."""
+"""Installed environments, compared with the real loader."""
 
 import json
 import os
@@ -36,7 +36,7 @@ _HOW = {
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A virtual environment without anything in it."""
+    """The site-packages of an empty virtual environment."""
     venv.create(tmp_path / "venv", symlinks=True)
     (found,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     return found
@@ -45,7 +45,7 @@ def site(tmp_path: Path) -> Path:
 def observed(
     command: list[str | Path], folder: Path, environment: Mapping[str, str]
 ) -> dict[str, tuple[str, How, str]]:
-    """What LD_DEBUG says: name -> the last file tried, by which list, of whom."""
+    """Parse LD_DEBUG: name -> the last file tried, the rule, the owner of the search path."""
     log = folder / "ld"
     subprocess.run(
         command,
@@ -84,7 +84,7 @@ def _block(block: str) -> Iterator[tuple[str, tuple[str, How, str]]]:
 
 
 def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
-    """The same of the explanation; an inherited search path is DT_RPATH to LD_DEBUG."""
+    """Return the same of the explanation; LD_DEBUG calls an inherited search path RPATH."""
     found: dict[str, tuple[str, How, str]] = {}
     for step in explanation.steps[1:]:
         tried = step.request.candidates
@@ -97,7 +97,7 @@ def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
 
 
 def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
-    """Explain `module`, and hold each file and its reason to what the real loader says."""
+    """Explain `module`, and compare each file and its rule with the real loader."""
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
     world = read_site(site, library_path=path)
     (root,) = find_subject(world, module)
@@ -114,7 +114,7 @@ def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanat
 
 
 def vendored(site: Path, rpath: str) -> None:
-    """An extension, two libraries in a `.libs` folder, one of which needs the other."""
+    """Build an extension, and two libraries in a `.libs` folder; one needs the other."""
     libs = site / "demo.libs"
     inner = shared_object(
         libs / "libinner.so.1", "int inner(void){return 1;}", soname="libinner.so.1"
@@ -196,7 +196,7 @@ def test_an_environment_can_be_moved_to_another_machine(site: Path) -> None:
     assert world.environment.main == f"/usr/bin/python3.{sys.version_info.minor}"
 
 
-def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_objects_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a directory"):
         read_site(tmp_path / "none")
     with pytest.raises(SettingsError, match="no ELF object"):
@@ -327,7 +327,7 @@ def test_the_graph_of_an_environment_has_all_its_objects(
     assert ("other/_two.so", "demo.libs/libinner.so.1") in edges
 
 
-def test_the_graph_of_one_distribution_tells_what_others_give(
+def test_the_graph_of_one_distribution_shows_its_providers(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)

@@ -1,4 +1,4 @@
-"""`wheelfix verify` tries everything, and blames the right object."""
+"""`wheelfix verify`: attempts in real environments, and the objects at fault."""
 
 import os
 import subprocess
@@ -73,7 +73,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Verified:
     return verified(wheel, timeout=2.0)
 
 
-def test_what_is_right_is_said_to_be_so(broken: Verified) -> None:
+def test_good_objects_are_ok(broken: Verified) -> None:
     loads, imports = by_member(broken), by_member(broken, AttemptKind.IMPORT)
     assert loads["demo/good.so"].status is Status.OK
     assert set(loads["demo/good.so"].loaded) == {"demo/good.so", "demo/libgood.so"}
@@ -105,7 +105,7 @@ def test_a_missing_symbol_is_named_with_its_object(broken: Verified) -> None:
     assert "absent" in check.message
 
 
-def test_a_crash_is_told_by_its_signal(broken: Verified) -> None:
+def test_a_crash_is_reported_with_its_signal(broken: Verified) -> None:
     check = by_member(broken)["demo/libcrash.so"]
     assert check.status is Status.CRASHED
     assert "SIGSEGV" in check.message
@@ -138,8 +138,8 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
 
 
-def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
-    """Neither by its output, nor by an answer that it gives itself, nor by its words."""
+def test_endless_output_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
+    """The output, a forged answer, and a long exception are all bounded."""
     prints = 'for (;;) { char all[60000] = {65}; write(1, all, 60000); write(2, "the end", 7); }'
     answers = "for (int fd = 3;; fd = fd == 19 ? 3 : fd + 1) write(fd, prints, 60000);"
     speaks = 'PyErr_Format(PyExc_OSError, "%*d", 100000000, 1); return NULL;'
@@ -165,7 +165,7 @@ def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: 
     assert len(said["demo/speaks.so"].message) < 10_000
 
 
-def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
+def test_a_failed_import_is_reported_with_object_output_and_explanation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = shared_object(tmp_path / "gone" / "libgone.so", soname="libgone.so")
@@ -198,9 +198,7 @@ def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
 
 
 @pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
-def test_what_the_wheel_requires_is_installed_if_that_is_wanted(
-    tmp_path: Path, scheme: str
-) -> None:
+def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> None:
     inner = shared_object(
         tmp_path / "libinner.so", "int one(void){return 1;}", soname="libinner.so"
     )
@@ -241,7 +239,7 @@ def test_what_the_wheel_requires_is_installed_if_that_is_wanted(
     assert tried(dependencies=True) == (Status.OK, Status.OK)
 
 
-def test_a_dependency_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_an_unavailable_dependency_is_named(tmp_path: Path) -> None:
     wheel = make_wheel(
         tmp_path,
         tag=TAG,
@@ -358,7 +356,7 @@ def test_a_scheme_that_the_tags_rule_out_is_refused(tmp_path: Path) -> None:
         verified(wheel, schemes=("nonsense",))
 
 
-def test_what_is_run_can_be_chosen(tmp_path: Path) -> None:
+def test_the_command_to_run_can_be_chosen(tmp_path: Path) -> None:
     source = "#include <stdio.h>\nint main(int c, char **v) { puts(v[1]); return c == 3 ? 9 : 0; }"
     files: dict[str, bytes | str | Path] = {
         "demo-1.0.data/scripts/tool": executable(tmp_path / "tool", source)
@@ -375,7 +373,7 @@ def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
         verified(wheel, pythons=(sys.executable,))
 
 
-def test_a_python_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, tag=TAG, files={"demo.py": ""})
     with pytest.raises(ToolError):
         verified(wheel, pythons=("/bin/false",))

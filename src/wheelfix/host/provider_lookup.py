@@ -49,7 +49,7 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
 
 
 def _merged(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
-    """Return `provider` with what other settings of the same distribution say of it.
+    """Return `provider` merged with the other settings of the same distribution.
 
     `known` is the first available, or refused, one of them.
     """
@@ -117,7 +117,7 @@ def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterato
     if not versions:
         yield from available
     elif not good:
-        # No available version is allowed; its names still say what is not to be grafted.
+        # No available version is allowed; the libraries are still not to be grafted.
         last = list(versions)[-1]
         own = (provider for provider in available if provider.version == last)
         yield from (replace(provider, at_hand="", refused=refused) for provider in own)
@@ -129,7 +129,7 @@ def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterato
 def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
     """Yield the providers that can be installed with `wheel`, one wheel for each version.
 
-    Raises `SettingsError` for a distribution with wheels none of which can.
+    Raises `SettingsError` if no wheel of a distribution can.
     """
     taken: dict[tuple[str, str], str] = {}
     misfits: dict[str, str] = {}
@@ -162,8 +162,8 @@ def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
         return None
     theirs, ours = ({*map(_platform, name.platforms)} for name in (provider, wheel))
     if not any(_compatible(one, other) for one in theirs for other in ours):
-        said = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
-        return "for {}, and the wheel for {}".format(*said)
+        names = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
+        return "for {}, and the wheel for {}".format(*names)
     pythons = interpreters(provider)
     if not set(pythons).intersection(interpreters(wheel)):
         return f"for {', '.join(pythons)}, and the wheel for {', '.join(interpreters(wheel))}"

@@ -82,8 +82,8 @@ class FreshEnvironment:
 
 def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
     """Run the Python at `path` to describe it; raises `ToolError` if it is none."""
-    said = run([path, "-I", "-c", _DESCRIBE_PYTHON], env=_clean(environ), timeout=30).stdout
-    name, suffixes, executable, is_virtual, base, ctypes = json.loads(said)
+    output = run([path, "-I", "-c", _DESCRIBE_PYTHON], env=_clean(environ), timeout=30).stdout
+    name, suffixes, executable, is_virtual, base, ctypes = json.loads(output)
     real = str(base if is_virtual else executable)
     return Interpreter(path=real, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
 
@@ -269,14 +269,14 @@ def unpack(path: Path, wheel: Wheel, place: FreshEnvironment, scheme: Scheme) ->
     targets[record].write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
 
 
-def _with_interpreter(pieces: Iterable[bytes | memoryview], python: str) -> Iterator[bytes]:
+def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
     """Replace `#!python` by the path of `python`, as installers do (PEP 427)."""
     for number, piece in enumerate(pieces):
-        data = bytes(piece)
-        if not number and data.startswith(b"#!python"):
-            yield f"#!{python}".encode() + data.removeprefix(b"#!python")
+        if not number and piece.startswith(b"#!python"):
+            yield f"#!{python}".encode()
+            yield piece.removeprefix(b"#!python")
         else:
-            yield data
+            yield piece
 
 
 def can_make(scheme: str) -> bool:

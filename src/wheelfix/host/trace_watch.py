@@ -127,7 +127,7 @@ class Watch:
         here = Path("/proc") / str(seen.pid)
         try:
             lines = (here / "maps").read_bytes().splitlines()
-            seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel says it
+            seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel prints it
             seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115 - as above
         except OSError:
             return
