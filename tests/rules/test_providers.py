@@ -18,7 +18,7 @@ from wheelfix import cli
 from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -432,7 +432,7 @@ def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
     given = Settings(provider=tuple(Provider(source=each) for each in providers), **settings)
     with open_wheel(path) as archive:
         asked_for = with_providers(given, path.parent, archive.wheel)
-        definitions = HandedLibraries(archive=archive, settings=asked_for, environ={})
+        definitions = GivenLibraries(archive=archive, settings=asked_for, environ={})
         context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
         return list(run_rules(context, rules.RULES))
 
@@ -509,7 +509,7 @@ def test_a_library_that_the_provider_at_hand_lacks_is_an_error(tmp_path: Path, p
     told = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
     settings = with_providers(Settings(provider=(told, Provider(source=str(at_hand)))), path.parent)
     with open_wheel(path) as archive:
-        definitions = HandedLibraries(archive=archive, settings=settings, environ={})
+        definitions = GivenLibraries(archive=archive, settings=settings, environ={})
         context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
         (found,) = run_rules(context, [rules.provider_lacks_library])
     assert found.entry == "libpro.so.3"

@@ -14,7 +14,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
+from wheelfix.host.host_libraries import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import symbols
 from wheelfix.rules.context import Context
@@ -29,10 +29,10 @@ TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
 LAZY = ["-Wl,--unresolved-symbols=ignore-all"]
 
 
-LIBRARIES: type[HostLibraries] = HostLibraries
+LIBRARIES: type[GivenLibraries] = HostLibraries
 
 
-@pytest.fixture(params=[HostLibraries, HandedLibraries], autouse=True)
+@pytest.fixture(params=[HostLibraries, GivenLibraries], autouse=True)
 def around(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test hold with this machine's libraries, and without any."""
     monkeypatch.setattr(sys.modules[__name__], "LIBRARIES", request.param)

@@ -49,12 +49,14 @@ class Definitions(Protocol):
         """Find the library that serves `name` for `user` outside of the wheel."""
         ...
 
-    def handed(self, name: str, user: Elf, place: str, folder: str | None) -> Library | None:
-        """Find the library `name` in `place`, a wheel or a directory that was handed over."""
+    def provider_library(
+        self, name: str, user: Elf, place: str, folder: str | None
+    ) -> Library | None:
+        """Find the library `name` in `place`, the wheel or directory of a provider."""
         ...
 
     def preferring(self, places: Iterable[str]) -> "Definitions":
-        """Return the same with `places` before all else that was handed over."""
+        """Return the view with `places` before the other entries of `library-path`."""
         ...
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from wheelfix.cli.options import layers
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
-from wheelfix.host.site import planted as read_planted
+from wheelfix.host.site import read_planted
 from wheelfix.loader import targets
 from wheelfix.loader.targets import Target
 from wheelfix.settings import Settings

@@ -13,8 +13,8 @@ import typer
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
-from wheelfix.host.trace import placed
 from wheelfix.host.trace_model import Installed, Trace, with_differences
+from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.reports import trace as reports
 from wheelfix.wheel.reader import open_wheel
 
@@ -63,7 +63,7 @@ def trace(
 
             Terminal(verbosity=0).fail(error)
             raise typer.Exit(error.code) from error
-        seen = _judged(tracing.chosen(seen, symbols or ()), wheels or ())
+        seen = _judged(with_matching_bindings(seen, symbols or ()), wheels or ())
         if json:
             from wheelfix.reports.terminal_text import json_text
 
@@ -100,7 +100,7 @@ def _judged(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
     for path in wheels:
         with open_wheel(path) as archive:
             wheel = archive.wheel
-        files = placed(tuple(wheel.elfs), wheel.dist_info, seen)
+        files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
         if not files:
             note = f"{path.name}: no installed copy was found near what the command has loaded"
             seen = replace(seen, notes=(*seen.notes, note))

@@ -17,6 +17,7 @@ from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.pythons import all_pythons as every_python
+from wheelfix.host.verify_model import Options, Status, Verified
 from wheelfix.reports import verify as reports
 from wheelfix.reports.terminal_text import json_text
 from wheelfix.settings import Settings
@@ -88,7 +89,7 @@ def verify(
     if all_pythons:
         pythons = every_python(os.environ)
     settings = settings_of(context, provider, config)
-    wanted = verifying.Options(
+    wanted = Options(
         pythons=pythons,
         schemes=tuple(each.strip() for each in scheme.split(",")),
         dependencies=deps,
@@ -97,7 +98,7 @@ def verify(
         timeout=timeout,
         jobs=jobs,
     )
-    results: list[verifying.Verified] = []
+    results: list[Verified] = []
     impossible = False
     for wheel in wheels:
         try:
@@ -117,7 +118,7 @@ def verify(
     if json:
         terminal.result(json_text(reports.as_json(results), indent=1))
     bad = any(
-        check.failed or (strict and check.status is not verifying.Status.OK)
+        check.failed or (strict and check.status is not Status.OK)
         for result in results
         for check in result.checks
     )

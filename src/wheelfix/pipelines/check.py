@@ -15,7 +15,7 @@ from wheelfix.analysis.policy_verdict import policy_verdict
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.analysis.wheel_sets import places
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
-from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
 from wheelfix.pipelines.check_result import Report, SetReport
@@ -61,7 +61,7 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             wheel=wheel,
             settings=settings,
             verdict=_verdict(wheel, settings) if settings.verdict else None,
-            definitions=HandedLibraries(
+            definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
             against=tuple(_read(Path(other)) for other in settings.against),

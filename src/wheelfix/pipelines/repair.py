@@ -29,7 +29,8 @@ from wheelfix.errors import (
 )
 from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.verify import Options, Verified, verify
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_model import Options, Verified
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
 from wheelfix.loader.model import Load, Request
 from wheelfix.loader.platform_libraries import may_come_from_platform

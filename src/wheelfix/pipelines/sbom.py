@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from packaging.utils import canonicalize_name
 
-from wheelfix.host.os_packages import Package, _purl
-from wheelfix.host.provider_lookup import text_in, zip_file
+from wheelfix.host.os_packages import Package, package_url
 from wheelfix.rules.providers import Taken
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.unverified import member_text, open_unverified
 
 MEMBER = "sboms/wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
@@ -64,7 +63,7 @@ class Expected(NamedTuple):
     def reference(self) -> str:
         """Its package URL, with the version where that is known."""
         given = {"file_name": self.file} if self.file else {}
-        return _purl("pypi", [self.name], self.version, given)
+        return package_url("pypi", [self.name], self.version, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,8 +249,8 @@ def _expected_component(expected: Expected) -> dict[str, Any]:
 
 
 def _wheel_component(name: WheelName) -> dict[str, Any]:
-    project = canonicalize_name(name.distribution)
-    purl = _purl("pypi", [project], name.version, {"file_name": str(name)})
+    project = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    purl = package_url("pypi", [project], name.version, {"file_name": str(name)})
     return {
         "type": "library",
         "bom-ref": purl,
@@ -330,9 +329,9 @@ def _sha256(path: Path) -> str:
 def _metadata(provider: Provider, wheel: Path | None) -> str:
     """Return the METADATA of the provider at hand; empty where there is none."""
     if wheel is not None:
-        with zip_file(wheel) as archive:
+        with open_unverified(wheel) as archive:
             names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((text_in(archive, name) for name in names), "")
+            return next((member_text(archive, name) for name in names), "")
     if not provider.at_hand:
         return ""
     try:

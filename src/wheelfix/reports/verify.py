@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify import Check, Kind, Status, Verified
+from wheelfix.host.verify_model import AttemptKind, Check, Status, Verified
 from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 LINES = 8
 """How many of the last lines that were printed are shown."""
-_KINDS = {Kind.LOAD: "object", Kind.IMPORT: "module", Kind.RUN: "program"}
+_KINDS = {AttemptKind.LOAD: "object", AttemptKind.IMPORT: "module", AttemptKind.RUN: "program"}
 
 
 def text(result: Verified, *, verbose: bool, colour: bool) -> str:

@@ -481,7 +481,7 @@ def _at_hand(context: Context, use: _Use, version: Provider) -> Library | None:
     if context.definitions is None:
         return None
     place, folder = version.at_hand, version.directory
-    return context.definitions.handed(use.library, use.elf, place, folder)
+    return context.definitions.provider_library(use.library, use.elf, place, folder)
 
 
 def _called(version: Provider) -> str:
