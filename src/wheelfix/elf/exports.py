@@ -188,6 +188,7 @@ class LazyDefinitions(Mapping[str, Definitions]):
     def _find(self, wanted: Mapping[bytes, str]) -> None:
         view, tables = self._reopen(), self._tables
         strings = bytes(view[tables.strings.start : tables.strings.stop])
+        forget(view)
         find = strings.find
         found = [
             (number, wanted[name])
@@ -204,7 +205,9 @@ class LazyDefinitions(Mapping[str, Definitions]):
         size = tables.structs.sym.size
         stop = tables.symbols + max(tables.stop - tables.start, 0) * size
         names = view[tables.symbols : stop].cast("I")[:: size // 4]  # st_name comes first
-        return words(names.tobytes(), tables.structs.order)
+        offsets = words(names.tobytes(), tables.structs.order)
+        forget(view)
+        return offsets
 
     def _take(self, name: str, number: int, view: memoryview) -> None:
         """Add the symbol `number`, if it is a definition."""
