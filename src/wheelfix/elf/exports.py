@@ -188,6 +188,7 @@ class LazyDefinitions(Mapping[str, Definitions]):
     def _find(self, wanted: Mapping[bytes, str]) -> None:
         view, tables = self._reopen(), self._tables
         strings = bytes(view[tables.strings.start : tables.strings.stop])
+        forget(view)
         find = strings.find
         found = [
             (number, wanted[name])
