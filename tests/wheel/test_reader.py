@@ -32,9 +32,8 @@ from wheelfix.elf.model import PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, OutputError
 from wheelfix.pipelines.apply_edits import apply
-from wheelfix.rules.engine import predict
 from wheelfix.wheel.edited_file import Made
-from wheelfix.wheel.edits import AddEntry, SetPathTag
+from wheelfix.wheel.edits import AddEntry, SetPathTag, predict
 from wheelfix.wheel.members import HUGE
 from wheelfix.wheel.model import Member, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel

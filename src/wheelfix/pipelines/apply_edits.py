@@ -249,7 +249,7 @@ class _Work:
         """Strip first: stripping a patched file breaks it (pypa/auditwheel 716)."""
         if member in self.stripped:
             strip(path)
-            before = Strip(member=member).apply(before)
+            before = Strip(member=member).on_elf(before)
         if before == wanted:
             return
         with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:

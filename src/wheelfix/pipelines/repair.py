@@ -50,7 +50,7 @@ from wheelfix.rules.engine import (
     apply_fixes_until_stable,
     attribute_to_stage,
     broken,
-    planned_in_turn,
+    plan_in_order,
     run_rules,
 )
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
@@ -316,7 +316,7 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        wheel, taken = planned_in_turn(
+        wheel, taken = plan_in_order(
             wheel,
             grafting.borrowed(wheel, self.settings, self._is_at_hand),
             "graft",
@@ -344,7 +344,7 @@ class _Run:
         if self.early is not None:
             self.early.begin(library.path for library in graft.libraries)
         before = wheel
-        wheel, steps = planned_in_turn(
+        wheel, steps = plan_in_order(
             before,
             grafting.edits(graft, before),
             "graft",
@@ -397,14 +397,14 @@ class _Run:
         made = [step.edit for step in steps]
         expected = tuple(map(described, taken_from_others(wheel, self.settings)))
         edits = grafting.sbom_edits(origins, expected, wheel, made)
-        return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
+        return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
             return wheel, ()
         strippable = (m for m, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
         edits = [Strip(member=member) for member in strippable]
-        return planned_in_turn(wheel, edits, "strip", "strip", "strip symbols")
+        return plan_in_order(wheel, edits, "strip", "strip", "strip symbols")
 
     # --- Acting
 

@@ -22,21 +22,10 @@ from wheelfix.rules.findings import (
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.dist_info import with_requirement
-from wheelfix.wheel.edits import (
-    AddMember,
-    AddRequirement,
-    Edit,
-    MoveMember,
-    RemoveMember,
-    Retag,
-    SetMode,
-    SetRootIsPurelib,
-    WriteSource,
-)
-from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.draft import Draft
+from wheelfix.wheel.edits import Edit, MoveMember, predict
+from wheelfix.wheel.model import Wheel
 
-_SOURCE_MODE = 0o100644
 MAX_ROUNDS = 20
 """Rules may answer to each other's edits; a wheel that does not settle by then is a bug of ours."""
 
@@ -215,12 +204,13 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
 
     Raises `PlanConflictError` where two of them contradict each other.
     """
+    draft = Draft(wheel)
     decided: dict[tuple[str, ...], PlannedEdit] = {}
     for finding in findings:
         if finding.fix is None or not may_apply(finding.fix, settings):
             continue
         for edit in finding.fix.edits:
-            step = planned(wheel, edit, finding.code, finding.name, finding.fix.title)
+            step = planned(draft, edit, finding.code, finding.name, finding.fix.title)
             other = decided.setdefault(edit.decides, step)
             if other.edit != edit:
                 raise PlanConflictError(
@@ -231,142 +221,27 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
     return tuple(decided.values())
 
 
-def planned(wheel: Wheel, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
-    """Say for people what `edit` changes in `wheel`, and who asks for it."""
-    member, old, new = _change(wheel, edit)
+def planned(draft: Draft, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
+    """Return `edit` with what it changes in `draft`, and the rule that asks for it."""
+    change = edit.change(draft)
     return PlannedEdit(
-        edit=edit, code=code, name=name, title=title, member=member, old=old, new=new
+        edit=edit,
+        code=code,
+        name=name,
+        title=title,
+        member=change.member,
+        old=change.old,
+        new=change.new,
     )
 
 
-def _change(  # noqa: PLR0911 - one return for each kind
-    wheel: Wheel, edit: Edit
-) -> tuple[str, str, str]:
-    match edit:
-        case AddMember():
-            return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
-        case MoveMember():
-            return edit.member, "in place", f"moved to `{edit.new}`"
-        case SetMode():
-            return edit.member, f"mode {edit.old & 0o7777:04o}", f"{edit.new & 0o7777:04o}"
-        case RemoveMember():
-            return edit.member, "present", "removed"
-        case Retag():
-            old, new = (".".join(tags) for tags in (wheel.name.platforms, edit.platforms))
-            return f"{wheel.dist_info}/WHEEL", f"platform tag {old}", new
-        case SetRootIsPurelib():
-            root = f"Root-Is-Purelib: {str(wheel.root_is_purelib).lower()}"
-            return f"{wheel.dist_info}/WHEEL", root, str(edit.value).lower()
-        case WriteSource():
-            there = edit.member in wheel.sources
-            return edit.member, "as it was" if there else "absent", edit.what
-        case AddRequirement():
-            line = f"`Requires-Dist: {edit.requirement}`"
-            return f"{wheel.dist_info}/METADATA", "no such requirement", line
-        case _:
-            return edit.member, *edit.change(wheel.elfs[edit.member])
-
-
-# --- Plan -> predicted wheel ----------------------------------------------------------------------
-
-
-def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
-    """Return the wheel that `edits`, applied in their order, make of `wheel`."""
-    draft = _Draft(wheel)
-    for edit in edits:
-        draft.carry_out(edit)
-    return draft.finished()
-
-
-def planned_in_turn(
+def plan_in_order(
     wheel: Wheel, edits: Iterable[Edit], code: str, name: str, title: str
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    """Return what `edits` make of `wheel`, and what each of them changes when its turn comes."""
-    draft = _Draft(wheel)
+    """Return the wheel that `edits` make of `wheel`, and what each changes when it is applied."""
+    draft = Draft(wheel)
     steps: list[PlannedEdit] = []
     for edit in edits:
-        steps.append(planned(replace(draft.wheel, elfs=draft.elfs), edit, code, name, title))
-        draft.carry_out(edit)
-    return draft.finished(), tuple(steps)
-
-
-class _Draft:
-    """A wheel under edit: one copy of its tables for all edits, and not one for each."""
-
-    def __init__(self, wheel: Wheel) -> None:
-        self.wheel = wheel
-        self.elfs = dict(wheel.elfs)
-        self._members = {member.name: member for member in wheel.members}
-        self._added: dict[str, Member] = {}
-        self._sources = dict(wheel.sources)
-
-    def carry_out(self, edit: Edit) -> None:
-        match edit:
-            case AddMember():
-                self.add(edit)
-            case MoveMember():
-                self.move(edit.member, edit.new)
-            case SetMode():
-                self._members[edit.member] = self._members[edit.member]._replace(mode=edit.new)
-            case RemoveMember():
-                self.remove(edit.member)
-            case Retag():
-                name = self.wheel.name._replace(platforms=edit.platforms)
-                self.wheel = replace(self.wheel, name=name, tags=edit.tags)
-            case SetRootIsPurelib():
-                self.wheel = replace(self.wheel, root_is_purelib=edit.value)
-            case WriteSource():
-                self.write(edit)
-            case AddRequirement():
-                metadata = with_requirement(self.wheel.metadata, edit.requirement)
-                self.wheel = replace(self.wheel, metadata=metadata)
-            case _:
-                self.elfs[edit.member] = edit.apply(self.elfs[edit.member])
-
-    def add(self, edit: AddMember) -> None:
-        if edit.member in self._members:
-            raise PlanConflictError(f"`{edit.member}` is in the wheel already; it is not replaced")
-        self._added[edit.member] = Member(
-            name=edit.member, size=edit.size, compressed_size=0, mode=edit.mode
-        )
-        if edit.elf is not None:
-            self.elfs[edit.member] = edit.elf
-
-    def write(self, edit: WriteSource) -> None:
-        new = Member(name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE)
-        there = self._members if edit.member in self._members else self._added
-        old = there.get(edit.member, new)
-        there[edit.member] = old._replace(size=new.size, compressed_size=0)
-        self._sources[edit.member] = edit.content
-
-    def move(self, old: str, new: str) -> None:
-        if new in self._members:
-            raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
-        self._members = {
-            (new if name == old else name): member._replace(name=new) if name == old else member
-            for name, member in self._members.items()
-        }
-        if old in self.elfs:
-            self.elfs[new] = self.elfs.pop(old)
-        if old in self._sources:
-            self._sources[new] = self._sources.pop(old)
-
-    def remove(self, name: str) -> None:
-        self._members.pop(name, None)
-        self._added.pop(name, None)
-        self.elfs.pop(name, None)
-        self._sources.pop(name, None)
-
-    def finished(self) -> Wheel:
-        """Put new files before the metadata, which PEP 427 recommends to stand last."""
-        names = list(self._members)
-        metadata = (n for n, name in enumerate(names) if name.startswith(self.wheel.dist_info))
-        place = next(metadata, len(names))
-        old = tuple(self._members.values())
-        members = (*old[:place], *self._added.values(), *old[place:])
-        return replace(
-            self.wheel,
-            members=members,
-            elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
-            sources=self._sources,
-        )
+        steps.append(planned(draft, edit, code, name, title))
+        edit.apply(draft)
+    return draft.finish(), tuple(steps)

@@ -13,7 +13,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.providers import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag
-from wheelfix.wheel.edits import DropEntry, DropRepeats, MendEntry, PrependEntry, SetPathTag
+from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
 """A folder that never exists: looked up in vain once, and no harm if a tool eats the entry."""
@@ -250,7 +250,7 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
     for member, elf, entry in _entries(context, Kind.MALFORMED):
         better = fixed(entry)
         plain = better != entry and _tokens_known(better, elf)
-        repair = MendEntry(member=member, old=entry, new=better)
+        repair = ReplaceEntry(member=member, old=entry, new=better)
         fix = Fix(title="spell it right", edits=(repair,)) if plain else _drop(member, entry)
         yield Hit(
             message=f"has the search path entry `{entry}`, which the loader takes literally",
