@@ -21,13 +21,13 @@ from wheelfix import cli
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import RULES
 from wheelfix.rules import providers as provider_rules
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel

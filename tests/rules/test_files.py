@@ -18,12 +18,13 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Machine
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import RULES, SET_RULES, metadata
 from wheelfix.rules import files as contents
+from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.rules.metadata import allows_any, is_plain_requirement
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import read_core_metadata
@@ -417,7 +418,7 @@ def test_libraries_under_other_names_are_no_links() -> None:
     ],
 )
 def test_what_the_build_left_behind(member: str, severity: Severity | None) -> None:
-    said = findings(contents.build_leftovers, wheel({}, member))
+    said = findings(leftovers.build_leftovers, wheel({}, member))
     assert [f.severity for f in said] == ([] if severity is None else [severity])
     if severity is Severity.WARNING:
         assert said[0].fix is not None
@@ -441,9 +442,9 @@ def test_pip_believes_a_direct_url_that_came_with_the_wheel(tmp_path: Path) -> N
 def test_paths_in_metadata_and_urls_that_only_look_like_one() -> None:
     fields = (("requires-dist", "x @ file:///home/me/x"),)
     bad = wheel({}, metadata=Metadata(fields=fields))
-    assert [f.severity for f in findings(contents.build_machine_path, bad)] == [Severity.ERROR]
+    assert [f.severity for f in findings(leftovers.build_machine_path, bad)] == [Severity.ERROR]
     links = (("project-url", "Home, https://example.org/home/x"), ("description", "see /tmp/x"))
-    assert not findings(contents.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
+    assert not findings(leftovers.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
 
 
 def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
@@ -461,7 +462,7 @@ def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
 
 def test_a_distribution_may_have_its_own_name() -> None:
     assert not findings(
-        contents.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
+        leftovers.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
     )
 
 

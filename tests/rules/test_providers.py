@@ -22,11 +22,11 @@ from wheelfix.host.host_libraries import HandedLibraries
 from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import RULES
 from wheelfix.rules import providers as rules
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, Provider, PruneNeeded, Settings, name_of
 from wheelfix.wheel.model import Metadata, Wheel

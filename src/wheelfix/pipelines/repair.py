@@ -43,7 +43,6 @@ from wheelfix.pipelines.graft import Origin
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.pipelines.sbom import described
 from wheelfix.pipelines.standby import Standby
-from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (
     Break,
@@ -54,11 +53,12 @@ from wheelfix.rules.engine import (
     run_rules,
 )
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
-from wheelfix.rules.metadata import record_mismatch
+from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
+from wheelfix.rules.registry import CHECKPOINT_RULES, REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.system.heap import trim
@@ -135,7 +135,7 @@ def repair_with(
                 progress=progress,
                 codec=codec,
                 early=early,
-                rules=selected(settings, known_rules()),
+                rules=enabled_rules(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return run.publish() if publish else run.rehearse()
@@ -301,7 +301,7 @@ class _Run:
 
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
-        if problems and not any(map(record_mismatch.matches, self.settings.ignore)):
+        if problems and not trusts_files_over_record(self.settings):
             listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
             more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
             raise BadWheelError(

@@ -166,8 +166,8 @@ class SetContext:
 
     wheels: tuple[Wheel, ...]
     settings: Settings
-    stale: frozenset[tuple[str, str]] = frozenset()
-    """Ignores that kept nothing from counting: the selector, and the glob of the files or none."""
+    unused_ignores: frozenset[tuple[str, str]] = frozenset()
+    """Ignores that match no finding: the selector, and the glob of the files or ""."""
 
     @cached_property
     def releases(self) -> tuple[tuple[Wheel, ...], ...]:

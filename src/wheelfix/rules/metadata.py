@@ -14,6 +14,7 @@ from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
 
@@ -51,6 +52,11 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
             member=problem.member,
             hint="build the wheel again, or `wheel unpack` and `wheel pack` it if you trust it",
         )
+
+
+def trusts_files_over_record(settings: Settings) -> bool:
+    """Return whether a wrong RECORD may be corrected: the user ignores `record-mismatch`."""
+    return any(map(record_mismatch.matches, settings.ignore))
 
 
 @rule("WF502", "stale-signature", Severity.INFO, Stage.BEFORE)

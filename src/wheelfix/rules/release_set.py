@@ -323,4 +323,4 @@ def _listed(names: Sequence[str], most: int = 5) -> str:
     return (", ".join(f"`{name}`" for name in names[:most]) or "nothing") + more
 
 
-SET_RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)
+RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)

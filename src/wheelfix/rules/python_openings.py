@@ -1,0 +1,369 @@
+"""Whether libraries that Python code opens by name are found."""
+
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import filter as filter_names
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
+from wheelfix.loader.install_schemes import Scheme, describe, installed, split
+from wheelfix.loader.installed_wheel import environment
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.search import Opening as LoaderOpening
+from wheelfix.loader.search import load_all
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import unhashed
+from wheelfix.rules.rule import rule
+from wheelfix.rules.sonames import _listed, dependents, grafted_as, libraries_called
+from wheelfix.wheel.model import Opening, Wheel, Where
+
+
+def _graded(opening: Opening) -> Severity:
+    """Return how bad it is if the name is not found: certain failure, later, or provided for."""
+    if not opening.sure:
+        return Severity.INFO
+    return Severity.ERROR if opening.on_import else Severity.WARNING
+
+
+def _call(opening: Opening) -> str:
+    return f'line {opening.line}: `{opening.function}("{opening.name}")`'
+
+
+@rule("WF317", "opened-library-missing", Severity.ERROR)
+def opened_library_missing(context: Context) -> Iterator[Hit]:
+    """A Python source opens a library by a name or path that leads to nothing.
+
+    ## What it does
+    Reads, in the Python sources of the wheel, the names that are handed to `ctypes.CDLL`,
+    `ctypes.cdll.LoadLibrary`, `PyDLL`, `ctypes.util.find_library`, cffi's `dlopen` and
+    `numpy.ctypeslib.load_library`, and looks for each where it will be looked for once installed.
+    Code for other systems, and what cannot be told without running the code, is left out.
+
+    It is an error if the module itself makes the call and nothing catches its failure, a warning
+    if one of its functions does, and otherwise for information.
+
+    ## Why is this bad?
+    `OSError: cannot open shared object file` when the package is imported or used.
+
+    ## Example
+    `CDLL(os.path.join(os.path.dirname(__file__), "libx.so"))`, and the wheel has `pkg/lib/libx.so`.
+    `CDLL("libx.so")` finds only what the system has or what is loaded already, never the file
+    that stands beside the source.
+
+    ## Common causes
+    - The build writes the library elsewhere. **Solution**: make the build and the code agree.
+    - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
+    - `find_library`, which asks the system only. **Solution**: as above.
+
+    ## Fix safety
+    Not fixed: wheelfix does not change code.
+    """
+    wheel = context.wheel
+    opened = list(openings(wheel))
+    files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
+    for source, opening in opened:
+        match opening.where:
+            case Where.SOURCE:
+                yield from _missing_path(context, source, opening, files)
+            case Where.SEARCH:
+                yield from _missing_name(context, source, opening)
+            case Where.FIND:
+                yield from _not_findable(context, source, opening)
+            case Where.PREFIX | Where.ABSOLUTE:
+                pass  # a place of the user's machine
+
+
+def _missing_path(
+    context: Context, source: str, opening: Opening, files: frozenset[str]
+) -> Iterator[Hit]:
+    """Judge a path below site-packages; `files` are all that stand there."""
+    wheel = context.wheel
+    if ".so" not in opening.name and not opening.suffixes:
+        return  # the name of another system's library
+    place = place_of(wheel, source, opening)
+    if place is None:
+        yield from _outside(context, source, opening)
+        return
+    top = place[1].partition("/")[0]
+    wanted = [place[1] + suffix for suffix in opening.suffixes or ("",)]
+    # A top folder without `__init__.py` is shared with other distributions (PEP 420).
+    if place[1] in files or f"{top}/__init__.py" not in files:
+        return
+    if any(filter_names(files, glob) for glob in wanted):
+        return
+    name = posixpath.basename(place[1])
+    yield Hit(
+        message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
+        member=source,
+        entry=opening.name,
+        notes=_elsewhere(wheel, name),
+        hint="make the build and the code agree on the place of the library",
+        severity=_graded(opening),
+    )
+
+
+def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
+    stem = name.partition(".")[0]
+    near = [m for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m]
+    near = near or [m for m in wheel.elfs if posixpath.basename(m).startswith(f"{stem}.")]
+    return (f"the wheel has {_listed(dict.fromkeys(near))}",) if near else ()
+
+
+def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    """Judge a path out of site-packages, which leads somewhere else in each scheme."""
+    wheel = context.wheel
+    lost: list[Scheme] = []
+    name = posixpath.basename(opening.name)
+    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    for layout in context.layouts if mine else ():
+        for scheme in layout.schemes:
+            origin = installed(source, wheel, scheme) or ""
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), opening.name))
+            if path not in {installed(member, wheel, scheme) for member in mine}:
+                lost.append(scheme)
+    if lost:
+        everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
+        yield Hit(
+            message=f"{_call(opening)} leads out of site-packages, and not to the wheel's "
+            f"{_listed(mine)}",
+            member=source,
+            entry=opening.name,
+            notes=(f"fails in: {describe(lost)}",),
+            hint="keep the library in the package, beside the code that opens it",
+            severity=_graded(opening) if everywhere else min(_graded(opening), Severity.WARNING),
+        )
+
+
+def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    wheel, name = context.wheel, opening.name
+    libraries = libraries_called(wheel, name)
+    if not libraries or may_come_from_platform(name):
+        return
+    if any(opened_by_path(wheel, library) for library in libraries):
+        return  # once loaded, a library answers to its SONAME
+    users = dependents(wheel, name)
+    if users:
+        yield Hit(
+            message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after something "
+            "that needs it is loaded",
+            member=source,
+            entry=name,
+            notes=(f"needed by {_listed(users)}",),
+            hint="import one of them before, or open the library by its path",
+            severity=Severity.INFO,
+        )
+        return
+    yield Hit(
+        message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: a bare name is "
+        "searched for in the system only",
+        member=source,
+        entry=name,
+        notes=("no object of the wheel needs it, so that nothing has loaded it before",),
+        hint="open the library by its path, made from `__file__`",
+        severity=_graded(opening),
+    )
+
+
+def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    wheel = context.wheel
+    stem = f"lib{opening.name}"
+    mine = [
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and (unhashed(n := posixpath.basename(member)) or n).startswith(f"{stem}.so")
+    ]
+    opened = {posixpath.basename(each.name) for _, each in openings(wheel) if each is not opening}
+    if mine and not any(name.startswith(stem) for name in opened):
+        yield Hit(
+            message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it asks the system",
+            member=source,
+            entry=opening.name,
+            hint="open the library by its path, made from `__file__`",
+            severity=Severity.WARNING,
+        )
+
+
+@rule("WF318", "renamed-under-its-user", Severity.ERROR)
+def renamed_under_its_user(context: Context) -> Iterator[Hit]:
+    """A library that Python code opens by name is, or will be, grafted under another name.
+
+    ## What it does
+    Reports names that a Python source opens, where the library of that name will be grafted
+    (before a repair), or was (after one), and so is called `libfoo-1a2b3c4d.so.1`. How sure the
+    failure is tells the severity, as for WF317.
+
+    ## Why is this bad?
+    The code finds nothing: `OSError`. Or the system has a copy; then the process has two, each
+    with its own state.
+
+    ## Example
+    `ext.so` needs `libfoo.so.1`, and `pkg/__init__.py` calls `ctypes.CDLL("libfoo.so.1")`.
+
+    ## Common causes
+    - A package uses one library both ways. **Solution**: `keep-names = ["libfoo.so.*"]` grafts
+      it under its own name; once the extension module is imported, the loader knows it by that
+      name. Other copies in the process then answer to it, too (WF315).
+
+    ## Fix safety
+    Not fixed: it is for the project to choose between `keep-names` and a change of its code.
+    """
+    wheel = context.wheel
+    external = {
+        name
+        for elf in wheel.elfs.values()
+        for name in elf.needed
+        if name not in context.shipped and not may_come_from_platform(name)
+    }
+    spared = (*context.settings.keep_names, *context.settings.exclude)
+    for source, opening in openings(wheel):
+        name = posixpath.basename(opening.name)
+        if opening.where is not Where.SEARCH or libraries_called(wheel, name):
+            continue
+        new = grafted_as(wheel, name)
+        will_be = name in external and not any(fnmatchcase(name, glob) for glob in spared)
+        if new is None and not will_be:
+            continue
+        severity = _graded(opening)
+        file = name if new is None else posixpath.basename(new)
+        if new is not None:
+            message = f"{_call(opening)} does not find what is `{file}` now"
+        else:
+            message = f"{_call(opening)} names a library that the graft will rename"
+            severity = min(severity, Severity.WARNING)  # nothing is broken yet
+        yield Hit(
+            message=message,
+            member=source,
+            entry=name,
+            notes=(f"needed by {_listed(dependents(wheel, file))}",),
+            hint=f'`keep-names = ["{name}"]` grafts it under its own name',
+            severity=severity,
+        )
+
+
+@rule("WF319", "noted-library-missing", Severity.WARNING)
+def noted_library_missing(context: Context) -> Iterator[Hit]:
+    """An object notes that it opens a library of the wheel, which it does not find.
+
+    ## What it does
+    Reads `.note.dlopen` (the dlopen metadata of the UAPI group): names that the object's own
+    code hands to `dlopen`. Reports those that the wheel ships, perhaps under a private name, and
+    that the object's own search path does not lead to.
+
+    ## Why is this bad?
+    What the note calls required fails; what it recommends or suggests is silently missing.
+
+    ## Example
+    A note asks for `libzstd.so.1`, and the wheel has `pkg.libs/libzstd-1a2b3c4d.so.1`.
+
+    ## Common causes
+    - The library was grafted for another object and renamed. **Solution**:
+      `keep-names = ["libzstd.so.*"]`, and a search path entry for the object.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for member, elf in context.wheel.elfs.items():
+        for note in elf.dlopen_notes:
+            for names, priority in _noted(note):
+                yield from _unfound(context, member, names, priority)
+
+
+def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield names, of which one serves, and the priority; what is malformed says nothing."""
+    try:
+        entries: object = json.loads(note)
+    except (ValueError, RecursionError):
+        return
+    for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            table = cast("dict[str, Any]", entry)
+            names = table.get("soname")
+            if isinstance(names, list):
+                shown = tuple(str(name) for name in cast("list[object]", names))
+                yield shown, str(table.get("priority", "recommended"))
+
+
+def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
+    wheel = context.wheel
+    mine = [
+        m for name in names for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m
+    ]
+    if not mine or any(may_come_from_platform(name) for name in names):
+        return
+    if any(_opens(context, member, name) for name in names):
+        return
+    yield Hit(
+        message=f"notes that it opens {_listed(names)}, and does not find the wheel's `{mine[0]}`",
+        member=member,
+        entry=names[0],
+        notes=(f"priority: {priority}",),
+        hint=f'`keep-names = ["{names[0]}"]` grafts it under its own name',
+        severity=Severity.ERROR if priority == "required" else None,
+    )
+
+
+def _opens(context: Context, member: str, name: str) -> bool:
+    """Whether `member`, once loaded, finds `name`, in every layout that installs it."""
+    for layout in context.layouts:
+        path = layout.paths.get(member)
+        if path is not None:
+            installed_as = environment(context.wheel, layout)
+            alone = {path: replace(context.wheel.elfs[member], needed=())}
+            there = replace(installed_as, files={**installed_as.files, **alone})
+            *_, load = load_all([path, LoaderOpening(name=name, caller=path)], there)
+            if load.requests[0].result is None:
+                return False
+    return True
+
+
+# --- What was too much to read --------------------------------------------------------------------
+
+
+@rule("WF320", "openings-not-judged", Severity.INFO)
+def openings_not_judged(context: Context) -> Iterator[Hit]:
+    """Python sources may open libraries by names that nobody has looked at.
+
+    ## What it does
+    Says which Python sources were not followed to their ends, because they are too long, too
+    involved, or too many. What was found until then counts as found elsewhere.
+
+    ## Why is this bad?
+    It need not be. But whether what they open by a name, also a computed one, is in its place
+    (WF317), or is renamed by the graft (WF318), nobody has checked; and a copy that only they open
+    counts as one that may go (WF515).
+
+    ## Example
+    A module of some megabytes that a generator wrote, with `ctypes.CDLL(name)` in it.
+
+    ## Common causes
+    - Generated code, or data that is written as code. **Solution**: open the libraries in a short
+      module of their own, and import that.
+
+    ## Fix safety
+    Not fixed: nothing is known to be wrong.
+    """
+    given_up = list(present(context.wheel, context.wheel.unfollowed))
+    if given_up:
+        yield Hit(
+            message=f"{_counted(given_up)} not followed to the end: libraries that they open "
+            "by name may have been missed",
+            member=given_up[0],
+            notes=(f"in {_listed(given_up)}",),
+            hint="open libraries in a short module of their own, or look at these calls yourself",
+        )
+
+
+def _counted(sources: Sequence[str]) -> str:
+    return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"
+
+
+RULES = (
+    opened_library_missing,
+    renamed_under_its_user,
+    noted_library_missing,
+    openings_not_judged,
+)
