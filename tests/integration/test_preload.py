@@ -21,12 +21,12 @@ from wheelfix import cli
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import providers as provider_rules
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
-from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
+from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
+from wheelfix.rules.provider_requirements import provider_not_required
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.dist_info import add_requirements, read_core_metadata, with_requirement
@@ -416,7 +416,7 @@ def test_what_only_some_modules_need_is_not_made_everybodys(
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = apply_fixes_until_stable(subject, provider_rules.RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, [provider_not_required], chosen, Stage.AFTER)
     assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 

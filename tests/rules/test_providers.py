@@ -22,6 +22,7 @@ from wheelfix.host.host_libraries import HandedLibraries
 from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules import provider_contents, provider_paths, provider_requirements
 from wheelfix.rules import providers as rules
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
@@ -48,6 +49,12 @@ BLAS = Provider(
     directory="nvidia/cublas/lib",
 )
 USER = "demo/_core.so"
+PROVIDER_RULES = (
+    *provider_paths.RULES,
+    *provider_requirements.RULES,
+    *provider_contents.RULES,
+    *rules.RULES,
+)
 
 
 def asked(*requirements: str) -> Metadata:
@@ -73,7 +80,7 @@ def user_of_blas(member: str = USER, **fields: Any) -> Wheel:
 )
 def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, entry: str) -> None:
     subject = user_of_blas(member)
-    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
     after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
@@ -93,19 +100,19 @@ def test_an_entry_to_a_provider_is_neither_dead_nor_escaping_though_the_wheel_la
 
 def test_an_entry_that_is_there_in_another_spelling_is_enough() -> None:
     subject = user_of_blas(rpath="${ORIGIN}/../nvidia/./cublas/lib/")
-    assert not findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    assert not findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
 
 
 def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
     subject = wheel({USER: elf("libcublas.so.12"), "demo/libcublas.so.12": elf()})
-    for rule in rules.RULES:
+    for rule in PROVIDER_RULES:
         assert rule is rules.provider_unused or not findings(rule, subject, provider=(BLAS,))
 
 
 def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> None:
     program = "demo-1.0.data/scripts/demo"
     subject = user_of_blas(program, interpreter="/lib64/ld-linux-x86-64.so.2")
-    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
     after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
@@ -136,10 +143,10 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
 
 def test_what_is_not_covered_is_said() -> None:
     pure = Provider(requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib")
-    (found,) = findings(rules.provider_beside, user_of_blas(), provider=(pure,))
+    (found,) = findings(provider_paths.provider_beside, user_of_blas(), provider=(pure,))
     assert "editable" in found.notes[0]
     assert "lib64" in found.notes[1]
-    (found,) = findings(rules.provider_beside, user_of_blas(), provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_beside, user_of_blas(), provider=(BLAS,))
     assert len(found.notes) == 1
 
 
@@ -148,7 +155,7 @@ def test_what_is_not_covered_is_said() -> None:
 
 def test_a_provider_that_is_not_required_is_an_error_with_the_line_to_add() -> None:
     subject = wheel({USER: elf("libcublas.so.12")}, metadata=asked("numpy"))
-    (found,) = findings(rules.provider_not_required, subject, provider=(BLAS,))
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
     assert found.severity is Severity.ERROR
     assert "`Requires-Dist: nvidia-cublas-cu12>=12.4`" in (found.hint or "")
 
@@ -158,14 +165,14 @@ def test_a_provider_that_is_not_required_is_an_error_with_the_line_to_add() -> N
 )
 def test_a_provider_that_is_required_in_any_spelling_is_no_finding(requirement: str) -> None:
     subject = wheel({USER: elf("libcublas.so.12")}, metadata=asked(requirement))
-    assert not findings(rules.provider_not_required, subject, provider=(BLAS,))
+    assert not findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
 
 
 def test_a_provider_of_an_extra_stays_optional() -> None:
     subject = wheel(
         {USER: elf("libcublas.so.12")}, metadata=asked("nvidia-cublas-cu12; extra == 'gpu'")
     )
-    (found,) = findings(rules.provider_not_required, subject, provider=(BLAS,))
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
     assert found.severity is Severity.INFO
 
 
@@ -191,7 +198,7 @@ def test_metadata_must_not_allow_more_than_the_provider(
 ) -> None:
     provider = Provider(requirement=known, libraries=("libp.so",), directory="p", version=version)
     subject = wheel({USER: elf("libp.so")}, metadata=asked(required))
-    found = findings(rules.provider_loosely_required, subject, provider=(provider,))
+    found = findings(provider_requirements.provider_loosely_required, subject, provider=(provider,))
     assert bool(found) is loose
 
 
@@ -364,8 +371,8 @@ def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_pa
     (found,) = in_directory(tmp_path / "sdk")
     assert (found.directory, found.libraries) == (None, ("libpro.so",))
     subject = wheel({USER: elf("libpro.so")})
-    assert not findings(rules.provider_not_searched, subject, provider=(found,))
-    assert not findings(rules.provider_not_required, subject, provider=(found,))
+    assert not findings(provider_paths.provider_not_searched, subject, provider=(found,))
+    assert not findings(provider_requirements.provider_not_required, subject, provider=(found,))
 
 
 def test_a_well_known_name_needs_nothing_at_hand() -> None:
@@ -434,7 +441,7 @@ def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
         asked_for = with_providers(given, path.parent, archive.wheel)
         definitions = HandedLibraries(archive=archive, settings=asked_for, environ={})
         context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
-        return list(run_rules(context, rules.RULES))
+        return list(run_rules(context, PROVIDER_RULES))
 
 
 def imported(site: Path) -> str:
@@ -511,7 +518,7 @@ def test_a_library_that_the_provider_at_hand_lacks_is_an_error(tmp_path: Path, p
     with open_wheel(path) as archive:
         definitions = HandedLibraries(archive=archive, settings=settings, environ={})
         context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
-        (found,) = run_rules(context, [rules.provider_lacks_library])
+        (found,) = run_rules(context, [provider_contents.provider_lacks_library])
     assert found.entry == "libpro.so.3"
 
 
@@ -576,7 +583,9 @@ def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Pa
         assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
         assert bool(settings.provider[0].at_hand) is not bool(refused)
         assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
-        found = findings(rules.provider_loosely_required, subject, provider=settings.provider)
+        found = findings(
+            provider_requirements.provider_loosely_required, subject, provider=settings.provider
+        )
         assert any("was not judged" in each.message for each in found) is bool(refused)
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
+from wheelfix.analysis.provider_uses import provided_libraries
 from wheelfix.analysis.providers import (
     known_for,
     never_bundled,
@@ -57,7 +58,7 @@ from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
+from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.rules.registry import CHECKPOINT_RULES, REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
@@ -395,7 +396,7 @@ class _Run:
         if not steps:
             return wheel, ()
         made = [step.edit for step in steps]
-        expected = tuple(map(described, taken_from_others(wheel, self.settings)))
+        expected = tuple(map(described, provided_libraries(wheel, self.settings.provider)))
         edits = grafting.sbom_edits(origins, expected, wheel, made)
         return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")
 

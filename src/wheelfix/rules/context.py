@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.preload_plan import Preloading, preloading
+from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
 from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
 from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
 from wheelfix.analysis.verdict import Verdict
@@ -78,6 +79,11 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def provider_uses(self) -> tuple[ProviderUse, ...]:
+        """The DT_NEEDED entries that providers serve."""
+        return tuple(provider_uses(self.wheel, self.settings.provider))
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:

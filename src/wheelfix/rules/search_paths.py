@@ -10,7 +10,7 @@ from wheelfix.elf.model import Elf, Libc, PathTag
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.providers import leads_to_provider
+from wheelfix.rules.provider_paths import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag
 from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag

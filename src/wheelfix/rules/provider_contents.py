@@ -1,0 +1,228 @@
+"""Whether the providers have the libraries and symbols that the wheel uses."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from wheelfix.analysis.provider_uses import (
+    ProviderUse,
+)
+from wheelfix.analysis.providers import (
+    editions,
+    folder_of,
+)
+from wheelfix.elf.exports import among
+from wheelfix.elf.model import Undefined
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import Key
+from wheelfix.loader.symbols import binds
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.settings import Provider
+
+_SHOWN = 5
+_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
+
+
+def _at_hand(context: Context, use: ProviderUse, version: Provider) -> Library | None:
+    """Return the provider's library, None where it is not at hand or not there."""
+    if context.definitions is None:
+        return None
+    place, folder = version.at_hand, version.directory
+    return context.definitions.handed(use.library, use.elf, place, folder)
+
+
+def _called(version: Provider) -> str:
+    return f"{version.name or version.label} {version.version}".rstrip()
+
+
+def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
+    """Say where a version was looked at, and which one of several it is."""
+    looked = f"looked at: `{version.at_hand}`"
+    if len(among) < 2:
+        return (looked,)
+    which = "highest" if version == among[0] else "lowest"
+    return (looked, f"{version.version} is the {which} version at hand that METADATA allows")
+
+
+def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> str:
+    """Say how METADATA keeps a version out, if another one at hand is left."""
+    if len(among) < 2:
+        return otherwise
+    bound = "<" if version == among[0] else ">"
+    return f"keep it out: `Requires-Dist: {version.name}{bound}{version.version}`"
+
+
+@rule("WF823", "provider-lacks-library", Severity.ERROR)
+def provider_lacks_library(context: Context) -> Iterator[Hit]:
+    """The provider at hand does not have the library that the wheel takes from it.
+
+    ## What it does
+    Looks for each DT_NEEDED entry that the patterns of a `provider` match in the provider's own
+    wheel, installed distribution or directory, where one was given. Of several versions, the
+    lowest and the highest that METADATA allows are looked at.
+
+    ## Why is this bad?
+    The import fails with `cannot open shared object file`, whatever the search path.
+
+    ## Example
+    `libraries = ["libcublas.so.*"]`, the object needs `libcublas.so.13`, and the wheel at hand
+    has `libcublas.so.12`.
+
+    ## Common causes
+    - Built with another major version than METADATA asks for. **Solution**: build against the
+      provider's own libraries and headers.
+    - The provider's next release has another SONAME, or keeps it in another folder. **Solution**:
+      an upper bound in `Requires-Dist`.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for use in context.provider_uses if context.definitions else ():
+        versions = editions(use.provider, context.settings.provider)
+        for version in versions:
+            library = _at_hand(context, use, version)
+            place = None if library is None else _elsewhere(version, library)
+            if library is None or place is not None:
+                where = f"has in `{place}`, and not in `{version.directory}`"
+                yield Hit(
+                    message=f"needs `{use.library}`, which {_called(version)} "
+                    + ("does not have" if library is None else where),
+                    member=use.member,
+                    entry=use.library,
+                    notes=_which(version, versions),
+                    hint="build against the provider's libraries, or "
+                    + _kept_out(version, versions, "ask for a version that has it"),
+                )
+
+
+def _elsewhere(version: Provider, library: Library) -> str | None:
+    """Return the folder of a wheel's library, if it is not the one that an entry leads to."""
+    if version.directory is None or not version.at_hand.endswith(".whl"):
+        return None
+    folder = folder_of(library.path, version.at_hand)
+    return None if folder == version.directory else folder
+
+
+@rule("WF824", "provider-lacks-symbol", Severity.ERROR)
+def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
+    """The provider at hand does not define a symbol that the wheel takes from it.
+
+    ## What it does
+    Where the provider's libraries are at hand, looks in them for every symbol that the wheel asks
+    for in one of their versions, and for every symbol without a version that nothing else
+    defines that is loaded with the object. Of several versions of the provider, it looks at the
+    lowest and at the highest that METADATA allows.
+
+    ## Why is this bad?
+    The import fails with `undefined symbol` or `version … not found` once the provider is
+    installed in that version, and nothing in either wheel tells.
+
+    ## Example
+    apache-tvm 0.25.0 beside apache-tvm-ffi 0.1.15:
+    `undefined symbol: _ZN3tvm3ffi4json9StringifyERKNS0_3AnyENS0_8OptionalIivEE`.
+
+    ## Common causes
+    - The provider changed a function under the same SONAME. **Solution**: an upper bound in
+      `Requires-Dist`, and a new build.
+
+    ## Fix safety
+    Not fixed.
+    """
+    if context.definitions is None:
+        return
+    uses = {
+        member: _in_versions(context, own)
+        for member, own in _by_member(context.provider_uses).items()
+    }
+    yield from _lacking_symbols(context, {m: [each[0] for each in own] for m, own in uses.items()})
+    lowest = {m: [e[-1] for e in own if len(e) > 1] for m, own in uses.items()}
+    places = dict.fromkeys(each.version.at_hand for own in lowest.values() for each in own)
+    if places:
+        with_lowest = replace(context, definitions=context.definitions.preferring(places))
+        yield from _lacking_symbols(with_lowest, lowest)
+
+
+class VersionUse(NamedTuple):
+    """One use of a provider, and the library as one version of the provider has it."""
+
+    use: ProviderUse
+    version: Provider
+    library: Library
+    versions: tuple[Provider, ...]
+    """All that are judged."""
+
+
+def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[VersionUse]]:
+    """Return each use with every version at hand that has the library, the highest first."""
+    found: list[list[VersionUse]] = []
+    for use in uses:
+        versions = editions(use.provider, context.settings.provider)
+        taken = [
+            VersionUse(use=use, version=each, library=library, versions=versions)
+            for each in versions
+            if (library := _at_hand(context, use, each)) is not None
+        ]
+        if taken:
+            found.append(taken)
+    return found
+
+
+def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) -> Iterator[Hit]:
+    unresolved = {each.member: each for each in context.unresolved if not each.absent}
+    for member, own in taken.items():
+        for each in own:
+            there = each.library.exports.definitions
+            asked = [
+                symbol
+                for symbol in each.use.elf.undefined
+                if symbol.file == each.use.library and not symbol.weak
+            ]
+            known = among(there, {symbol.name for symbol in asked})
+            lacking = [
+                s for s in asked if s.name not in known or not binds(there[s.name], s.version)
+            ]
+            if lacking:
+                yield _lacking(each, lacking)
+        left = unresolved[member].references if member in unresolved and own else ()
+        plain = {reference[0] for reference in left if reference[1] is None}
+        if plain:
+            wanted = [symbol for symbol in own[0].use.elf.undefined if symbol.name in plain]
+            yield _lacking(own[0], wanted, among=[each.use.library for each in own])
+
+
+def _by_member(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:
+    found: dict[str, list[ProviderUse]] = {}
+    for use in uses:
+        found.setdefault(use.member, []).append(use)
+    return found
+
+
+def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
+    spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
+    names = _listed(among or [taken.use.library])
+    return Hit(
+        message=f"needs {_listed(spelled)}, not in {names} of {_called(taken.version)}",
+        member=taken.use.member,
+        entry=lacking[0].name,
+        notes=(
+            *_which(taken.version, taken.versions),
+            *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
+            *([] if not among else ["nothing else that is loaded with it defines them"]),
+        ),
+        hint="build against this version, or "
+        + _kept_out(
+            taken.version, taken.versions, "keep it out by the specifier in `Requires-Dist`"
+        ),
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [f"`{name}`" for name in dict.fromkeys(names)]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more
+
+
+RULES = (provider_lacks_library, provider_lacks_symbol)

@@ -1,0 +1,210 @@
+"""Whether search paths lead to the libraries of providers."""
+
+import posixpath
+from collections.abc import Iterable, Iterator
+
+from wheelfix.analysis.provider_uses import (
+    ProviderUse,
+    by_provider,
+)
+from wheelfix.analysis.providers import editions
+from wheelfix.loader.install_schemes import Key, describe, entries_to, split
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.preload import is_served
+from wheelfix.rules.reachability import add_entries
+from wheelfix.rules.rule import rule
+from wheelfix.settings import DataLibraries, Provider
+
+_SHOWN = 5
+_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
+
+
+def leads_to_provider(entry: str, member: str, context: Context) -> bool:
+    """Return whether a search path entry of `member` leads to the folder of a provider."""
+    return any(
+        _normal(entry) == _normal(wanted)
+        for provider in context.settings.provider
+        for wanted in _entries(context, member, provider)
+    )
+
+
+def _normal(entry: str) -> str:
+    return posixpath.normpath(entry.replace("${ORIGIN}", _DEEP).replace("$ORIGIN", _DEEP))
+
+
+def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:
+    """Return the entries from `member` to the provider's folder, over the schemes that install it.
+
+    Both are taken to be installed into one site-packages, unless every place is to be searched.
+    """
+    if provider.directory is None:
+        return ()
+    wheel = context.wheel
+    root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
+    place = split(member, wheel)
+    if place is not None and place[0] in _LIBRARY_KEYS:
+        root = place[0]
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root
+    installed = (
+        scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
+    )
+    return entries_to(member, (key, provider.directory), wheel, installed)
+
+
+@rule("WF106", "provider-not-searched", Severity.ERROR)
+def provider_not_searched(context: Context) -> Iterator[Hit]:
+    """An object does not search the folder in which another wheel has its library.
+
+    ## What it does
+    Looks at the objects that need a library of a `provider`, and at the entries of their own
+    search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
+    allow installs both into one site-packages. A preload shim (WF108) does as well, unless
+    `provider-by` asks for both.
+
+    ## Why is this bad?
+    The library is not in this wheel, and no default directory has it: the import fails, or takes
+    another copy from the user's machine. That a Python package loads it first is no help for who
+    opens the object another way.
+
+    ## Example
+    `pkg/_core.so` needs `libcublas.so.12` of nvidia-cublas-cu12, and has no entry
+    `$ORIGIN/../nvidia/cublas/lib`.
+
+    ## Common causes
+    - The build linked with the provider's library, and `--exclude` kept it out of the wheel.
+      **Solution**: `wheelfix repair --provider nvidia-cublas-cu12`.
+
+    ## Fix safety
+    Safe: the entry is added last. Where it takes one entry for each scheme, as for a program in
+    `*.data/scripts`, it is added with `data-libraries = "search"` only.
+    """
+    wanted: dict[tuple[str, tuple[str, ...]], list[ProviderUse]] = {}
+    for use in context.provider_uses:
+        if is_served(context, use.member, [use.library]):
+            continue
+        entries = _entries(context, use.member, use.provider)
+        own = {_normal(entry) for entry in use.elf.entries if entry.startswith("$")}
+        if missing := tuple(entry for entry in entries if _normal(entry) not in own):
+            wanted.setdefault((use.member, missing), []).append(use)
+    for (member, missing), uses in wanted.items():
+        searching = context.settings.data_libraries is DataLibraries.SEARCH
+        fixed = len(missing) == 1 or searching
+        edits = add_entries(context, member, missing)
+        labels = _listed(use.provider.label for use in uses)
+        yield Hit(
+            message=f"does not search where {labels} has {_listed(use.library for use in uses)}",
+            member=member,
+            notes=(f"missing is `{missing[0]}`",)
+            if fixed
+            else (f"no single entry leads there from where the file goes: {len(missing)} do",),
+            hint="`wheelfix repair` adds it, with this provider"
+            if fixed
+            else "`--data-libraries=search` adds an entry for each scheme",
+            fix=Fix(title="lead to the provider", edits=edits) if fixed else None,
+        )
+
+
+@rule("WF107", "provider-beside", Severity.INFO)
+def provider_beside(context: Context) -> Iterator[Hit]:
+    """The wheel works only where another one is installed beside it.
+
+    ## What it does
+    Names each provider that the wheel takes libraries from, and says where they are not found.
+
+    ## Why is this bad?
+    Nothing is wrong as long as both are installed into the same site-packages. The search path
+    is relative, and leads nowhere else.
+
+    ## Example
+    `pip install --user` of the wheel, where the provider is in the system's site-packages.
+
+    ## Common causes
+    - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
+      `provider-by = "both"` finds it wherever Python does.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for uses in by_provider(context.provider_uses).values():
+        provider = uses[0].provider
+        alone = [use for use in uses if not context.preloading.opens(use.member, [use.library])]
+        where = "beside it" if alone else "where Python finds it"
+        yield Hit(
+            message=f"{provider.label} must be installed {where}, for "
+            + _listed(use.library for use in uses),
+            notes=(
+                *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
+                *(_not_covered(context, provider, alone, uses) if alone else ()),
+                *_looked_at(context, uses[0]),
+            ),
+        )
+
+
+def _looked_at(context: Context, use: ProviderUse) -> Iterator[str]:
+    """Say which versions at hand are judged, and which are not."""
+    judged = [
+        each.version for each in editions(use.provider, context.settings.provider) if each.version
+    ]
+    if len(judged) > 1:
+        yield f"judged beside {judged[-1]} and {judged[0]}, the lowest and the highest at hand"
+    if use.provider.refused:
+        refused = ", ".join(use.provider.refused)
+        yield f"at hand, but not allowed by METADATA, and not judged: {refused}"
+
+
+def _preloaded(context: Context, uses: list[ProviderUse]) -> str:
+    """Say what a shim covers, and what is left to the entries that are there besides."""
+    searched = all(
+        {_normal(entry) for entry in _entries(context, use.member, use.provider)}
+        <= {_normal(entry) for entry in use.elf.entries}
+        for use in uses
+    )
+    return (
+        "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+        "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
+        "install; not for what opens the objects without an import"
+    ) + (", which finds it beside the wheel by the entries" if searched else "")
+
+
+def _not_covered(
+    context: Context, provider: Provider, alone: list[ProviderUse], uses: list[ProviderUse]
+) -> tuple[str, ...]:
+    members = _listed(use.member for use in alone)
+    whom = f" by {members}" if len(alone) < len(uses) else ""
+    notes = [
+        (
+            f"not found{whom} where the two are apart: an editable install of one, a user install "
+            "of one over the other in the system's site-packages, two different `--target` "
+            "directories"
+        )
+    ]
+    split_libraries = [
+        scheme
+        for layout in context.layouts
+        for scheme in layout.schemes
+        if scheme.purelib != scheme.platlib
+    ]
+    searching = context.settings.data_libraries is DataLibraries.SEARCH
+    apart = provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib
+    if apart and split_libraries and not searching:
+        notes.append(
+            f"{provider.name} calls itself pure, and goes to another folder than the wheel in: "
+            + describe(split_libraries)
+        )
+    if provider.scheme == Key.DATA:
+        notes.append("`pip install --target` does not install the provider's libraries")
+    if provider.directory is None:
+        notes.append("no entry leads there: the directory is in no site-packages")
+    return tuple(notes)
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [f"`{name}`" for name in dict.fromkeys(names)]
+    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    return ", ".join(shown[:_SHOWN]) + more
+
+
+RULES = (provider_not_searched, provider_beside)
