@@ -41,7 +41,7 @@ def found(path: Path) -> dict[str, Finding]:
     """What the archive and metadata rules say of a built wheel, one finding a rule."""
     with open_wheel(path) as archive:
         context = Context(wheel=archive.wheel, settings=Settings())
-        rules = (*metadata.RULES, *contents.RULES)
+        rules = (*metadata.RULES, *contents.RULES, *leftovers.RULES)
         return {finding.code: finding for finding in run_rules(context, rules)}
 
 
