@@ -13,14 +13,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.model import Wheel
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_HASHED = re.compile(r"([^.]+)-[0-9a-f]{8}(\..+)")
-"""How auditwheel names what it grafts: `libfoo-1a2b3c4d.so.1` (its repair.py, `copylib`)."""
-
-
-def unhashed(name: str) -> str | None:
-    """Return the name that a grafted library had before, None for any other name."""
-    match = _HASHED.fullmatch(name)
-    return match[1] + match[2] if match else None
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -15,10 +15,10 @@ from wheelfix.analysis.provider_uses import (
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
 from wheelfix.wheel.edits import AddRequirement
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.python_imports import surely_imported
 
 _SHOWN = 5

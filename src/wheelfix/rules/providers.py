@@ -12,9 +12,9 @@ from wheelfix.analysis.providers import (
 from wheelfix.loader.install_schemes import Key
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 
 _SHOWN = 5
@@ -73,7 +73,7 @@ def _near(
     own: Iterable[Provider], providers: Sequence[Provider], needed: Iterable[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the globs that match too little, what was probably meant, and what that matches."""
-    names = [unhashed(name) or name for name in needed]
+    names = [original_name(name) for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
         better = suggest_pattern(glob, left)

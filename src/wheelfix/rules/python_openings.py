@@ -16,9 +16,9 @@ from wheelfix.loader.search import Opening as LoaderOpening
 from wheelfix.loader.search import load_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.rules.sonames import _listed, dependents, grafted_as, libraries_called
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Opening, Wheel, Where
 
 
@@ -174,7 +174,7 @@ def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[H
     mine = [
         member
         for member, elf in wheel.elfs.items()
-        if elf.dynamic and (unhashed(n := posixpath.basename(member)) or n).startswith(f"{stem}.so")
+        if elf.dynamic and original_name(posixpath.basename(member)).startswith(f"{stem}.so")
     ]
     opened = {posixpath.basename(each.name) for _, each in openings(wheel) if each is not opening}
     if mine and not any(name.startswith(stem) for name in opened):

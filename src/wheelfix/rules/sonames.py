@@ -5,14 +5,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from wheelfix.analysis.opened_libraries import opened_by_path
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import promised_libcs
 
 
 def dependents(wheel: Wheel, name: str) -> tuple[str, ...]:
@@ -248,9 +249,9 @@ def second_runtime(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         name = member.rpartition("/")[2]
-        own = unhashed(name) or name
+        own = original_name(name)
         runtime = _RUNTIMES.get(own.partition(".so")[0])
-        musl = any(platform.startswith("musllinux") for platform in context.wheel.name.platforms)
+        musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
         if runtime is None or not elf.dynamic or (musl and "gomp" not in own):
             continue
         consequence, severity = runtime
