@@ -3,6 +3,8 @@
 import signal
 import subprocess
 import sys
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -28,6 +30,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @cache
 def _index_answers() -> bool:
     with TemporaryDirectory() as folder:
-        command = ["pip", "download", "-q", "--no-deps", "--dest", folder, "typing-extensions"]
+        command = ["pip", "download", "-q", "--no-deps", "--dest", folder, "markupsafe==3.0.4"]
         done = subprocess.run([sys.executable, "-m", *command], capture_output=True, check=False)
     return done.returncode == 0
