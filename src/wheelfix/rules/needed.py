@@ -53,7 +53,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     cannot tell keeps an entry, and is told by WF202. A weak reference that only this library
     served becomes null, as with `--as-needed`; the note says which.
     """
-    for unused in context.pruning.unused:
+    for unused in context.needed_verdicts.unused:
         if not unused.kept:
             yield Hit(
                 message=f"needs `{unused.name}`, and uses nothing of it",
@@ -99,7 +99,7 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed unless it is asked for; an entry that another object depends on always stays.
     """
-    for unused in context.pruning.unused:
+    for unused in context.needed_verdicts.unused:
         if unused.kept:
             yield Hit(
                 message=f"needs `{unused.name}`, and uses nothing of it; it stays",
@@ -139,7 +139,7 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: what the library defines is not known.
     """
-    for member, decisions in context.pruning.absent.items():
+    for member, decisions in context.needed_verdicts.absent.items():
         unknown = [each for each in decisions if not may_come_from_platform(each.name)]
         if unknown:
             yield Hit(
@@ -182,7 +182,7 @@ def underlinked(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Unsafe: the entry is added, so that the library is loaded where it was not before.
     """
-    missing = sorted(context.pruning.missing, key=lambda each: (each.member, each.name))
+    missing = sorted(context.needed_verdicts.missing, key=lambda each: (each.member, each.name))
     for each in reversed(missing):
         symbols = ", ".join(f"`{name}`" for name in each.symbols[:_SHOWN])
         more = f" and {len(each.symbols) - _SHOWN} more" if len(each.symbols) > _SHOWN else ""

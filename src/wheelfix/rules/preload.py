@@ -26,7 +26,7 @@ def is_served(context: Context, member: str, libraries: Iterable[str]) -> bool:
     chosen = any(map(matches, (*settings.select, *settings.extend_select)))
     asked = settings.provider_by is ProviderBy.PRELOAD and chosen
     asked = asked and not any(map(matches, settings.ignore))
-    preloading = context.preloading
+    preloading = context.preload_plan
     return (asked and preloading.can_open(member)) or preloading.opens(member, libraries)
 
 
@@ -61,7 +61,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
     """
     if context.settings.provider_by is ProviderBy.ENTRY:
         return
-    preloading = context.preloading
+    preloading = context.preload_plan
     for init, modules in preloading.lacking.items():
         opened = dict.fromkeys(name for module in modules for name in preloading.before[module])
         yield Hit(
@@ -82,7 +82,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
 
 
 def _edits(context: Context, init: str) -> Iterator[Edit]:
-    wheel, preloading = context.wheel, context.preloading
+    wheel, preloading = context.wheel, context.preload_plan
     wanted, there = preloading.wanted[init], preloading.there.get(init)
     shim = wanted if there is None else there.including(wanted)
     written = {shim_of(init): shim_source(shim)}

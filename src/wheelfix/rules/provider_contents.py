@@ -171,7 +171,7 @@ def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[Ver
 
 
 def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) -> Iterator[Hit]:
-    unresolved = {each.member: each for each in context.unresolved if not each.absent}
+    unresolved = {each.member: each for each in context.unresolved_symbols if not each.absent}
     for member, own in taken.items():
         for each in own:
             there = each.library.exports.definitions

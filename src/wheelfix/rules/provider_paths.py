@@ -130,7 +130,7 @@ def provider_beside(context: Context) -> Iterator[Hit]:
     """
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider
-        alone = [use for use in uses if not context.preloading.opens(use.member, [use.library])]
+        alone = [use for use in uses if not context.preload_plan.opens(use.member, [use.library])]
         where = "beside it" if alone else "where Python finds it"
         yield Hit(
             message=f"{provider.label} must be installed {where}, for "

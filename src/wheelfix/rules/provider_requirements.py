@@ -83,7 +83,7 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
     import_points = {
-        door for use in uses for door in context.preloading.entry_modules.get(use.member, ())
+        door for use in uses for door in context.preload_plan.entry_modules.get(use.member, ())
     }
     places = {member: split(member, wheel) for member in wheel.sources}
     packages = {

@@ -76,7 +76,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     definers = _definers(context)
-    for each in context.unresolved:
+    for each in context.unresolved_symbols:
         for reference in each.references[:_SHOWN] if not each.absent else ():
             if not _may_be_newer(context, reference[0]):
                 yield _undefined(context, each, reference, definers)
@@ -84,24 +84,24 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
 
 def _definers(context: Context) -> Mapping[str, str]:
     """Return symbol -> a member that defines it, for what is unresolved somewhere."""
-    wanted = {name for each in context.unresolved for name, _ in each.references}
+    wanted = {name for each in context.unresolved_symbols for name, _ in each.references}
     definers: dict[str, str] = {}
-    world = context.world
-    for member, path in world.paths.items() if world and wanted else ():
-        if world and path in world.libraries:
-            there = world.libraries[path].exports.definitions
+    loaded = context.loaded_wheel
+    for member, path in loaded.paths.items() if loaded and wanted else ():
+        if loaded and path in loaded.libraries:
+            there = loaded.libraries[path].exports.definitions
             definers |= dict.fromkeys(among(there, wanted), member)
     return definers
 
 
 def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return what is defined in the group and spelled most like `name`."""
-    world = context.world
+    loaded = context.loaded_wheel
     known = [
         each
-        for path in (world.loads[unresolved.root].objects if world else ())
-        if world and path in world.libraries
-        for each in world.libraries[path].exports.definitions
+        for path in (loaded.loads[unresolved.root].objects if loaded else ())
+        if loaded and path in loaded.libraries
+        for each in loaded.libraries[path].exports.definitions
         if each[:4] == name[:4] and abs(len(each) - len(name)) <= 4
     ]
     return _alike(name, known)
@@ -183,7 +183,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     Not fixed: nothing is known to be wrong.
     """
     groups: dict[tuple[str, ...], list[Unresolved]] = {}
-    for each in context.unresolved:
+    for each in context.unresolved_symbols:
         if each.absent:
             groups.setdefault(each.absent, []).append(each)
     for absent, some in groups.items():
@@ -250,13 +250,13 @@ def python_symbol(context: Context) -> Iterator[Hit]:
 
 def _defines(context: Context, member: str, name: str) -> bool:
     """Whether something that is loaded with `member` defines `name` itself."""
-    world = context.world
-    if world is None or member not in world.paths:
+    loaded = context.loaded_wheel
+    if loaded is None or member not in loaded.paths:
         return False
     return any(
-        name in world.libraries[path].exports.definitions
-        for path in world.loads[member].objects
-        if path in world.libraries
+        name in loaded.libraries[path].exports.definitions
+        for path in loaded.loads[member].objects
+        if path in loaded.libraries
     )
 
 
@@ -331,16 +331,16 @@ def missing_version(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    world = context.world
-    for member in world.paths if world else ():
+    loaded = context.loaded_wheel
+    for member in loaded.paths if loaded else ():
         for need in context.wheel.elfs[member].verneed:
-            path = world.answer(member, need.file) if world else None
-            library = world.environment.files.get(path) if world and path else None
-            inside = world is not None and path in world.paths.values()
+            path = loaded.answer(member, need.file) if loaded else None
+            library = loaded.environment.files.get(path) if loaded and path else None
+            inside = loaded is not None and path in loaded.paths.values()
             if library is None or not inside or not library.verdef:
                 continue
             for version in need.versions:
-                if version not in library.verdef and world and path:
+                if version not in library.verdef and loaded and path:
                     yield Hit(
                         message=f"needs version `{version}` of `{need.file}`, which the wheel's "
                         "copy does not define",

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Machine
 from wheelfix.loader.targets import Target, default_name, newer, page_sizes
-from wheelfix.rules.context import Context, Trial
+from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.model import Wheel
@@ -94,21 +94,21 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only a build on an older system gives the older symbol.
     """
-    for trial in context.trials:
-        served = _served_by_wheel(trial)
+    for loaded in context.target_loads:
+        served = _served_by_wheel(loaded)
         wanted: dict[tuple[str, str], dict[str, list[str]]] = {}
-        for member in trial.loads:
+        for member in loaded.loads:
             elf = context.wheel.elfs[member]
-            for file, version in _missing_versions(elf, trial.target):
+            for file, version in _missing_versions(elf, loaded.target):
                 if (member, file) not in served:
-                    users = wanted.setdefault((file, _newest(version, trial.target)), {})
+                    users = wanted.setdefault((file, _newest(version, loaded.target)), {})
                     users.setdefault(member, []).append(_symbols(elf, file, version))
         for (file, there), users in wanted.items():
             yield Hit(
-                message=f"`{trial.target.name}` has nothing newer than {there} in `{file}`: "
+                message=f"`{loaded.target.name}` has nothing newer than {there} in `{file}`: "
                 f"{_do_not_load(tuple(users))}",
                 member=next(iter(users)),
-                entry=trial.target.name,
+                entry=loaded.target.name,
                 notes=tuple(f"`{user}` needs {', '.join(what)}" for user, what in users.items()),
                 hint="build in an older image, or take the machine out of `target`",
             )
@@ -136,15 +136,15 @@ def _symbols(elf: Elf, file: str, version: str) -> str:
     return ", ".join(names[:4]) + more if names else f"`{version}`"
 
 
-def _served_by_wheel(trial: Trial) -> frozenset[tuple[str, str]]:
+def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
     """Return the names, with who asks, that lead to a library of the wheel itself."""
     return frozenset(
-        (trial.places[requester], request.name)
-        for load in trial.loads.values()
+        (loaded.members[requester], request.name)
+        for load in loaded.loads.values()
         for request in load.requests
         if (requester := request.requester) is not None
-        and requester in trial.places
-        and request.result in trial.places
+        and requester in loaded.members
+        and request.result in loaded.members
     )
 
 
@@ -221,21 +221,21 @@ def _absences(context: Context) -> dict[str, _Absence]:
     if verdict is not None and not _is_linux(context.wheel):
         known |= verdict.external.keys()
     found: dict[str, _Absence] = {}
-    for trial in context.trials:
-        for name, user in _missing(trial):
+    for loaded in context.target_loads:
+        for name, user in _missing(loaded):
             if name not in known and not _excluded(name, context):
                 absence = found.setdefault(name, _Absence(targets=[], users={}))
                 absence.users[user] = None
-                if trial.target not in absence.targets:
-                    absence.targets.append(trial.target)
+                if loaded.target not in absence.targets:
+                    absence.targets.append(loaded.target)
     return found
 
 
-def _missing(trial: Trial) -> Iterator[tuple[str, str]]:
+def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:
     """Yield the names that lead to nothing, each with the member that asks for it."""
-    for load in trial.loads.values():
+    for load in loaded.loads.values():
         for request in load.missing:
-            user = trial.places.get(request.requester or "")
+            user = loaded.members.get(request.requester or "")
             if user is not None:
                 yield request.name, user
 
