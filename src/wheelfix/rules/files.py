@@ -21,7 +21,7 @@ _RUNNABLE = 0o100755
 
 @rule("WF508", "elf-in-purelib", Severity.WARNING)
 def elf_in_purelib(context: Context) -> Iterator[Hit]:
-    """An ELF object stands in the wheel's `purelib` folder.
+    """ELF object in the `purelib` directory.
 
     ## What it does
     Reports ELF objects in `*.data/purelib`. (For the root of the wheel see WF503.)
@@ -53,7 +53,7 @@ def elf_in_purelib(context: Context) -> Iterator[Hit]:
 
 @rule("WF509", "elf-for-any-platform", Severity.WARNING)
 def elf_for_any_platform(context: Context) -> Iterator[Hit]:
-    """The wheel holds ELF objects, and its platform tag is `any`.
+    """Platform tag is `any`, but the wheel holds ELF objects.
 
     ## What it does
     Reports wheels whose only platform tag is `any`, with shared objects or programs in them.
@@ -93,7 +93,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
 
 @rule("WF510", "wrong-machine", Severity.ERROR)
 def wrong_machine(context: Context) -> Iterator[Hit]:
-    """An ELF object is for another machine than the platform tag says.
+    """ELF object is for a different architecture than the platform tag.
 
     ## What it does
     Compares class, byte order and `e_machine` of each shared object and program with the
@@ -130,7 +130,7 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
 
 @rule("WF511", "wrong-libc", Severity.ERROR)
 def wrong_libc(context: Context) -> Iterator[Hit]:
-    """An ELF object is for another C library than the platform tag says.
+    """ELF object is for a different C library (glibc or musl) than the platform tag.
 
     ## What it does
     Compares the C library that each object needs (`libc.so.6`, `libc.musl-*.so.1`, the program
@@ -211,7 +211,7 @@ def _import_path(member: str) -> str:
 
 @rule("WF512", "second-metadata", Severity.WARNING)
 def second_metadata(context: Context) -> Iterator[Hit]:
-    """The wheel installs the metadata of a second distribution.
+    """Wheel installs the metadata of a second distribution.
 
     ## What it does
     Reports `*.dist-info` and `*.egg-info` besides the wheel's own, where they land in
@@ -254,7 +254,7 @@ def second_metadata(context: Context) -> Iterator[Hit]:
 
 @rule("WF513", "program-without-run-bit", Severity.WARNING)
 def program_without_run_bit(context: Context) -> Iterator[Hit]:
-    """A program is not executable once installed.
+    """Program is not executable once installed.
 
     ## What it does
     Reports ELF programs without any run bit in the zip, and every such file in
@@ -302,7 +302,7 @@ def _is_program(wheel: Wheel, member: str) -> bool:
 
 @rule("WF514", "script-of-build-machine", Severity.WARNING)
 def script_of_build_machine(context: Context) -> Iterator[Hit]:
-    """A script names a Python that is not the one it is installed for.
+    """Script has a shebang with the wrong Python.
 
     ## What it does
     Reads the first lines of the files in `*.data/scripts`. Installers replace `#!python` by the
@@ -344,7 +344,7 @@ _EVERYWHERE = {"/usr/bin", "/bin", "/usr/local/bin"}
 
 @rule("WF515", "flattened-links", Severity.WARNING)
 def flattened_links(context: Context) -> Iterator[Hit]:
-    """A library is in the wheel several times, once for each of its symbolic links.
+    """Symbolic links of a library became copies.
 
     ## What it does
     Finds shared objects with the same bytes, in one folder, under names such as `libx.so`,

@@ -17,7 +17,7 @@ _SHOWN = 8
 
 @rule("WF621", "text-relocations", Severity.WARNING)
 def text_relocations(context: Context) -> Iterator[Hit]:
-    """The loader must write into the code of an object.
+    """Object has text relocations (DT_TEXTREL).
 
     ## What it does
     Reports objects with DT_TEXTREL or DF_TEXTREL.
@@ -52,7 +52,7 @@ def text_relocations(context: Context) -> Iterator[Hit]:
 
 @rule("WF622", "writable-code", Severity.WARNING)
 def writable_code(context: Context) -> Iterator[Hit]:
-    """A segment is writable and executable at once.
+    """Segment is both writable and executable.
 
     ## What it does
     Reports objects with a PT_LOAD segment that has PF_W and PF_X.
@@ -87,7 +87,7 @@ def writable_code(context: Context) -> Iterator[Hit]:
 
 @rule("WF623", "no-relro", Severity.INFO)
 def no_relro(context: Context) -> Iterator[Hit]:
-    """Objects leave tables of addresses writable that nobody writes to after the start.
+    """Object lacks RELRO (PT_GNU_RELRO).
 
     ## What it does
     Counts the dynamic objects without PT_GNU_RELRO.
@@ -115,7 +115,7 @@ def no_relro(context: Context) -> Iterator[Hit]:
 
 @rule("WF624", "lazy-binding", Severity.INFO)
 def lazy_binding(context: Context) -> Iterator[Hit]:
-    """Objects have RELRO for a part of their tables only, because functions are bound lazily.
+    """Object lacks full RELRO, because of lazy binding.
 
     ## What it does
     Counts the dynamic objects with PT_GNU_RELRO and without DF_BIND_NOW or DF_1_NOW.
@@ -147,7 +147,7 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
 
 @rule("WF625", "unique-symbols", Severity.INFO)
 def unique_symbols(context: Context) -> Iterator[Hit]:
-    """Objects export symbols of which a process has but one, whoever brings them.
+    """Object exports STB_GNU_UNIQUE symbols.
 
     ## What it does
     Counts the dynamic objects that define STB_GNU_UNIQUE symbols. musl takes them for ordinary

@@ -76,7 +76,7 @@ _ANY_LEFTOVER = _Leftover(
 
 @rule("WF516", "build-leftovers", Severity.WARNING)
 def build_leftovers(context: Context) -> Iterator[Hit]:
-    """The wheel holds files that the build left behind.
+    """Build leftovers in the wheel: bytecode, caches, object files, credentials.
 
     ## What it does
     Reports by name: `__pycache__`, `.git` and its like, `*.debug`, caches and logs of build
@@ -147,7 +147,7 @@ def _left(
 
 @rule("WF517", "build-machine-path", Severity.WARNING, Stage.BEFORE)
 def build_machine_path(context: Context) -> Iterator[Hit]:
-    """The metadata names a path of the build machine.
+    """Metadata contains a path of the build machine, or direct_url.json.
 
     ## What it does
     Looks for `direct_url.json`, and for `/home/…`, `/tmp/…`, `file://` and their like
@@ -215,7 +215,7 @@ _COMMON = frozenset({
 
 @rule("WF518", "common-top-level", Severity.WARNING)
 def common_top_level(context: Context) -> Iterator[Hit]:
-    """The wheel puts a name of everybody's into site-packages.
+    """Wheel installs a generic top-level name such as `tests`.
 
     ## What it does
     Reports files and folders in the root such as `tests`, `docs`, `examples` and `src`.

@@ -68,7 +68,7 @@ def _where_promised(context: Context) -> Severity:
 
 @rule("WF601", "broken-elf", Severity.WARNING)
 def broken_elf(context: Context) -> Iterator[Hit]:
-    """A file begins like an ELF object and is none that can be loaded.
+    """Corrupt or truncated ELF file.
 
     ## What it does
     Reports files with ELF's magic number whose headers or tables do not hold together: truncated
@@ -106,7 +106,7 @@ def broken_elf(context: Context) -> Iterator[Hit]:
 
 @rule("WF602", "not-elf", Severity.WARNING)
 def not_elf(context: Context) -> Iterator[Hit]:
-    """A file is named like a shared object, and is something else.
+    """Shared object is not an ELF file: invalid ELF header.
 
     ## What it does
     Looks at the first bytes of every `*.so` and `*.so.N` that is no ELF object, and says what it
@@ -165,7 +165,7 @@ def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
 
 @rule("WF603", "executable-stack", Severity.ERROR)
 def executable_stack(context: Context) -> Iterator[Hit]:
-    """An object wants an executable stack, which glibc 2.41 refuses.
+    """Object requires an executable stack, which glibc 2.41 refuses.
 
     ## What it does
     Reports objects whose PT_GNU_STACK has PF_X. Objects without PT_GNU_STACK want an executable
@@ -218,7 +218,7 @@ def _stack_severity(context: Context, elf: Elf) -> Severity:
 
 @rule("WF606", "static-tls", Severity.ERROR)
 def static_tls(context: Context) -> Iterator[Hit]:
-    """Objects want more static TLS than is left once Python runs.
+    """Too much static TLS: cannot allocate memory in static TLS block.
 
     ## What it does
     Adds up the thread-local data (PT_TLS) of all objects that one import loads and that have
@@ -285,7 +285,7 @@ def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
 
 @rule("WF607", "packed-relocations", Severity.ERROR)
 def packed_relocations(context: Context) -> Iterator[Hit]:
-    """An object has packed relocations that the oldest promised C library does not know.
+    """Packed relocations (DT_RELR) need a newer C library than the tag promises.
 
     ## What it does
     Reports objects with DT_RELR in wheels whose tags let them be installed with a glibc before
@@ -326,7 +326,7 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
 
 @rule("WF608", "isa-level", Severity.ERROR)
 def isa(context: Context) -> Iterator[Hit]:
-    """An object says that it needs a newer processor than the platform tag promises.
+    """Object requires a newer x86-64 ISA level than the platform tag promises.
 
     ## What it does
     Reads the x86 ISA level needed from the note `.note.gnu.property`. Objects below a
@@ -367,7 +367,7 @@ def isa(context: Context) -> Iterator[Hit]:
 
 @rule("WF604", "misaligned-segment", Severity.ERROR)
 def misaligned_segment(context: Context) -> Iterator[Hit]:
-    """A segment does not lie in the file as its alignment says.
+    """Misaligned segment: ELF load command not page-aligned.
 
     ## What it does
     Compares file offset and address of each PT_LOAD segment, modulo the page size and modulo
@@ -417,7 +417,7 @@ def _misalignment(load: Segment, *, old: bool) -> str | None:
 
 @rule("WF605", "small-alignment", Severity.ERROR)
 def small_alignment(context: Context) -> Iterator[Hit]:
-    """An object is linked for smaller pages than kernels of its machine have.
+    """Object is linked for a smaller page size than kernels use.
 
     ## What it does
     Reports AArch64 and POWER objects whose segments fit pages of less than 64 KiB, and LoongArch
@@ -464,7 +464,7 @@ def _pages(load: Segment) -> int:
 
 @rule("WF609", "disordered-segments", Severity.ERROR)
 def disordered_segments(context: Context) -> Iterator[Hit]:
-    """The segments of an object overlap, are out of order, or lack what lies in them.
+    """ELF segments overlap, are out of order, or do not hold their tables.
 
     ## What it does
     Reports PT_LOAD segments that do not ascend by address or overlap in memory (gABI chapter 5,
@@ -512,7 +512,7 @@ def _disorder(elf: Elf) -> Iterator[str]:
 
 @rule("WF610", "no-hash-table", Severity.WARNING)
 def no_hash_table(context: Context) -> Iterator[Hit]:
-    """An object has symbols that nobody can look up.
+    """Object has no symbol hash table (DT_HASH or DT_GNU_HASH).
 
     ## What it does
     Reports shared objects with a symbol table and neither DT_HASH nor DT_GNU_HASH. It is an error

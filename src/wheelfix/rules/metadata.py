@@ -24,7 +24,7 @@ SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
 @rule("WF501", "record-mismatch", Severity.ERROR)
 def record_mismatch(context: Context) -> Iterator[Hit]:
-    """RECORD disagrees with the files of the wheel.
+    """RECORD does not match the files of the wheel.
 
     ## What it does
     Compares every row of RECORD with the file: hash, size, existence; and looks for files
@@ -61,7 +61,7 @@ def trusts_files_over_record(settings: Settings) -> bool:
 
 @rule("WF502", "stale-signature", Severity.INFO, Stage.BEFORE)
 def stale_signature(context: Context) -> Iterator[Hit]:
-    """RECORD has a signature that a repaired wheel cannot keep.
+    """Signature of RECORD becomes invalid by a repair.
 
     ## What it does
     Reports `RECORD.jws` and `RECORD.p7s`, the signatures that PEP 427 once foresaw.
@@ -92,7 +92,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
 
 @rule("WF503", "purelib-with-elf", Severity.WARNING, Stage.BEFORE)
 def purelib_with_elf(context: Context) -> Iterator[Hit]:
-    """WHEEL says `Root-Is-Purelib: true`, but the root holds ELF objects.
+    """`Root-Is-Purelib: true`, but the root of the wheel holds ELF objects.
 
     ## What it does
     Reports wheels with ELF objects in their root whose WHEEL file says that the root is pure.
@@ -126,7 +126,7 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
 
 @rule("WF504", "tags-differ", Severity.ERROR)
 def tags_differ(context: Context) -> Iterator[Hit]:
-    """The tags in WHEEL are not those of the file name.
+    """Tags in WHEEL differ from those of the file name.
 
     ## What it does
     Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets.
@@ -190,7 +190,7 @@ def _listed(names: Iterable[str], most: int = 5) -> str:
 
 @rule("WF505", "name-differs", Severity.ERROR)
 def name_differs(context: Context) -> Iterator[Hit]:
-    """METADATA names another distribution or version than the file name.
+    """Name or Version in METADATA differs from the file name.
 
     ## What it does
     Compares Name and Version of METADATA with the file name: names as PEP 503 spells them,
@@ -233,7 +233,7 @@ def _canonical(version: str) -> str:
 
 @rule("WF506", "invalid-metadata", Severity.ERROR)
 def invalid_metadata(context: Context) -> Iterator[Hit]:
-    """METADATA is missing, or has fields that installers cannot read.
+    """METADATA is missing or invalid.
 
     ## What it does
     Reads the header of METADATA as the core metadata specification has it: Metadata-Version, Name
@@ -396,7 +396,7 @@ def _numbers(version: str) -> list[int]:
 
 @rule("WF507", "python-excluded", Severity.ERROR)
 def python_excluded(context: Context) -> Iterator[Hit]:
-    """Requires-Python excludes every Python that the tags are for.
+    """Requires-Python excludes all Python versions of the tags.
 
     ## What it does
     Compares Requires-Python of METADATA with the Python tags of the file name.

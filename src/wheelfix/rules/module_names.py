@@ -106,7 +106,7 @@ def _asks_for_python(elf: Elf) -> bool:
 
 @rule("WF311", "module-hook", Severity.ERROR)
 def module_hook(context: Context) -> Iterator[Hit]:
-    """An extension module has no function of the name that its file name makes Python look for.
+    """Extension module lacks its PyInit function.
 
     ## What it does
     Compares the file name of each extension module with the functions that make a module of it:
@@ -150,7 +150,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
 
 @rule("WF312", "module-never-imported", Severity.ERROR)
 def module_never_imported(context: Context) -> Iterator[Hit]:
-    """The suffix of an extension module fits none of the Pythons that the wheel is for.
+    """Suffix of an extension module matches none of the wheel's Python tags.
 
     ## What it does
     Compares the suffix of each extension module (`.cpython-310-x86_64-linux-gnu.so`, `.abi3.so`)

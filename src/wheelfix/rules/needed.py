@@ -24,7 +24,7 @@ _SHOWN = 8
 
 @rule("WF201", "unused-needed", Severity.WARNING, Stage.BEFORE)
 def unused_needed(context: Context) -> Iterator[Hit]:
-    """An object says that it needs a library of which it uses nothing.
+    """Unused DT_NEEDED entry: the object uses no symbol of the library.
 
     ## What it does
     Reports the DT_NEEDED entries that `ld --as-needed` would have left out: nothing in the object
@@ -74,7 +74,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
 
 @rule("WF202", "unused-needed-kept", Severity.INFO, Stage.BEFORE)
 def unused_needed_kept(context: Context) -> Iterator[Hit]:
-    """A library of which no symbol is used is kept for what symbols cannot tell.
+    """Unused DT_NEEDED entry is kept: without it the package may behave differently.
 
     ## What it does
     Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that stay because
@@ -118,7 +118,7 @@ def _kept_hint(unused: Unused) -> str:
 
 @rule("WF203", "needed-not-at-hand", Severity.INFO, Stage.BEFORE)
 def needed_not_at_hand(context: Context) -> Iterator[Hit]:
-    """A library is not at hand, so whether it is used cannot be judged.
+    """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
     ## What it does
     Reports libraries in DT_NEEDED that are neither in the wheel nor on this machine, and of which
@@ -160,7 +160,7 @@ def _names(decisions: list[Decision]) -> str:
 
 @rule("WF204", "underlinked", Severity.WARNING)
 def underlinked(context: Context) -> Iterator[Hit]:
-    """An object uses a library that it does not need by its own words.
+    """Object uses a library missing from its DT_NEEDED (underlinked).
 
     ## What it does
     Reports symbols that no library of an object's DT_NEEDED defines, and that it gets because
@@ -205,7 +205,7 @@ def underlinked(context: Context) -> Iterator[Hit]:
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
 def libpython_needed(context: Context) -> Iterator[Hit]:
-    """An extension module needs libpython.
+    """Extension module links libpython.
 
     ## What it does
     Reports extension modules with `libpythonX.Y.so` in DT_NEEDED.
@@ -242,7 +242,7 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
 
 @rule("WF206", "needed-with-slash", Severity.ERROR)
 def needed_with_slash(context: Context) -> Iterator[Hit]:
-    """A DT_NEEDED entry is a path.
+    """DT_NEEDED entry is a path.
 
     ## What it does
     Reports DT_NEEDED entries with a `/`.
@@ -287,7 +287,7 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
 
 @rule("WF207", "repeated-needed", Severity.INFO)
 def repeated_needed(context: Context) -> Iterator[Hit]:
-    """A DT_NEEDED entry is there twice.
+    """Duplicate DT_NEEDED entry.
 
     ## What it does
     Reports names that DT_NEEDED has more than once.
@@ -318,7 +318,7 @@ def repeated_needed(context: Context) -> Iterator[Hit]:
 
 @rule("WF208", "development-name", Severity.WARNING)
 def development_name(context: Context) -> Iterator[Hit]:
-    """An object needs a library by the name that only developers have.
+    """DT_NEEDED entry has the development name of a library: libx.so, not libx.so.1.
 
     ## What it does
     Reports DT_NEEDED entries `libx.so` where the library calls itself `libx.so.1`, unless the
@@ -374,7 +374,7 @@ def _own_name(context: Context, user: Elf, name: str) -> str | None:
 
 @rule("WF209", "dangling-verneed", Severity.ERROR)
 def dangling_verneed(context: Context) -> Iterator[Hit]:
-    """An object wants symbol versions of a library that it does not need.
+    """Object requires symbol versions (DT_VERNEED) of a library not in its DT_NEEDED.
 
     ## What it does
     Reports version records (DT_VERNEED) whose library is not in DT_NEEDED.
@@ -437,7 +437,7 @@ def _is_asked_for(context: Context, member: str, name: str) -> bool:
 
 @rule("WF210", "versym-alone", Severity.ERROR)
 def versym_alone(context: Context) -> Iterator[Hit]:
-    """An object has symbol version numbers, and nothing that says what they mean.
+    """Object has DT_VERSYM, but neither DT_VERNEED nor DT_VERDEF.
 
     ## What it does
     Reports objects with DT_VERSYM and neither DT_VERNEED nor DT_VERDEF.
@@ -469,7 +469,7 @@ def versym_alone(context: Context) -> Iterator[Hit]:
 
 @rule("WF401", "orphaned-library", Severity.WARNING, Stage.BEFORE)
 def orphaned_library(context: Context) -> Iterator[Hit]:
-    """A vendored library was needed by objects of the wheel, and is not any more.
+    """Vendored library is no longer needed.
 
     ## What it does
     Removes libraries from the folders of vendored libraries (`*.libs`) once the last DT_NEEDED

@@ -35,7 +35,7 @@ def _is_musllinux(tag: str) -> bool:
 
 @rule("WF801", "tag-not-met", Severity.ERROR)
 def tag_not_met(context: Context) -> Iterator[Hit]:
-    """The objects need more than the platform tag promises.
+    """Objects require more than the platform tag promises.
 
     ## What it does
     Finds the best tag that the objects allow by auditwheel's rules and tables, given the libraries
@@ -71,7 +71,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
 def unmatched_exclude(context: Context) -> Iterator[Hit]:
-    """An `--exclude` pattern matches no library, or only one without its version.
+    """`--exclude` pattern matches no library, or none with a version.
 
     ## What it does
     Reports patterns of `exclude` that neither a DT_NEEDED entry of the wheel or of a grafted
@@ -123,7 +123,7 @@ def _let_in(wheel: Wheel, names: Sequence[str]) -> Iterator[str]:
 
 @rule("WF803", "tag-missed-by-little", Severity.INFO)
 def tag_missed_by_little(context: Context) -> Iterator[Hit]:
-    """A few symbols keep the wheel from a platform tag that more machines satisfy.
+    """A few symbols keep the wheel from an older platform tag.
 
     ## What it does
     For each older, and so better, platform tag than the one that auditwheel's verdict allows,
@@ -150,7 +150,7 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
 
 @rule("WF804", "local-platform-tag", Severity.ERROR)
 def local_platform_tag(context: Context) -> Iterator[Hit]:
-    """The platform tag promises nothing, and the index refuses it.
+    """Platform tag `linux_*` is refused by the index.
 
     ## What it does
     Reports `linux_x86_64` and its like in the file name, unless `plat` asks for it or
@@ -189,7 +189,7 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 
 @rule("WF805", "unprovided-library", Severity.ERROR)
 def unprovided_library(context: Context) -> Iterator[Hit]:
-    """A library is neither in the wheel nor promised by its platform tag.
+    """Library is neither in the wheel nor promised by the platform tag.
 
     ## What it does
     Follows DT_NEEDED through the wheel's own libraries, and reports what neither the wheel nor the

@@ -32,7 +32,7 @@ def is_served(context: Context, member: str, libraries: Iterable[str]) -> bool:
 
 @rule("WF108", "provider-not-preloaded", Severity.ERROR)
 def provider_not_preloaded(context: Context) -> Iterator[Hit]:
-    """A module is imported before the library of another wheel that it needs was opened.
+    """Extension module is imported before the library of another wheel is preloaded.
 
     ## What it does
     With `provider-by` set to `preload` or `both`, looks at the extension modules that need a

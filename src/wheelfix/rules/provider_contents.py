@@ -57,7 +57,7 @@ def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> s
 
 @rule("WF823", "provider-lacks-library", Severity.ERROR)
 def provider_lacks_library(context: Context) -> Iterator[Hit]:
-    """The provider at hand does not have the library that the wheel takes from it.
+    """Provider does not have a library that the wheel needs.
 
     ## What it does
     Looks for each DT_NEEDED entry that the patterns of a `provider` match in the provider's own
@@ -108,7 +108,7 @@ def _elsewhere(version: Provider, library: Library) -> str | None:
 
 @rule("WF824", "provider-lacks-symbol", Severity.ERROR)
 def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
-    """The provider at hand does not define a symbol that the wheel takes from it.
+    """Provider does not define a symbol that the wheel needs.
 
     ## What it does
     Where the provider's libraries are at hand, looks in them for every symbol that the wheel asks

@@ -56,7 +56,7 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
 
 @rule("WF106", "provider-not-searched", Severity.ERROR)
 def provider_not_searched(context: Context) -> Iterator[Hit]:
-    """An object does not search the folder in which another wheel has its library.
+    """RPATH does not lead to the library of another wheel.
 
     ## What it does
     Looks at the objects that need a library of a `provider`, and at the entries of their own
@@ -109,7 +109,7 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
 
 @rule("WF107", "provider-beside", Severity.INFO)
 def provider_beside(context: Context) -> Iterator[Hit]:
-    """The wheel works only where another one is installed beside it.
+    """Wheel works only beside another wheel in the same site-packages.
 
     ## What it does
     Names each provider that the wheel takes libraries from, and says where they are not found.

@@ -28,7 +28,7 @@ _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
 def provider_not_required(context: Context) -> Iterator[Hit]:
-    """METADATA does not ask for the distribution that has the wheel's libraries.
+    """Requires-Dist lacks the distribution that provides the wheel's libraries.
 
     ## What it does
     Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
@@ -119,7 +119,7 @@ def _asking(context: Context, line: str) -> Fix | None:
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)
 def provider_loosely_required(context: Context) -> Iterator[Hit]:
-    """METADATA allows versions of a provider that are not known to serve.
+    """Requires-Dist allows provider versions that may not work.
 
     ## What it does
     Compares the specifier of `Requires-Dist` with the one of the `provider`, and with the version

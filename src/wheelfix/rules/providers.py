@@ -24,7 +24,7 @@ _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 @rule("WF826", "provider-unused", Severity.INFO)
 def provider_unused(context: Context) -> Iterator[Hit]:
-    """A provider is named of which the wheel takes nothing.
+    """Configured provider is unused.
 
     ## What it does
     Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where one of its
@@ -83,7 +83,7 @@ def _near(
 
 @rule("WF825", "bundled-driver", Severity.WARNING)
 def bundled_driver(context: Context) -> Iterator[Hit]:
-    """The wheel brings a library that belongs to the driver or the display of the machine.
+    """Wheel bundles a library of the machine's graphics driver or display.
 
     ## What it does
     Reports libraries inside the wheel that are on the list of those that only the user's machine

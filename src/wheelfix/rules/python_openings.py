@@ -35,7 +35,7 @@ def _call(opening: Opening) -> str:
 
 @rule("WF317", "opened-library-missing", Severity.ERROR)
 def opened_library_missing(context: Context) -> Iterator[Hit]:
-    """A Python source opens a library by a name or path that leads to nothing.
+    """Library opened by Python code (ctypes, cffi) does not exist.
 
     ## What it does
     Reads, in the Python sources of the wheel, the names that are handed to `ctypes.CDLL`,
@@ -189,7 +189,7 @@ def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[H
 
 @rule("WF318", "renamed-under-its-user", Severity.ERROR)
 def renamed_under_its_user(context: Context) -> Iterator[Hit]:
-    """A library that Python code opens by name is, or will be, grafted under another name.
+    """Library opened by name in Python code is renamed by the graft.
 
     ## What it does
     Reports names that a Python source opens, where the library of that name will be grafted
@@ -246,7 +246,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
 
 @rule("WF319", "noted-library-missing", Severity.WARNING)
 def noted_library_missing(context: Context) -> Iterator[Hit]:
-    """An object notes that it opens a library of the wheel, which it does not find.
+    """Library named in an object's dlopen note is not found.
 
     ## What it does
     Reads `.note.dlopen` (the dlopen metadata of the UAPI group): names that the object's own
@@ -325,7 +325,7 @@ def _opens(context: Context, member: str, name: str) -> bool:
 
 @rule("WF320", "openings-not-judged", Severity.INFO)
 def openings_not_judged(context: Context) -> Iterator[Hit]:
-    """Python sources may open libraries by names that nobody has looked at.
+    """Python sources are too complex to find all libraries that they open.
 
     ## What it does
     Says which Python sources were not followed to their ends, because they are too long, too

@@ -261,7 +261,7 @@ def _searched(context: Context, gap: Gap) -> str:
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
 def unreachable_library(context: Context) -> Iterator[Hit]:
-    """A library in the wheel cannot be found from where its user is installed.
+    """Bundled library is not found once installed: cannot open shared object file.
 
     ## What it does
     Installs the wheel on paper, in every scheme that its tags allow, lets each ELF object be the
@@ -311,7 +311,7 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
 
 @rule("WF102", "inherited-search-path", Severity.INFO)
 def inherited_search_path(context: Context) -> Iterator[Hit]:
-    """A vendored library is found only through the DT_RPATH of the object that loads it.
+    """Vendored library relies on an inherited DT_RPATH.
 
     ## What it does
     Reports vendored libraries without a search path of their own that need another vendored
@@ -345,7 +345,7 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
 
 @rule("WF103", "no-common-path", Severity.ERROR)
 def no_common_path(context: Context) -> Iterator[Hit]:
-    """No single relative path leads from a file to its library in every install scheme.
+    """No single RPATH leads to the library in every install scheme.
 
     ## What it does
     Reports objects in `*.data/data`, `*.data/scripts` or `*.data/headers` that need a library in
@@ -401,7 +401,7 @@ def _blocked(context: Context, gap: Gap) -> bool:
 
 @rule("WF104", "runpath-blocks-inheritance", Severity.ERROR)
 def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
-    """A wrong DT_RUNPATH on a vendored library switches off the search path that would serve it.
+    """DT_RUNPATH disables the inherited DT_RPATH of a vendored library.
 
     ## What it does
     Reports vendored libraries with a DT_RUNPATH that does not lead to what they need.
@@ -440,7 +440,7 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
 
 @rule("WF105", "lost-by-installer", Severity.WARNING)
 def lost_by_installer(context: Context) -> Iterator[Hit]:
-    """An installer drops the file.
+    """`pip install --target` drops the file.
 
     ## What it does
     Reports ELF objects that `pip install --target` does not install.

@@ -27,7 +27,7 @@ _SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?
 
 @set_rule("WF851", "built-differently", Severity.WARNING)
 def built_differently(context: SetContext) -> Iterator[Hit]:
-    """A library or module of one wheel is built differently from the same in the others.
+    """Object is built differently than in the other wheels of the release.
 
     ## What it does
     Compares, for each platform, the SONAME and DT_NEEDED of each object with the same object in
@@ -115,7 +115,7 @@ def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
 
 @set_rule("WF852", "missing-file", Severity.WARNING)
 def missing_file(context: SetContext) -> Iterator[Hit]:
-    """A wheel lacks a file that most others of the release have.
+    """Wheel lacks a file that the other wheels of the release have.
 
     ## What it does
     Compares, for each platform, the names of the files, with the suffixes of extension modules
@@ -167,7 +167,7 @@ def _stable_name(member: str) -> str:
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)
 def odd_tag(context: SetContext) -> Iterator[Hit]:
-    """The platform tag of one wheel differs from those of the others for the same platform.
+    """Platform tag differs from the other wheels of the release.
 
     ## What it does
     Compares the platform tags of wheels for the same processor and C library.
@@ -201,7 +201,7 @@ def odd_tag(context: SetContext) -> Iterator[Hit]:
 
 @set_rule("WF854", "odd-size", Severity.WARNING)
 def odd_size(context: SetContext) -> Iterator[Hit]:
-    """The size of one wheel is far from those of the others for the same platform.
+    """Size differs from the other wheels of the release.
 
     ## What it does
     Compares the sizes of at least three wheels for the same processor and C library with their
@@ -242,7 +242,7 @@ def _median(sizes: Iterable[int]) -> float:
 
 @set_rule("WF855", "odd-metadata", Severity.WARNING)
 def odd_metadata(context: SetContext) -> Iterator[Hit]:
-    """The requirements of one wheel differ from those of the others of the release.
+    """Requires-Dist or Requires-Python differs from the other wheels of the release.
 
     ## What it does
     Compares Requires-Dist, Requires-Python and Provides-Extra over all wheels of a version.

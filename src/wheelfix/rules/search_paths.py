@@ -123,7 +123,7 @@ def _path(elf: Elf) -> str:
 
 @rule("WF111", "absolute-entry", Severity.WARNING)
 def absolute_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry is an absolute path of the build machine.
+    """RPATH entry is an absolute path of the build machine.
 
     ## What it does
     Reports entries that begin with `/`, also in objects that auditwheel does not touch because
@@ -161,7 +161,7 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF112", "empty-entry", Severity.ERROR)
 def empty_entry(context: Context) -> Iterator[Hit]:
-    """A search path has an empty entry, which means the current directory.
+    """Empty RPATH entry: the loader searches the current directory.
 
     ## What it does
     Reports `::`, and a `:` at the beginning or the end of a search path.
@@ -193,7 +193,7 @@ def empty_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF113", "relative-entry", Severity.ERROR)
 def relative_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry is relative to the current directory.
+    """RPATH entry is relative to the current directory.
 
     ## What it does
     Reports entries that begin neither with `/` nor with `$ORIGIN`.
@@ -225,7 +225,7 @@ def relative_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF114", "malformed-entry", Severity.ERROR)
 def malformed_entry(context: Context) -> Iterator[Hit]:
-    r"""A search path entry is not spelled as the loader reads it.
+    r"""RPATH entry is malformed.
 
     ## What it does
     Reports quotes, backslashes, doubled `$`, blanks around an entry, and tokens that the loader
@@ -264,7 +264,7 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF115", "escaping-entry", Severity.ERROR)
 def escaping_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry leads out of the environment that the wheel is installed into.
+    """RPATH entry leads out of the environment.
 
     ## What it does
     Reports entries that, from where the file is installed, lead above the environment's own
@@ -297,7 +297,7 @@ def escaping_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF116", "dead-entry", Severity.INFO)
 def dead_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry leads to a folder that the wheel does not have.
+    """RPATH entry leads to a directory that the wheel does not have.
 
     ## What it does
     Reports entries below the object's own folder where the wheel installs nothing, and entries
@@ -330,7 +330,7 @@ def dead_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF117", "repeated-entry", Severity.INFO)
 def repeated_entry(context: Context) -> Iterator[Hit]:
-    """A search path names the same folder twice.
+    """Duplicate RPATH entry.
 
     ## What it does
     Reports entries that stand more than once in one search path.
@@ -361,7 +361,7 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF118", "two-path-tags", Severity.WARNING)
 def two_path_tags(context: Context) -> Iterator[Hit]:
-    """An object has both DT_RPATH and DT_RUNPATH.
+    """Object has both DT_RPATH and DT_RUNPATH.
 
     ## What it does
     Reports objects with both tags.
@@ -394,7 +394,7 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
 
 @rule("WF121", "search-path-tag", Severity.INFO)
 def search_path_tag(context: Context) -> Iterator[Hit]:
-    """A search path is not in the dynamic tag that the project asks for.
+    """Search path is not in the requested tag, DT_RPATH or DT_RUNPATH.
 
     ## What it does
     With `search-path-tag = "rpath"` or `"runpath"`, reports the objects whose search path is in
@@ -433,7 +433,7 @@ def search_path_tag(context: Context) -> Iterator[Hit]:
 
 @rule("WF122", "sacrificial-entry", Severity.INFO, Stage.BEFORE)
 def sacrificial_entry(context: Context) -> Iterator[Hit]:
-    """A search path has no sacrificial first entry, and the project asks for one.
+    """RPATH does not begin with the requested sacrificial entry.
 
     ## What it does
     With `sacrificial-entry = "keep"` or `"remove"`, puts a harmless entry before all others of

@@ -19,7 +19,7 @@ LARGE = 10_000_000
 
 @rule("WF701", "debug-sections", Severity.WARNING)
 def debug_sections(context: Context) -> Iterator[Hit]:
-    """The wheel's objects hold what only debuggers read.
+    """Objects contain debug sections.
 
     ## What it does
     Sums up the debug sections (`.debug_*`, `.zdebug_*`, `.stab*`) of all objects, in the files and,
@@ -46,7 +46,7 @@ def debug_sections(context: Context) -> Iterator[Hit]:
 
 @rule("WF702", "symbol-tables", Severity.INFO)
 def symbol_tables(context: Context) -> Iterator[Hit]:
-    """The wheel's objects hold symbol tables that loading does not need.
+    """Objects contain symbol tables (.symtab) that loading does not need.
 
     ## What it does
     Sums up `.symtab` and its strings over all objects, in the files and, by the rate at which
@@ -95,7 +95,7 @@ def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Itera
 
 @rule("WF703", "duplicate-files", Severity.WARNING)
 def duplicate_files(context: Context) -> Iterator[Hit]:
-    """The wheel holds the same bytes several times.
+    """Duplicate files in the wheel.
 
     ## What it does
     Compares hash and size of all files by RECORD. One finding for all of them; links that became
@@ -146,7 +146,7 @@ def _unlinked(names: list[str]) -> list[str]:
 
 @rule("WF704", "largest-files", Severity.INFO)
 def largest_files(context: Context) -> Iterator[Hit]:
-    """What a large wheel consists of.
+    """Largest files of a large wheel.
 
     ## What it does
     Names the five files that take most of the zip, of wheels of 10 MB and more.
@@ -184,7 +184,7 @@ def _share(member: Member, wheel: Wheel) -> str:
 
 @rule("WF705", "wheel-over-budget", Severity.ERROR)
 def wheel_over_budget(context: Context) -> Iterator[Hit]:
-    """The wheel is larger than the project allows.
+    """Wheel is larger than `max-size`.
 
     ## What it does
     Compares the size of the wheel file with `max-size`. Without that setting, it is silent.
@@ -216,7 +216,7 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
 
 @rule("WF706", "file-over-budget", Severity.ERROR)
 def file_over_budget(context: Context) -> Iterator[Hit]:
-    """A file of the wheel is larger than the project allows.
+    """File is larger than `max-file-size`.
 
     ## What it does
     Compares the size of each file, once installed, with `max-file-size`. Without that setting, it
@@ -248,7 +248,7 @@ def file_over_budget(context: Context) -> Iterator[Hit]:
 
 @rule("WF707", "grown", Severity.WARNING)
 def grown(context: Context) -> Iterator[Hit]:
-    """The wheel is much larger than the one it is held against.
+    """Wheel has grown by more than `max-growth`.
 
     ## What it does
     Compares the wheel with the one of `against` for the same Python and platform, or with the only

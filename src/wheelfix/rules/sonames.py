@@ -47,7 +47,7 @@ def _listed(names: Iterable[str]) -> str:
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
 def soname_differs(context: Context) -> Iterator[Hit]:
-    """A library is needed by its SONAME, and stands in the wheel under another file name.
+    """File name of a bundled library differs from its SONAME.
 
     ## What it does
     Reports DT_NEEDED entries that name no file of the wheel, where a library of the wheel has
@@ -106,7 +106,7 @@ def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
 
 @rule("WF314", "duplicate-soname", Severity.WARNING)
 def duplicate_soname(context: Context) -> Iterator[Hit]:
-    """Two different libraries of the wheel have one SONAME.
+    """Two different bundled libraries have the same SONAME.
 
     ## What it does
     Reports libraries with the same SONAME and different content, if something of the wheel needs
@@ -161,7 +161,7 @@ _COMMON = re.compile(
 
 @rule("WF315", "common-soname", Severity.WARNING)
 def common_soname(context: Context) -> Iterator[Hit]:
-    """A vendored library keeps a SONAME that many systems and other wheels have, too.
+    """Bundled library keeps a common SONAME such as libz.so.1.
 
     ## What it does
     Reports libraries of the wheel whose SONAME is a widespread one, such as `libz.so.1` or
@@ -225,7 +225,7 @@ _RUNTIMES: Mapping[str, tuple[str, Severity]] = {
 
 @rule("WF316", "second-runtime", Severity.WARNING)
 def second_runtime(context: Context) -> Iterator[Hit]:
-    """The wheel ships a compiler's runtime library, which a process should have once.
+    """Wheel bundles a compiler runtime: libstdc++, libgcc_s or libgomp.
 
     ## What it does
     Reports libstdc++, libgcc_s and libgomp among the files of the wheel, under whatever name.

@@ -46,7 +46,7 @@ def _may_be_newer(context: Context, name: str) -> bool:
 
 @rule("WF301", "undefined-symbol", Severity.ERROR)
 def undefined_symbol(context: Context) -> Iterator[Hit]:
-    """An object needs a symbol that nothing defines.
+    """Undefined symbol: no loaded library defines it.
 
     ## What it does
     Loads every object of the wheel on paper, as it is installed, and looks for a definition of
@@ -164,7 +164,7 @@ def _undefined(
 
 @rule("WF302", "symbols-not-judged", Severity.INFO)
 def symbols_not_judged(context: Context) -> Iterator[Hit]:
-    """Symbols may be defined by libraries that are not at hand.
+    """Undefined symbols may be defined by libraries that are not available here.
 
     ## What it does
     Says which libraries are missing here (other wheels bring them, or the user's system), where
@@ -202,7 +202,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
 
 @rule("WF303", "python-symbol", Severity.ERROR)
 def python_symbol(context: Context) -> Iterator[Hit]:
-    """An extension module needs a name of Python's C API that its Pythons do not have.
+    """Extension module uses Python C API that its Python versions lack.
 
     ## What it does
     Compares the names that modules ask of the interpreter with what CPython exports, for every
@@ -312,7 +312,7 @@ def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]
 
 @rule("WF304", "missing-version", Severity.ERROR)
 def missing_version(context: Context) -> Iterator[Hit]:
-    """An object needs a symbol version that the wheel's own library does not define.
+    """Symbol version not found: the bundled library does not define it.
 
     ## What it does
     Compares the Verneed records of each object with the Verdef records of the wheel's library
@@ -356,7 +356,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
 
 @rule("WF305", "required-symbol-missing", Severity.ERROR)
 def required_symbol_missing(context: Context) -> Iterator[Hit]:
-    """A library or symbol that the project demands is not in the wheel.
+    """Library or symbol required by the project's settings is missing.
 
     ## What it does
     Checks the demands of the settings: `[[tool.wheelfix.require]]` with `library`, a glob for

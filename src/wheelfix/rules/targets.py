@@ -35,7 +35,7 @@ _SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
 
 @rule("WF811", "target-not-offered", Severity.ERROR)
 def target_not_offered(context: Context) -> Iterator[Hit]:
-    """Installers on a target machine do not take the wheel.
+    """Wheel cannot be installed on a target machine.
 
     ## What it does
     Compares the platform tags with the C library of each machine in `target`, as PEP 600 and PEP
@@ -73,7 +73,7 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
 
 @rule("WF812", "target-lacks-version", Severity.ERROR)
 def target_lacks_version(context: Context) -> Iterator[Hit]:
-    """A library of a target machine is too old for an object.
+    """Library on a target machine is too old: symbol version not found.
 
     ## What it does
     Loads each object on paper on each machine in `target`, and compares the symbol versions that
@@ -156,7 +156,7 @@ def _do_not_load(members: Sequence[str]) -> str:
 
 @rule("WF813", "target-lacks-library", Severity.ERROR)
 def target_lacks_library(context: Context) -> Iterator[Hit]:
-    """A library that an object needs is not on a target machine.
+    """Library is missing on a target machine.
 
     ## What it does
     Loads each object on paper on each machine in `target`: a distribution's minimal image with
@@ -250,7 +250,7 @@ def _names(targets: Iterable[Target]) -> str:
 
 @rule("WF814", "target-page-size", Severity.ERROR)
 def target_page_size(context: Context) -> Iterator[Hit]:
-    """An object is not aligned for the memory pages of a target machine.
+    """Object is not aligned for the page size of a target machine.
 
     ## What it does
     Compares the alignment of each PT_LOAD with the page sizes in `target`, for machines whose
@@ -291,7 +291,7 @@ def _kib(size: int) -> str:
 
 @rule("WF815", "target-executable-stack", Severity.ERROR)
 def target_executable_stack(context: Context) -> Iterator[Hit]:
-    """A target machine refuses an object that wants an executable stack.
+    """Object requires an executable stack, which a target machine refuses.
 
     ## What it does
     Reports shared objects whose PT_GNU_STACK is executable, or that have none where that means the
