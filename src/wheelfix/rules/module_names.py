@@ -37,29 +37,29 @@ _MACHINES: Mapping[str, int] = {
     "riscv64": Machine.RISCV,
     "loongarch64": Machine.LOONGARCH,
 }
-"""The first part of the multiarch triplet in a suffix, and the machine it stands for."""
+"""The first part of the multiarch triplet in a suffix, and its machine."""
 
 
 class ExtensionModule(NamedTuple):
-    """A file that some Python may import as an extension module, by its name."""
+    """A file that some Python may import as an extension module."""
 
     member: str
     elf: Elf
     stem: str
     suffix: str
     pythons: frozenset[str] | None
-    """The Pythons that import the suffix, among those of `layout.interpreters`; None is all."""
+    """The Pythons that import this suffix, among those of `interpreters`; None means all."""
     platform: str | None
     """The multiarch triplet in the suffix."""
 
     @property
     def tagged(self) -> bool:
-        """Whether the suffix says that this is an extension module."""
+        """Whether the suffix is one that only extension modules have."""
         return self.suffix != ".so"
 
     @property
     def hooks(self) -> tuple[str, ...]:
-        """What CPython looks up for this name (`_PyImport_GetModInitFunc`, PEP 489, PEP 793)."""
+        """The symbols that CPython looks up (`_PyImport_GetModInitFunc`, PEP 489, PEP 793)."""
         if self.stem.isascii():
             return f"PyInit_{self.stem}", f"PyModExport_{self.stem}"
         name = self.stem.encode("punycode").decode("ascii").replace("-", "_")
@@ -67,7 +67,7 @@ class ExtensionModule(NamedTuple):
 
 
 def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
-    """Yield the files in site-packages that some Python 3 would import by their names."""
+    """Yield the files in site-packages that some Python 3 would import as modules."""
     allowed = interpreters(wheel.name)
     if all(python.startswith("python2") for python in allowed):
         return
@@ -109,41 +109,42 @@ def module_hook(context: Context) -> Iterator[Hit]:
     """Extension module lacks its PyInit function.
 
     ## What it does
-    Compares the file name of each extension module with the functions that make a module of it:
-    `PyInit_name`, for names beyond ASCII `PyInitU_` and the name in punycode (PEP 489), and
-    `PyModExport_name` (PEP 793). A plain library that is only named like a module (no such
-    function, and nothing of Python's that it asks for) is none.
+    Compares the file name of each extension module with its entry points: `PyInit_name`, for
+    non-ASCII names `PyInitU_` and the name in punycode (PEP 489), or `PyModExport_name` (PEP 793).
+    A plain library that is only named like a module (without such a function, and without use of
+    the Python C API) is not reported.
 
     ## Why is this bad?
     `import foo` fails: `dynamic module does not define module export function (PyInit_foo)`.
 
     ## Example
-    `foo.cpython-311-x86_64-linux-gnu.so` that defines `PyInit_bar`.
+    `foo.cpython-311-x86_64-linux-gnu.so` defines `PyInit_bar`.
 
     ## Common causes
-    - The file was renamed after it was built, or CMake's `OUTPUT_NAME` and `PYBIND11_MODULE`
-      name different modules. **Solution**: let both say the same.
-    - The function is C++ without `extern "C"`, or hidden. **Solution**: use `PyMODINIT_FUNC`.
+    - The file was renamed after the build, or CMake's `OUTPUT_NAME` and `PYBIND11_MODULE` have
+      different names. **Solution**: use the same name for both.
+    - The function is C++ without `extern "C"`, or has hidden visibility. **Solution**: use
+      `PyMODINIT_FUNC`.
 
     ## Fix safety
-    Not fixed: only the build knows which name is meant.
+    Not fixed: only the build knows the intended name.
     """
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for module in extension_modules(context.wheel):
         hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
         library = module.stem.startswith("lib") or module.member.rpartition("/")[2] in needed
-        # A library that others link with may hold modules for a program that embeds Python.
+        # A library that others link with may contain modules for a program that embeds Python.
         if set(hooks) & set(module.hooks) or library:
             continue
         if not hooks and not (module.tagged and _asks_for_python(module.elf)):
             continue
-        has = f"it defines {_listed(hooks)}" if hooks else "it defines no such function at all"
+        has = f"it defines {_listed(hooks)}" if hooks else "it defines no PyInit function at all"
         yield Hit(
             message=f"cannot be imported as `{module.stem}`: `{module.hooks[0]}` is not defined",
             member=module.member,
             entry=module.hooks[0],
             notes=(has,),
-            hint="give the file and the module the same name, and export the function",
+            hint="use the same name for the file and the module, and export the function",
             severity=None if module.tagged else Severity.WARNING,
         )
 
@@ -154,23 +155,23 @@ def module_never_imported(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares the suffix of each extension module (`.cpython-310-x86_64-linux-gnu.so`, `.abi3.so`)
-    with the Python and ABI tags of the wheel, and with the machine that the module is built for.
-    A warning, if another file of the same name serves those Pythons, or if some are served.
+    with the Python and ABI tags of the wheel, and with the machine that the module is built for. It
+    is a warning if another file of the same module fits those Pythons, or some of them.
 
     ## Why is this bad?
-    Python looks only for its own suffixes: `ModuleNotFoundError`, with the file in its place.
+    Python looks only for its own suffixes: `ModuleNotFoundError`, although the file is there.
 
     ## Example
     `old.cpython-310-x86_64-linux-gnu.so` in a wheel with the tag `cp311-cp311`.
 
     ## Common causes
-    - A leftover of an earlier build in the source tree. **Solution**: build from a clean tree,
-      by `python -m build` through an sdist.
-    - A cross build that took the suffix of the build machine's Python. **Solution**: set
-      `SETUPTOOLS_EXT_SUFFIX` or your build system's counterpart.
+    - A file left over from an earlier build in the source tree. **Solution**: build from a clean
+      tree, by `python -m build` through an sdist.
+    - A cross build used the suffix of the build machine's Python. **Solution**: set
+      `SETUPTOOLS_EXT_SUFFIX` or its equivalent in your build system.
 
     ## Fix safety
-    Not fixed: the file is either surplus or misnamed, and only the build knows which.
+    Not fixed: only the build knows whether the file is superfluous or misnamed.
     """
     allowed = interpreters(context.wheel.name)
     modules = tuple(extension_modules(context.wheel))
@@ -218,10 +219,10 @@ def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
 
 
 def _without_module(context: Context, module: ExtensionModule, served: set[str]) -> tuple[str, ...]:
-    """Return the Pythons of the tags that no file of this name serves, where that is no choice.
+    """Return the Pythons of the tags for which no file of this module is there.
 
-    Free-threaded builds and PyPy have no stable ABI in common with CPython, and the tags of pure
-    Python allow them anyway; a source of the same name serves all.
+    Free-threaded builds and PyPy are left out: they share no stable ABI with CPython, but pure
+    Python tags allow them. A Python source of the same name serves all.
     """
     name = _import_name(module)
     lacking = tuple(

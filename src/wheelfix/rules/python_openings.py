@@ -1,4 +1,4 @@
-"""Whether libraries that Python code opens by name are found."""
+"""Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
 
 import json
 import posixpath
@@ -23,7 +23,7 @@ from wheelfix.wheel.model import Opening, Wheel, Where
 
 
 def _graded(opening: Opening) -> Severity:
-    """Return how bad it is if the name is not found: certain failure, later, or provided for."""
+    """Return the severity of a missing library: fails on import, fails later, or is handled."""
     if not opening.sure:
         return Severity.INFO
     return Severity.ERROR if opening.on_import else Severity.WARNING
@@ -38,26 +38,27 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     """Library opened by Python code (ctypes, cffi) does not exist.
 
     ## What it does
-    Reads, in the Python sources of the wheel, the names that are handed to `ctypes.CDLL`,
+    Reads, in the Python sources of the wheel, the names that are passed to `ctypes.CDLL`,
     `ctypes.cdll.LoadLibrary`, `PyDLL`, `ctypes.util.find_library`, cffi's `dlopen` and
-    `numpy.ctypeslib.load_library`, and looks for each where it will be looked for once installed.
-    Code for other systems, and what cannot be told without running the code, is left out.
+    `numpy.ctypeslib.load_library`, and searches for each as the code will do once installed. Code
+    for other systems, and names that cannot be determined without running the code, are left out.
 
-    It is an error if the module itself makes the call and nothing catches its failure, a warning
-    if one of its functions does, and otherwise for information.
+    It is an error if the call runs on import and no handler catches its failure, a warning if it
+    runs in a function, and otherwise for information.
 
     ## Why is this bad?
     `OSError: cannot open shared object file` when the package is imported or used.
 
     ## Example
     `CDLL(os.path.join(os.path.dirname(__file__), "libx.so"))`, and the wheel has `pkg/lib/libx.so`.
-    `CDLL("libx.so")` finds only what the system has or what is loaded already, never the file
-    that stands beside the source.
+    `CDLL("libx.so")` finds only libraries of the system and those already loaded, never a file next
+    to the source.
 
     ## Common causes
-    - The build writes the library elsewhere. **Solution**: make the build and the code agree.
+    - The build installs the library elsewhere. **Solution**: use the same path in the build and the
+      code.
     - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
-    - `find_library`, which asks the system only. **Solution**: as above.
+    - `find_library`, which searches only the system. **Solution**: as above.
 
     ## Fix safety
     Not fixed: wheelfix does not change code.
@@ -80,7 +81,7 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
 def _missing_path(
     context: Context, source: str, opening: Opening, files: frozenset[str]
 ) -> Iterator[Hit]:
-    """Judge a path below site-packages; `files` are all that stand there."""
+    """Check a path below site-packages; `files` are all files there."""
     wheel = context.wheel
     if ".so" not in opening.name and not opening.suffixes:
         return  # the name of another system's library
@@ -101,7 +102,7 @@ def _missing_path(
         member=source,
         entry=opening.name,
         notes=_elsewhere(wheel, name),
-        hint="make the build and the code agree on the place of the library",
+        hint="use the same path in the build and the code",
         severity=_graded(opening),
     )
 
@@ -114,7 +115,7 @@ def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
 
 
 def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
-    """Judge a path out of site-packages, which leads somewhere else in each scheme."""
+    """Check a path out of site-packages, which depends on the install scheme."""
     wheel = context.wheel
     lost: list[Scheme] = []
     name = posixpath.basename(opening.name)
@@ -128,12 +129,12 @@ def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
     if lost:
         everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
         yield Hit(
-            message=f"{_call(opening)} leads out of site-packages, and not to the wheel's "
+            message=f"{_call(opening)} leads out of site-packages, but not to the wheel's "
             f"{_listed(mine)}",
             member=source,
             entry=opening.name,
             notes=(f"fails in: {describe(lost)}",),
-            hint="keep the library in the package, beside the code that opens it",
+            hint="keep the library in the package, next to the code that opens it",
             severity=_graded(opening) if everywhere else min(_graded(opening), Severity.WARNING),
         )
 
@@ -144,25 +145,25 @@ def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[H
     if not libraries or may_come_from_platform(name):
         return
     if any(opened_by_path(wheel, library) for library in libraries):
-        return  # once loaded, a library answers to its SONAME
+        return  # once loaded, a library is found by its SONAME
     users = dependents(wheel, name)
     if users:
         yield Hit(
-            message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after something "
+            message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
             "that needs it is loaded",
             member=source,
             entry=name,
             notes=(f"needed by {_listed(users)}",),
-            hint="import one of them before, or open the library by its path",
+            hint="import one of them first, or open the library by its path",
             severity=Severity.INFO,
         )
         return
     yield Hit(
         message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: a bare name is "
-        "searched for in the system only",
+        "searched only in the system",
         member=source,
         entry=name,
-        notes=("no object of the wheel needs it, so that nothing has loaded it before",),
+        notes=("no object of the wheel needs it, so it is not loaded already",),
         hint="open the library by its path, made from `__file__`",
         severity=_graded(opening),
     )
@@ -179,7 +180,8 @@ def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[H
     opened = {posixpath.basename(each.name) for _, each in openings(wheel) if each is not opening}
     if mine and not any(name.startswith(stem) for name in opened):
         yield Hit(
-            message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it asks the system",
+            message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it searches only "
+            "the system",
             member=source,
             entry=opening.name,
             hint="open the library by its path, made from `__file__`",
@@ -192,24 +194,24 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
     """Library opened by name in Python code is renamed by the graft.
 
     ## What it does
-    Reports names that a Python source opens, where the library of that name will be grafted
-    (before a repair), or was (after one), and so is called `libfoo-1a2b3c4d.so.1`. How sure the
-    failure is tells the severity, as for WF317.
+    Reports names that a Python source opens, where the library of that name will be grafted (before
+    a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. The severity depends on
+    how certain the failure is, as for WF317.
 
     ## Why is this bad?
-    The code finds nothing: `OSError`. Or the system has a copy; then the process has two, each
-    with its own state.
+    The code finds no library: `OSError`. Or the system has a copy, and the process then has two,
+    each with its own state.
 
     ## Example
     `ext.so` needs `libfoo.so.1`, and `pkg/__init__.py` calls `ctypes.CDLL("libfoo.so.1")`.
 
     ## Common causes
-    - A package uses one library both ways. **Solution**: `keep-names = ["libfoo.so.*"]` grafts
-      it under its own name; once the extension module is imported, the loader knows it by that
-      name. Other copies in the process then answer to it, too (WF315).
+    - A package both links with a library and opens it by name. **Solution**: `keep-names =
+      ["libfoo.so.*"]` grafts it under its own name; once the extension module is imported, the
+      loader finds it by that name. Other copies in the process then have the same name (WF315).
 
     ## Fix safety
-    Not fixed: it is for the project to choose between `keep-names` and a change of its code.
+    Not fixed: the project must choose between `keep-names` and a change of its code.
     """
     wheel = context.wheel
     external = {
@@ -230,9 +232,9 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
         severity = _graded(opening)
         file = name if new is None else posixpath.basename(new)
         if new is not None:
-            message = f"{_call(opening)} does not find what is `{file}` now"
+            message = f"{_call(opening)} does not find the library, which is now named `{file}`"
         else:
-            message = f"{_call(opening)} names a library that the graft will rename"
+            message = f"{_call(opening)} opens a library that the graft will rename"
             severity = min(severity, Severity.WARNING)  # nothing is broken yet
         yield Hit(
             message=message,
@@ -249,12 +251,12 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
     """Library named in an object's dlopen note is not found.
 
     ## What it does
-    Reads `.note.dlopen` (the dlopen metadata of the UAPI group): names that the object's own
-    code hands to `dlopen`. Reports those that the wheel ships, perhaps under a private name, and
-    that the object's own search path does not lead to.
+    Reads `.note.dlopen` (ELF dlopen metadata of the UAPI group): names that the object passes to
+    `dlopen`. Reports those of bundled libraries, perhaps renamed by a graft, that the object's own
+    search path does not lead to.
 
     ## Why is this bad?
-    What the note calls required fails; what it recommends or suggests is silently missing.
+    Required libraries cause a failure; recommended or suggested ones are silently missing.
 
     ## Example
     A note asks for `libzstd.so.1`, and the wheel has `pkg.libs/libzstd-1a2b3c4d.so.1`.
@@ -273,7 +275,7 @@ def noted_library_missing(context: Context) -> Iterator[Hit]:
 
 
 def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield names, of which one serves, and the priority; what is malformed says nothing."""
+    """Yield alternative names of a library, with the priority; malformed entries are left out."""
     try:
         entries: object = json.loads(note)
     except (ValueError, RecursionError):
@@ -297,7 +299,8 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
     if any(_opens(context, member, name) for name in names):
         return
     yield Hit(
-        message=f"notes that it opens {_listed(names)}, and does not find the wheel's `{mine[0]}`",
+        message=f"opens {_listed(names)} by its dlopen note, but does not find the "
+        f"wheel's `{mine[0]}`",
         member=member,
         entry=names[0],
         notes=(f"priority: {priority}",),
@@ -307,7 +310,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
 
 
 def _opens(context: Context, member: str, name: str) -> bool:
-    """Whether `member`, once loaded, finds `name`, in every layout that installs it."""
+    """Return whether `member`, once loaded, finds `name` in every layout that installs it."""
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:
@@ -320,7 +323,7 @@ def _opens(context: Context, member: str, name: str) -> bool:
     return True
 
 
-# --- What was too much to read --------------------------------------------------------------------
+# --- Limits ---------------------------------------------------------------------------------------
 
 
 @rule("WF320", "openings-not-judged", Severity.INFO)
@@ -328,19 +331,18 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     """Python sources are too complex to find all libraries that they open.
 
     ## What it does
-    Says which Python sources were not followed to their ends, because they are too long, too
-    involved, or too many. What was found until then counts as found elsewhere.
+    Reports Python sources that were not evaluated completely, because they are too long, too
+    complex, or too many. What was found up to that point is used as usual.
 
     ## Why is this bad?
-    It need not be. But whether what they open by a name, also a computed one, is in its place
-    (WF317), or is renamed by the graft (WF318), nobody has checked; and a copy that only they open
-    counts as one that may go (WF515).
+    It need not be. But it was not checked whether the libraries they open exist (WF317) or are
+    renamed by the graft (WF318); and a copy that only they open counts as unused (WF515).
 
     ## Example
-    A module of some megabytes that a generator wrote, with `ctypes.CDLL(name)` in it.
+    A generated module of several megabytes that contains `ctypes.CDLL(name)`.
 
     ## Common causes
-    - Generated code, or data that is written as code. **Solution**: open the libraries in a short
+    - Generated code, or data in the form of code. **Solution**: open the libraries in a short
       module of their own, and import that.
 
     ## Fix safety
@@ -349,11 +351,11 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     given_up = list(present(context.wheel, context.wheel.unfollowed))
     if given_up:
         yield Hit(
-            message=f"{_counted(given_up)} not followed to the end: libraries that they open "
+            message=f"{_counted(given_up)} not evaluated completely: libraries that they open "
             "by name may have been missed",
             member=given_up[0],
             notes=(f"in {_listed(given_up)}",),
-            hint="open libraries in a short module of their own, or look at these calls yourself",
+            hint="open libraries in a short module of their own, or check these calls yourself",
         )
 
 

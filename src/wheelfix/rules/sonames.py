@@ -22,7 +22,7 @@ def dependents(wheel: Wheel, name: str) -> tuple[str, ...]:
 
 
 def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the objects that answer to the bare `name` once they are loaded."""
+    """Return the libraries that the loader knows as `name` once they are loaded."""
     return tuple(
         member
         for member, elf in wheel.elfs.items()
@@ -31,7 +31,7 @@ def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
 
 
 def grafted_as(wheel: Wheel, name: str) -> str | None:
-    """Return the library of the wheel that was called `name` before it was grafted."""
+    """Return the library of the wheel that was named `name` before the graft."""
     for member, elf in wheel.elfs.items():
         file = member.rpartition("/")[2]
         if elf.dynamic and name in {unhashed(file), unhashed(elf.soname or "")}:
@@ -50,25 +50,25 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     """File name of a bundled library differs from its SONAME.
 
     ## What it does
-    Reports DT_NEEDED entries that name no file of the wheel, where a library of the wheel has
-    that name as its SONAME.
+    Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
+    library.
 
     ## Why is this bad?
-    The loader looks for *files*; it compares SONAMEs only with what is loaded already. The user
-    of the library does not load, or loads another copy that the system has; and auditwheel says
-    that the library `could not be located`, or grafts the build machine's.
+    The loader searches for *file names*; it compares SONAMEs only with libraries that are already
+    loaded. The dependent object fails to load, or loads a copy of the system; and auditwheel says
+    that the library `could not be located`, or grafts that of the build machine.
 
     ## Example
     The file `libin.so` has the SONAME `libin.so.2`, and `user.so` needs `libin.so.2`.
 
     ## Common causes
-    - The symbolic link `libin.so.2 -> libin.so` is not in the wheel: a zip has no links.
-      **Solution**: ship the file under its SONAME, or `wheelfix repair`.
+    - The symbolic link `libin.so.2 -> libin.so` is not in the wheel, because wheels cannot hold
+      links. **Solution**: ship the file under its SONAME, or `wheelfix repair`.
 
     ## Fix safety
-    Safe: DT_NEEDED of its users changes to the file name, with the Verneed records that go with
-    it. The library itself stays as it is, under its path and with its SONAME: what opens it by
-    path, and what relies on its being loaded, still finds it.
+    Safe: DT_NEEDED of the dependents changes to the file name, with the corresponding Verneed
+    records. Path and SONAME of the library stay: code that opens it by path, or relies on its being
+    loaded, still finds it.
     """
     wheel = context.wheel
     names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
@@ -84,13 +84,13 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             RenameNeeded(member=user, old=name, new=file) for user in users if user != library
         )
         yield Hit(
-            message=f"has the SONAME `{name}`, but its file name is `{file}`: who needs it by the "
-            "one does not find the other",
+            message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
+            "SONAME do not find the file",
             member=library,
             entry=name,
             notes=(f"needed by {_listed(users)}",),
-            hint="`wheelfix repair` lets its users ask for the file name",
-            fix=Fix(title="ask for the file name", edits=edits) if edits else None,
+            hint="`wheelfix repair` changes their DT_NEEDED to the file name",
+            fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
             severity=Severity.WARNING if opened_by_path(wheel, library) else None,
         )
 
@@ -109,22 +109,22 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     """Two different bundled libraries have the same SONAME.
 
     ## What it does
-    Reports libraries with the same SONAME and different content, if something of the wheel needs
+    Reports libraries with the same SONAME and different content, if an object of the wheel needs
     that name.
 
     ## Why is this bad?
-    A process has one library for a name: the one that is loaded first serves all that ask for
-    the name later. Which one that is depends on what is imported first.
+    A process loads only one library for a SONAME: the first one satisfies all later requests for
+    the name. Which one that is depends on the order of imports.
 
     ## Example
-    `pkg/a/libcore.so.1` and `pkg/b/libcore.so.1`, of two versions.
+    `pkg/a/libcore.so.1` and `pkg/b/libcore.so.1`, two versions of a library.
 
     ## Common causes
-    - Two parts of a package bring different builds of one library. **Solution**: build both with
-      one of them, or give each a SONAME of its own.
+    - Two parts of a package bundle different builds of a library. **Solution**: build both with the
+      same one, or give each its own SONAME.
 
     ## Fix safety
-    Not fixed: which of them is meant for whom is not to be seen.
+    Not fixed: it is unknown which object is meant to use which library.
     """
     groups: dict[tuple[str, int, int], list[str]] = {}
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
@@ -136,17 +136,17 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
         for other in others:
             if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
                 yield Hit(
-                    message=f"has the SONAME `{soname}` of another library: the one that is "
-                    "loaded first serves both kinds of users",
+                    message=f"has the same SONAME `{soname}` as another library: the one that is "
+                    "loaded first is used for both",
                     member=other,
                     entry=soname,
                     notes=(f"the other one is `{first}`",),
-                    hint="ship one of them, or give each a SONAME of its own",
+                    hint="ship only one of them, or give each its own SONAME",
                 )
 
 
 def _content(elf: Elf) -> Elf:
-    """Return what tells two builds apart, without what a repair may change."""
+    """Return `elf` without what a repair may change, to compare two builds."""
     return replace(elf, rpath=None, runpath=None, segments=())
 
 
@@ -156,7 +156,7 @@ _COMMON = re.compile(
     r"tinfo|readline|pq|ssh2|nghttp2|protobuf|hdf5|iconv|pcre2?(?:-8)?|uuid|krb5|gssapi_krb5)"
     r"\.so(?:\.\d+)*"
 )
-"""SONAMEs that every other system and wheel has, too."""
+"""SONAMEs that many systems and other wheels have as well."""
 
 
 @rule("WF315", "common-soname", Severity.WARNING)
@@ -164,45 +164,45 @@ def common_soname(context: Context) -> Iterator[Hit]:
     """Bundled library keeps a common SONAME such as libz.so.1.
 
     ## What it does
-    Reports libraries of the wheel whose SONAME is a widespread one, such as `libz.so.1` or
-    `libssl.so.3`, and not a private one like `libz-1a2b3c4d.so.1`.
+    Reports bundled libraries with a widespread SONAME, such as `libz.so.1` or `libssl.so.3`,
+    instead of a unique one like `libz-1a2b3c4d.so.1`.
 
     ## Why is this bad?
-    A process has one library for a SONAME, whoever loaded it first. If that was the system or
-    another wheel, this wheel runs with their copy, which may lack a symbol or a version; if it
-    was this wheel, they run with this one.
+    A process loads only one library for a SONAME: the first one. If that is the copy of the system
+    or of another wheel, this wheel uses it, although it may lack a symbol or a version; and the
+    other way round.
 
     ## Example
-    `pkg/lib/libssl.so.3`: after `import ssl` the wheel's own modules use the system's OpenSSL.
+    `pkg/lib/libssl.so.3`: after `import ssl`, the wheel's own modules use the system's OpenSSL.
 
     ## Common causes
-    - The library was copied into the package by hand. **Solution**: leave it out, and let
-      `wheelfix repair` graft it under a private name; or link it statically.
-    - It is wanted so, to be shared (`libgomp` of a family of wheels). **Solution**: ignore the
-      rule, and say why.
+    - The library was copied into the package by hand. **Solution**: leave it out, and let `wheelfix
+      repair` graft it under a unique name; or link it statically.
+    - The library is meant to be shared (`libgomp` of a family of wheels). **Solution**: ignore the
+      rule, with a reason.
 
     ## Fix safety
-    Not fixed: code that opens the library by its path or its name would have to change, too.
+    Not fixed: code that opens the library by its path or name would have to change as well.
     """
     for member, elf in context.wheel.elfs.items():
         name = elf.soname or member.rpartition("/")[2]
         if elf.dynamic and not elf.is_executable and _COMMON.fullmatch(name):
             users = dependents(context.wheel, name)
             yield Hit(
-                message=f"ships `{name}` under its common name: the first copy in the process "
-                "serves everybody, this one or another",
+                message=f"has the common SONAME `{name}`: the first copy loaded in the process "
+                "is used by all, whether this one or another",
                 member=member,
                 entry=name,
                 notes=(f"needed by {_listed(users)}",) if users else (),
-                hint="leave it out and let `wheelfix repair` graft it under a private name",
+                hint="leave it out and let `wheelfix repair` graft it under a unique name",
             )
 
 
 _RUNTIMES: Mapping[str, tuple[str, Severity]] = {
     "libstdc++": (
         (
-            "types, locales and exceptions of the two do not mix, and an older one that is loaded "
-            "first lacks `GLIBCXX` versions that others need"
+            "types, locales and exceptions of the two copies do not mix, and an older copy that "
+            "is loaded first lacks `GLIBCXX` versions that others need"
         ),
         Severity.WARNING,
     ),
@@ -215,8 +215,8 @@ _RUNTIMES: Mapping[str, tuple[str, Severity]] = {
     ),
     "libgomp": (
         (
-            "each has its own pool of threads: together they start more threads than there are "
-            "processors, and settings such as `omp_set_num_threads` reach only one of them"
+            "each copy has its own thread pool: together they start more threads than there are "
+            "processors, and settings such as `omp_set_num_threads` affect only one of them"
         ),
         Severity.INFO,
     ),
@@ -228,21 +228,21 @@ def second_runtime(context: Context) -> Iterator[Hit]:
     """Wheel bundles a compiler runtime: libstdc++, libgcc_s or libgomp.
 
     ## What it does
-    Reports libstdc++, libgcc_s and libgomp among the files of the wheel, under whatever name.
+    Reports libstdc++, libgcc_s and libgomp in the wheel, also when renamed by a graft.
 
     ## Why is this bad?
-    Other modules of the process use the system's copy, or that of another wheel. What a runtime
-    keeps for the whole process then exists twice: thread pools (libgomp), the unwinder's tables
-    (libgcc_s), locales and type identity (libstdc++).
+    Other modules of the process use the system's copy, or that of another wheel. State that should
+    exist once per process then exists twice: thread pools (libgomp), unwinder tables (libgcc_s),
+    locales and type identity (libstdc++).
 
     ## Example
     `scikit_learn.libs/libgomp-a34b3233.so.1.0.0`.
 
     ## Common causes
-    - libstdc++ and libgcc_s are promised by all manylinux tags. **Solution**: leave them out;
-      build on an older system if the promised one is too old.
-    - libgomp is promised by none, so auditwheel grafts it. **Solution**: none is better in
-      general; `OMP_NUM_THREADS` reaches all copies.
+    - libstdc++ and libgcc_s are allowed by all manylinux tags. **Solution**: leave them out; build
+      on an older system if the promised version is too old.
+    - libgomp is allowed by none, so auditwheel grafts it. **Solution**: there is none that is
+      better in general; `OMP_NUM_THREADS` affects all copies.
 
     ## Fix safety
     Not fixed.
@@ -256,7 +256,7 @@ def second_runtime(context: Context) -> Iterator[Hit]:
             continue
         consequence, severity = runtime
         yield Hit(
-            message=f"ships a `{own}` of its own beside the one that others use",
+            message=f"bundles its own copy of the runtime `{own}`",
             member=member,
             entry=own,
             notes=(consequence,),

@@ -1,4 +1,4 @@
-"""Whether every symbol that an object of the wheel asks for has a provider, once installed."""
+"""Whether every undefined symbol of the wheel's objects is resolved, once installed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -18,7 +18,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
-"""Libraries of all manylinux tags that are often forgotten in a link."""
+"""Libraries allowed by all manylinux tags, often forgotten when linking."""
 _SHOWN = 3
 
 
@@ -33,11 +33,11 @@ def _spelled(reference: Reference) -> str:
     return readable(name) + (f"@{version}" if version else "")
 
 
-# --- What nobody provides -------------------------------------------------------------------------
+# --- Undefined symbols ----------------------------------------------------------------------------
 
 
 def _may_be_newer(context: Context, name: str) -> bool:
-    """Whether `name` may belong to a Python that is not known, or to one that is no CPython."""
+    """Return whether an unknown Python, or one other than CPython, may define `name`."""
     pythons = interpreters(context.wheel.name)
     return python_api.is_python_name(name) and any(
         python_api.exports(p, name) is None for p in pythons
@@ -49,28 +49,28 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     """Undefined symbol: no loaded library defines it.
 
     ## What it does
-    Loads every object of the wheel on paper, as it is installed, and looks for a definition of
-    the right version of each symbol that is not weak: in what is loaded with it, in what the
-    interpreter has loaded, and, for what is asked of a platform library by version, in the
-    promise of the platform tag. Libraries that are not imported themselves are held to it like
-    extension modules. Python's own names are WF303's.
+    Simulates loading every object of the wheel as installed, and looks for a definition of each
+    symbol that is not weak, in the right version: in the objects loaded with it, in the
+    interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
+    promises. Libraries that are not imported themselves are treated like extension modules. Names
+    of the Python C API are left to WF303.
 
-    It is a warning if another object of the wheel defines the symbol, if only a program needs
-    it, or a library that nothing of the wheel loads needs it of a platform library, or if a
-    library of this machine was looked into that others may have in another version.
+    It is a warning if another object of the wheel defines the symbol; if only a program needs it;
+    if a library that no object of the wheel loads needs it from a platform library; or if the
+    result depends on a library of this machine, which other machines may have in another version.
 
     ## Why is this bad?
-    Python binds everything when it imports: `ImportError: …: undefined symbol: not_there`.
+    Python binds all symbols on import: `ImportError: …: undefined symbol: not_there`.
 
     ## Example
     `ext.so` calls `blosc_compress`, and was linked with a library that has `blosc2_compress`.
 
     ## Common causes
-    - A source file or a library is missing in the link. **Solution**: link with `-Wl,-z,defs`,
-      which makes it an error there.
-    - C and C++ disagree on the name. **Solution**: `extern "C"`.
-    - Another extension module defines it, and is loaded with RTLD_GLOBAL before.
-      **Solution**: put it into a library that both need.
+    - A source file or a library was not linked. **Solution**: link with `-Wl,-z,defs`, which makes
+      this a link error.
+    - A C function was compiled as C++, or the reverse. **Solution**: `extern "C"`.
+    - Another extension module defines it, and is loaded before with RTLD_GLOBAL. **Solution**: put
+      the symbol into a library that both link with.
 
     ## Fix safety
     Not fixed.
@@ -83,7 +83,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
 
 
 def _definers(context: Context) -> Mapping[str, str]:
-    """Return symbol -> a member that defines it, for what is unresolved somewhere."""
+    """Return a member that defines it for each unresolved symbol, where there is one."""
     wanted = {name for each in context.unresolved_symbols for name, _ in each.references}
     definers: dict[str, str] = {}
     loaded = context.loaded_wheel
@@ -95,7 +95,7 @@ def _definers(context: Context) -> Mapping[str, str]:
 
 
 def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
-    """Return what is defined in the group and spelled most like `name`."""
+    """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
     known = [
         each
@@ -108,12 +108,12 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
 
 
 def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
-    """Return what is spelled most like `name`, if anything comes near."""
+    """Return the name that is spelled most like `name`, if any is similar."""
     return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 
 def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
-    """Return the library of the platform that `user` should have been linked with."""
+    """Return the platform library that `user` should have been linked with."""
     for library in _PROMISED:
         host = context.definitions.host(library, user) if context.definitions else None
         known = host.exports.definitions if host is not None else defined_by(library)
@@ -123,7 +123,7 @@ def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
 
 
 def _resembling(name: str) -> tuple[str, ...]:
-    """Say which name of Python's C API is spelled most like `name`."""
+    """Return a note on the similarly spelled name of the Python C API, if there is one."""
     if not python_api.is_python_name(name):
         return ()
     near = _alike(name, python_api.names())
@@ -141,23 +141,23 @@ def _undefined(
     near = _nearest(context, each, name) if definer is None else None
     root = context.wheel.elfs[each.root]
     platform = _platform_definer(context, root, name)
-    # What no Python imports may be opened by a program that has the symbol.
+    # An object that Python does not import may be opened by a program that defines the symbol.
     mild = definer or each.foreign or root.is_executable or (platform and not root.module_hooks)
     return Hit(
-        message=f"needs `{_spelled(reference)}`, which nothing defines that it is loaded with",
+        message=f"undefined symbol `{_spelled(reference)}`: no loaded library defines it",
         member=each.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if readable(name) != name else []),
             *([f"loaded by `{each.root}`"] if each.root != each.member else []),
-            *([f"`{definer}` defines it, and is not loaded with it"] if definer else []),
+            *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
             *_resembling(name),
-            *([f"`{platform}` defines it, and is not in DT_NEEDED"] if platform else []),
-            *([f"defined is `{readable(near)}`"] if near else []),
-            *([f"looked for in this machine's {_listed(each.foreign)}"] if each.foreign else []),
+            *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
+            *([f"a similar symbol is defined: `{readable(near)}`"] if near else []),
+            *([f"searched in this machine's {_listed(each.foreign)}"] if each.foreign else []),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
-        hint="link with what defines it; `-Wl,-z,defs` finds such symbols at build time",
+        hint="link with the library that defines it; `-Wl,-z,defs` reports such symbols when linking",
         severity=Severity.WARNING if mild else None,
     )
 
@@ -167,14 +167,14 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     """Undefined symbols may be defined by libraries that are not available here.
 
     ## What it does
-    Says which libraries are missing here (other wheels bring them, or the user's system), where
-    symbols are undefined that they may define.
+    Reports libraries that are not available here (those of other wheels, or of the user's system)
+    and may define otherwise undefined symbols.
 
     ## Why is this bad?
-    Nobody has checked whether these symbols exist.
+    It is unknown whether these symbols exist.
 
     ## Example
-    A CUDA package that needs `libcuda.so.1`, which only machines with a driver have.
+    A CUDA package that needs `libcuda.so.1`, which exists only on machines with the driver.
 
     ## Common causes
     - Libraries of other wheels. **Solution**: `--library-path` with the wheel or directory.
@@ -190,14 +190,14 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         symbols = {name for each in some for name, _ in each.references}
         yield Hit(
             message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may be "
-            f"defined by what is not at hand: {_listed(absent)}",
+            f"defined by libraries not available here: {_listed(absent)}",
             member=some[0].member,
             notes=(f"such as {_listed(map(readable, sorted(symbols)))}",),
-            hint="hand the libraries over with `--library-path`",
+            hint="pass the libraries with `--library-path`",
         )
 
 
-# --- Python's own names ---------------------------------------------------------------------------
+# --- Python C API ---------------------------------------------------------------------------------
 
 
 @rule("WF303", "python-symbol", Severity.ERROR)
@@ -205,22 +205,22 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     """Extension module uses Python C API that its Python versions lack.
 
     ## What it does
-    Compares the names that modules ask of the interpreter with what CPython exports, for every
-    version that the wheel's tags and the module's suffix allow; for `abi3` also with the stable
-    ABI as of the oldest of them. Versions that are too new to be known, free-threaded builds and
-    other interpreters are given the benefit of the doubt.
+    Compares the Python C API names that modules use with those that CPython exports, for every
+    version that the wheel's tags and the module's suffix allow; for `abi3`, also with the stable
+    ABI of the oldest of them. Unknown newer versions, free-threaded builds and other interpreters
+    are assumed to have the names.
 
     ## Why is this bad?
-    `ImportError: …: undefined symbol: PyType_GetModuleByDef` in some of the Pythons that pip
-    installs the wheel for.
+    `ImportError: …: undefined symbol: PyType_GetModuleByDef` in some of the Python versions that
+    pip installs the wheel for.
 
     ## Example
-    `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, which CPython has since 3.10.
+    The tag `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, new in CPython 3.10.
 
     ## Common causes
-    - `Py_LIMITED_API` is newer than the tag, or not set at all. **Solution**: let both say the
-      same version; `abi3audit` looks closer.
-    - A module of another Python in the wheel. **Solution**: build from a clean tree.
+    - `Py_LIMITED_API` is newer than the tag, or not set. **Solution**: use the same version for
+      both; `abi3audit` checks in more detail.
+    - The wheel has a module for another Python. **Solution**: build from a clean tree.
 
     ## Fix safety
     Not fixed.
@@ -249,7 +249,7 @@ def python_symbol(context: Context) -> Iterator[Hit]:
 
 
 def _defines(context: Context, member: str, name: str) -> bool:
-    """Whether something that is loaded with `member` defines `name` itself."""
+    """Return whether an object that is loaded with `member` defines `name`."""
     loaded = context.loaded_wheel
     if loaded is None or member not in loaded.paths:
         return False
@@ -268,11 +268,11 @@ def _judged(
     if lacking and (strict or not any(answer is True for answer in answers.values())):
         several = f" to {lacking[-1]}" if len(lacking) > 1 else ""
         yield Hit(
-            message=f"needs `{name}` of Python, which {lacking[0]}{several} does not have",
+            message=f"uses `{name}` of the Python C API, which {lacking[0]}{several} does not have",
             member=member,
             entry=name,
             notes=_known_since(name),
-            hint="build it for the Python versions that the tags promise",
+            hint="build it for the Python versions of the tags",
         )
     elif "abi3" in context.wheel.name.abis and strict:
         yield from _unstable(member, name, pythons)
@@ -298,16 +298,16 @@ def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]
     if found is not None and (stable is None or stable > oldest):
         when = f"only since 3.{stable}" if stable else "not at all"
         yield Hit(
-            message=f"needs `{name}`, in the stable ABI {when}, and the tag promises 3.{oldest}",
+            message=f"uses `{name}`, in the stable ABI {when}, but the tag promises 3.{oldest}",
             member=member,
             entry=name,
-            notes=("every CPython known so far exports it all the same",),
+            notes=("all CPython versions known so far export it nevertheless",),
             hint=f"define `Py_LIMITED_API` as 0x03{oldest:02X}0000",
             severity=Severity.WARNING,
         )
 
 
-# --- Versions of the wheel's own libraries --------------------------------------------------------
+# --- Versions of bundled libraries ----------------------------------------------------------------
 
 
 @rule("WF304", "missing-version", Severity.ERROR)
@@ -315,18 +315,18 @@ def missing_version(context: Context) -> Iterator[Hit]:
     """Symbol version not found: the bundled library does not define it.
 
     ## What it does
-    Compares the Verneed records of each object with the Verdef records of the wheel's library
-    that answers to them.
+    Compares the Verneed records of each object with the Verdef records of the bundled library that
+    the loader finds.
 
     ## Why is this bad?
-    The loader checks versions before any symbol: `libx.so.1: version 'X_2.0' not found`, also if
-    nothing but weak references asks for it. A library without any Verdef passes.
+    The loader checks versions before symbols: `libx.so.1: version 'X_2.0' not found`, even if only
+    weak references use the version. Libraries without any Verdef pass the check.
 
     ## Example
-    A module that was linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel ships 1.1.
+    A module linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel bundles 1.1.
 
     ## Common causes
-    - The build links with one copy of a library and ships another. **Solution**: let both be one.
+    - The build links with one copy of a library and ships another. **Solution**: use the same copy.
 
     ## Fix safety
     Not fixed.
@@ -342,16 +342,16 @@ def missing_version(context: Context) -> Iterator[Hit]:
             for version in need.versions:
                 if version not in library.verdef and loaded and path:
                     yield Hit(
-                        message=f"needs version `{version}` of `{need.file}`, which the wheel's "
-                        "copy does not define",
+                        message=f"needs version `{version}` of `{need.file}`, which the bundled "
+                        "library does not define",
                         member=member,
                         entry=version,
                         notes=(f"it defines {_listed(library.verdef)}",),
-                        hint="build against the library that the wheel ships",
+                        hint="build against the bundled library",
                     )
 
 
-# --- What the project demands ---------------------------------------------------------------------
+# --- Required by the project ----------------------------------------------------------------------
 
 
 @rule("WF305", "required-symbol-missing", Severity.ERROR)
@@ -359,22 +359,22 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
     """Library or symbol required by the project's settings is missing.
 
     ## What it does
-    Checks the demands of the settings: `[[tool.wheelfix.require]]` with `library`, a glob for
-    the library's file name or SONAME, as it was before the graft; and `symbols`, globs of which
-    each must match a symbol that the library defines. Without demands it does nothing.
+    Checks the settings `[[tool.wheelfix.require]]`: `library`, a glob for the library's file name
+    or SONAME before the graft; and `symbols`, globs that must each match a symbol defined by the
+    library. Without these settings, it reports nothing.
 
     ## Why is this bad?
-    Only the project knows which entry points its users look up at run time, by `dlsym`, ctypes
-    or a registry of plug-ins: no linker checks those.
+    Only the project knows which symbols are looked up at run time, by `dlsym`, ctypes or a plug-in
+    registry: no linker checks those.
 
     ## Example
     `library = "libcodec.so", symbols = ["codec_*", "codec_register"]`, and the library was built
     with hidden visibility.
 
     ## Common causes
-    - `-fvisibility=hidden` without an export macro, or `strip` of the wrong kind.
-      **Solution**: export the symbols.
-    - The library was left out of the build. **Solution**: put it into the wheel.
+    - `-fvisibility=hidden` without an export macro, or a wrong use of `strip`. **Solution**: export
+      the symbols.
+    - The library was left out of the build. **Solution**: add it to the wheel.
 
     ## Fix safety
     Not fixed.
@@ -387,9 +387,9 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
         ]
         if not libraries and not context.wheel.is_pure:
             yield Hit(
-                message=f"has no library `{demand.library}`, which the project demands",
+                message=f"has no library `{demand.library}`, which the settings require",
                 entry=demand.library,
-                hint="put it into the wheel, or mend `require` in the configuration",
+                hint="add it to the wheel, or correct `require` in the configuration",
             )
         for member in libraries:
             read = context.definitions.reader(member) if context.definitions else None
@@ -398,11 +398,11 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
                 if not any(fnmatchcase(name, pattern) for name in defined or ()):
                     near = _alike(pattern, defined or (), cutoff=0.6)
                     yield Hit(
-                        message=f"defines no symbol `{pattern}`, which the project demands",
+                        message=f"defines no symbol `{pattern}`, which the settings require",
                         member=member,
                         entry=pattern,
                         notes=(f"it defines `{near}`",) if near else (),
-                        hint="export the symbol, or mend `require` in the configuration",
+                        hint="export the symbol, or correct `require` in the configuration",
                     )
 
 
