@@ -1,4 +1,4 @@
-"""Whether the files of the wheel are for the platform of its tags, and belong into a wheel."""
+"""Whether the files of the wheel fit its platform tags and are installed properly."""
 
 import posixpath
 import re
@@ -16,7 +16,7 @@ from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, prom
 
 _KNOWN = frozenset(Machine)
 _RUNNABLE = 0o100755
-"""`st_mode` of a program: installers that set the bits themselves set these."""
+"""`st_mode` of a program, as set by installers that set modes themselves."""
 
 
 @rule("WF508", "elf-in-purelib", Severity.WARNING)
@@ -24,27 +24,28 @@ def elf_in_purelib(context: Context) -> Iterator[Hit]:
     """ELF object in the `purelib` directory.
 
     ## What it does
-    Reports ELF objects in `*.data/purelib`. (For the root of the wheel see WF503.)
+    Reports ELF objects in `*.data/purelib`. (For the root of the wheel, see WF503.)
 
     ## Why is this bad?
-    Where platlib and purelib differ (Fedora's `lib64`), the object goes to the folder for pure
-    Python, which machines may share, and away from the rest of its package in platlib.
+    Where platlib and purelib differ (Fedora's `lib64`), the object is installed to the directory
+    for pure Python, which architectures may share, separated from the rest of its package in
+    platlib.
 
     ## Example
     `demo-1.0.data/purelib/demo/_core.cpython-311-x86_64-linux-gnu.so`
 
     ## Common causes
-    - A build script that names `purelib` itself. **Solution**: install to `platlib`, or let the
+    - A build script that uses `purelib` explicitly. **Solution**: install to `platlib`, or let the
       build backend decide.
 
     ## Fix safety
-    Not fixed: which files belong together is for the build to say.
+    Not fixed: only the build knows which files belong together.
     """
     wheel = context.wheel
     inside = [member for member in wheel.elfs if member.startswith(f"{wheel.data_dir}/purelib/")]
     if inside:
         yield Hit(
-            message=f"{counted(inside, 'ELF object')} in the folder for pure Python",
+            message=f"{counted(inside, 'ELF object')} in the `purelib` directory",
             member=inside[0],
             notes=other_members(inside),
             hint="install to platlib",
@@ -56,24 +57,24 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     """Platform tag is `any`, but the wheel holds ELF objects.
 
     ## What it does
-    Reports wheels whose only platform tag is `any`, with shared objects or programs in them.
-    An error if one of them is an extension module and all are for the same machine.
+    Reports wheels with the platform tag `any` that contain shared objects or programs. It is an
+    error if one of them is an extension module and all are for the same architecture.
 
     ## Why is this bad?
-    `any` includes Windows, macOS and every other processor. Installers take the wheel there, and
-    the import fails: "invalid ELF header", "cannot open shared object file".
+    `any` includes Windows, macOS and every other architecture. Installers accept the wheel there,
+    and the import fails: "invalid ELF header", "cannot open shared object file".
 
     ## Example
     `demo-1.0-py3-none-any.whl` with `demo/libdemo.so`.
 
     ## Common causes
-    - A library listed as package data. **Solution**: have the build backend make a platform
+    - A library listed as package data. **Solution**: configure the build backend for a platform
       wheel: `has_ext_modules` for setuptools, `pure-python = false` or `infer_tag` elsewhere.
-    - A package that brings objects for many machines and chooses at run time. **Solution**:
-      ignore the rule.
+    - A package that contains objects for many architectures and selects one at run time.
+      **Solution**: ignore the rule.
 
     ## Fix safety
-    Not fixed: the tag is the build's to give; `wheel tags --platform-tag` changes it.
+    Not fixed: the build must set the tag; `wheel tags --platform-tag` changes it.
     """
     wheel = context.wheel
     found = {m: elf for m, elf in wheel.elfs.items() if _runs(elf)}
@@ -83,7 +84,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     modules = [each.member for each in extension_modules(wheel) if each.elf.module_hooks]
     yield Hit(
         message=f"tagged `any`, with {counted(found, 'ELF object')} for "
-        f"{counted(machines, 'kind')} of machine",
+        f"{counted(machines, 'architecture')}",
         member=(modules or list(found))[0],
         notes=other_members(list(found)),
         hint="build a platform wheel",
@@ -97,22 +98,21 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares class, byte order and `e_machine` of each shared object and program with the
-    architecture in the platform tags. An error for extension modules, for libraries that objects
-    of the right machine need, and if no object is for the machine of the tag; otherwise the
-    package may choose at run time, and it is only told.
+    architecture in the platform tags. It is an error for extension modules, for libraries that
+    objects of the right architecture need, and if no object is for the architecture of the tag;
+    otherwise it is for information, as the package may select an object at run time.
 
     ## Why is this bad?
-    The loader passes it over or refuses it: "wrong ELF class: ELFCLASS32", "cannot open shared
-    object file".
+    The loader skips or refuses it: "wrong ELF class: ELFCLASS32", "cannot open shared object file".
 
     ## Example
     A wheel tagged `manylinux_2_17_aarch64` with an x86-64 `_core.cpython-311.so`.
 
     ## Common causes
-    - A cross build that took the build machine's compiler for a part. **Solution**: set `CC` and
-      its like, and look at the build log for the object.
-    - A prebuilt library for the wrong machine. **Solution**: fetch it by the target's name.
-    - A build folder shared by several architectures. **Solution**: one folder for each.
+    - A cross build that used the build machine's compiler for some parts. **Solution**: set `CC`
+      and similar variables, and check the build log for the object.
+    - A prebuilt library for the wrong architecture. **Solution**: download the one for the target.
+    - A build directory shared by several architectures. **Solution**: use one for each.
 
     ## Fix safety
     Not fixed.
@@ -125,7 +125,9 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
         wrong = [m for m, e in wheel.elfs.items() if _runs(e) and _machine(e) not in wanted]
         arches = "/".join(known)
         said = {member: _describe(wheel.elfs[member]) for member in wrong}
-        yield from _misplaced(wheel, said, f"the tag says {arches}", "build it for that machine")
+        yield from _misplaced(
+            wheel, said, f"but the tag is for {arches}", "build it for that architecture"
+        )
 
 
 @rule("WF511", "wrong-libc", Severity.ERROR)
@@ -134,21 +136,21 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Compares the C library that each object needs (`libc.so.6`, `libc.musl-*.so.1`, the program
-    interpreter) with the tags: manylinux is glibc (PEP 600), musllinux is musl (PEP 656). An
-    error for extension modules, for libraries that objects of the right kind need, and if no
-    object is for the C library of the tag; otherwise it is only told.
+    interpreter) with the tags: manylinux is glibc (PEP 600), musllinux is musl (PEP 656). It is an
+    error for extension modules, for libraries that objects for the right C library need, and if no
+    object is for the C library of the tag; otherwise it is for information.
 
     ## Why is this bad?
-    The C library is not there: "libc.musl-x86_64.so.1: cannot open shared object file", or for
-    programs "no such file or directory".
+    The C library does not exist on the user's machine: "libc.musl-x86_64.so.1: cannot open shared
+    object file", or for programs "no such file or directory".
 
     ## Example
     A wheel tagged `manylinux_2_17_x86_64`, built on Alpine Linux.
 
     ## Common causes
-    - A prebuilt library or program for the other one. **Solution**: build it in the container,
-      or link programs statically.
-    - The wheel was renamed. **Solution**: build one wheel for each, in its own container.
+    - A prebuilt library or program for the other C library. **Solution**: build it in the
+      container, or link programs statically.
+    - The wheel was renamed. **Solution**: build one wheel for each C library, in its own container.
 
     ## Fix safety
     Not fixed.
@@ -162,11 +164,13 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
             if elf.libc is not None and {elf.libc} != kinds
         }
         said = " and ".join(sorted(kinds))
-        yield from _misplaced(wheel, wrong, f"the tag says {said}", "build it for that C library")
+        yield from _misplaced(
+            wheel, wrong, f"but the tag is for {said}", "build it for that C library"
+        )
 
 
 def _runs(elf: Elf) -> bool:
-    """Whether the object is something to load or start; graphics processors have ELF, too."""
+    """Return whether the object can be loaded or run; objects for GPUs are ELF as well."""
     return elf.machine in _KNOWN and (elf.dynamic or elf.type == ElfType.EXEC)
 
 
@@ -182,7 +186,7 @@ def _describe(elf: Elf) -> str:
 
 
 def _misplaced(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str) -> Iterator[Hit]:
-    """Report objects that do not fit the tag: those that matter each, the others together."""
+    """Report objects that do not fit the tag: each important one, and the others together."""
     fitting = {m: elf for m, elf in wheel.elfs.items() if _runs(elf) and m not in wrong}
     served = {_import_path(member) for member in fitting}
     needed = {name for elf in fitting.values() for name in elf.needed}
@@ -197,7 +201,7 @@ def _misplaced(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str) -> I
             yield Hit(message=f"is {what}, {tag}", member=member, hint=hint)
     if chosen:
         yield Hit(
-            message=f"is {wrong[chosen[0]]}, {tag}: fine if the package chooses at run time",
+            message=f"is {wrong[chosen[0]]}, {tag}: fine if the package selects one at run time",
             member=chosen[0],
             notes=other_members(chosen),
             severity=Severity.INFO,
@@ -214,25 +218,25 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     """Wheel installs the metadata of a second distribution.
 
     ## What it does
-    Reports `*.dist-info` and `*.egg-info` besides the wheel's own, where they land in
-    site-packages. (Two `*.dist-info` in the root are no wheel: nothing opens that.)
+    Reports `*.dist-info` and `*.egg-info` other than the wheel's own that are installed into
+    site-packages. (With two `*.dist-info` in the root, the file is not a valid wheel.)
 
     ## Why is this bad?
-    Every tool then sees a distribution installed that nobody asked for, with a version that may
-    be false: `pip list` shows it, `pip install` calls its requirement satisfied, `pip uninstall`
-    of it takes files away that are not its own.
+    Every tool then sees a second distribution as installed, perhaps with a wrong version: `pip
+    list` shows it, `pip install` considers its requirement satisfied, and `pip uninstall` removes
+    files that are not its own.
 
     ## Example
     `demo.egg-info/PKG-INFO` in the root.
 
     ## Common causes
-    - A build folder that was used before. **Solution**: build from a clean tree, by
-      `python -m build` through an sdist.
-    - A vendored distribution copied with its metadata. **Solution**: put it into a folder of the
-      package (`demo/_vendor/`), where it is none.
+    - A reused build directory. **Solution**: build from a clean tree, by `python -m build` through
+      an sdist.
+    - A vendored distribution copied with its metadata. **Solution**: put it into a subdirectory of
+      the package (`demo/_vendor/`), where its metadata has no effect.
 
     ## Fix safety
-    Unsafe: the folder is dropped.
+    Unsafe: the directory is removed.
     """
     wheel = context.wheel
     found: dict[str, list[str]] = {}
@@ -257,12 +261,12 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     """Program is not executable once installed.
 
     ## What it does
-    Reports ELF programs without any run bit in the zip, and every such file in
-    `*.data/scripts`: that is an error.
+    Reports ELF programs without the executable bit in the zip, and all such files in
+    `*.data/scripts`; the latter is an error.
 
     ## Why is this bad?
-    pip keeps the bit of a file, and adds none, not even to scripts (uv does that): "Permission
-    denied" where a user or the package starts the program.
+    pip keeps the mode of a file, and does not add the bit, not even to scripts (uv does):
+    "Permission denied" when a user or the package starts the program.
 
     ## Example
     `demo/bin/helper` with mode 0644.
@@ -270,7 +274,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The wheel was packed by a script with `zipfile.writestr`. **Solution**: set
       `external_attr`, or use `wheel pack`.
-    - The file came from an archive that keeps no modes. **Solution**: `chmod +x` in the build.
+    - The file came from an archive without modes. **Solution**: `chmod +x` in the build.
 
     ## Fix safety
     Safe: the file gets mode 0755 in the zip. Its bytes stay.
@@ -282,7 +286,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
         may_run = is_script or member.name in wheel.elfs
         if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
             yield Hit(
-                message=f"is a program without a run bit (mode {member.mode & 0o7777:04o})",
+                message=f"lacks the executable bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,
                 hint="`chmod +x` it in the build",
                 severity=Severity.ERROR if is_script else None,
@@ -292,7 +296,7 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
 
 def _let_run(member: Member) -> Fix:
     edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
-    return Fix(title="let it run", edits=(edit,))
+    return Fix(title="set the executable bit", edits=(edit,))
 
 
 def _is_program(wheel: Wheel, member: str) -> bool:
@@ -311,29 +315,29 @@ def script_of_build_machine(context: Context) -> Iterator[Hit]:
 
     ## Why is this bad?
     "bad interpreter: No such file or directory"; or, with `/usr/bin/env python3`, the script runs
-    under whatever Python comes first in PATH, which does not have the package.
+    with the first Python in PATH, which may not have the package.
 
     ## Example
     `#!/opt/python/cp311-cp311/bin/python`
 
     ## Common causes
-    - Scripts copied by a build script, past the build backend. **Solution**: entry points
+    - Scripts copied by a build script, without the build backend. **Solution**: entry points
       (`[project.scripts]`), or `#!python` as the first line.
 
     ## Fix safety
-    Not fixed: the file changes, which only the build may do.
+    Not fixed: only the build may change the file.
     """
     for member, line in context.wheel.shebangs.items():
         words = line[2:].split()
         if not words or line.startswith("#!python") or not _PYTHON.search(line):
             continue
         everywhere = posixpath.dirname(words[0]) in _EVERYWHERE
-        whose = "whichever Python comes first" if everywhere else "a Python of the build machine"
+        whose = "the first Python in PATH" if everywhere else "a Python of the build machine"
         yield Hit(
-            message=f"is run by {whose}: `{line[:120]}`",
+            message=f"has a shebang that names {whose}: `{line[:120]}`",
             member=member,
             entry=line[:120],
-            hint="begin it with `#!python`, or declare an entry point",
+            hint="use the shebang `#!python`, or declare an entry point",
             severity=Severity.WARNING if everywhere else Severity.ERROR,
         )
 
@@ -347,25 +351,25 @@ def flattened_links(context: Context) -> Iterator[Hit]:
     """Symbolic links of a library became copies.
 
     ## What it does
-    Finds shared objects with the same bytes, in one folder, under names such as `libx.so`,
+    Finds shared objects with the same content, in one directory, under names such as `libx.so`,
     `libx.so.1` and `libx.so.1.2`.
 
     ## Why is this bad?
-    A wheel cannot hold symbolic links, so each became a copy. The wheel is larger by as much; and
-    the loader takes copies for different libraries: if one is opened by `libx.so` after another
-    object has needed `libx.so.1`, its global data is there twice (nixl 1567: initialised twice).
+    A wheel cannot hold symbolic links, so each became a copy. The wheel is larger by the copies;
+    and the loader treats copies as different libraries: if one is opened by `libx.so` after another
+    object has loaded `libx.so.1`, its global data exists twice (nixl 1567: initialised twice).
 
     ## Example
     `pkg/libx.so`, `pkg/libx.so.1` and `pkg/libx.so.1.2.3`, 12 MB each.
 
     ## Common causes
-    - `cmake --install` or `make install` into the package folder. **Solution**: install only the
-      file with the name that is the SONAME (`NAMELINK_SKIP`, and no `VERSION` property).
+    - `cmake --install` or `make install` into the package directory. **Solution**: install only the
+      file that is named like the SONAME (`NAMELINK_SKIP`, and no `VERSION` property).
     - A prebuilt package unpacked there. **Solution**: delete the links before the build.
 
     ## Fix safety
-    Unsafe: of copies that no object needs and no Python source opens by name, all but the one
-    with the SONAME go; but other code may open them.
+    Unsafe: copies that no object needs and no Python source opens by name are removed, except the
+    one named like the SONAME; but other code may open them.
     """
     wheel = context.wheel
     for names in same_bytes(wheel).values():
@@ -374,7 +378,7 @@ def flattened_links(context: Context) -> Iterator[Hit]:
 
 
 def same_bytes(wheel: Wheel) -> dict[tuple[str, int], list[str]]:
-    """Return the files of which there are several, by hash and size."""
+    """Return the names of identical files, by hash and size."""
     seen: set[str] = set()
     again: set[str] = set()
     for row in wheel.record:
@@ -411,16 +415,13 @@ def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
         message=f"is in the wheel {len(members)} times, with the same bytes ({in_units(size)})",
         member=kept,
         notes=(f"as {', '.join(f'`{posixpath.basename(m)}`' for m in members)}",),
-        hint="leave links out of the wheel, and keep the name that is the SONAME",
+        hint="leave links out of the wheel, and keep the file named like the SONAME",
         fix=removal(going) if going else None,
     )
 
 
-# --- Words ----------------------------------------------------------------------------------------
-
-
 def in_units(size: float) -> str:
-    """Spell a number of bytes for people, in powers of 1000: `1.2 MB`."""
+    """Format a number of bytes in powers of 1000: `1.2 MB`."""
     for unit in ("B", "kB", "MB"):
         if abs(size) < 999.5:
             return f"{size:.3g} {unit}"
@@ -435,7 +436,7 @@ def counted(things: Iterable[object], noun: str) -> str:
 
 
 def other_members(members: Sequence[str], most: int = 5) -> tuple[str, ...]:
-    """Name the members after the first, which the finding itself names."""
+    """Return a note on all members but the first, which the finding itself names."""
     rest = members[1:]
     more = f" and {len(rest) - most} more" if len(rest) > most else ""
     return (f"also {', '.join(f'`{m}`' for m in rest[:most])}{more}",) if rest else ()
@@ -444,7 +445,7 @@ def other_members(members: Sequence[str], most: int = 5) -> tuple[str, ...]:
 def removal(members: Iterable[str], safety: Safety = Safety.UNSAFE) -> Fix:
     """Return the fix that removes `members` from the wheel."""
     return Fix(
-        title="drop what does not belong here",
+        title="remove the files",
         edits=tuple(RemoveMember(member=member) for member in members),
         safety=safety,
     )

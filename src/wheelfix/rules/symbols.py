@@ -157,7 +157,7 @@ def _undefined(
             *([f"searched in this machine's {_listed(each.foreign)}"] if each.foreign else []),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
-        hint="link with the library that defines it; `-Wl,-z,defs` reports such symbols when linking",
+        hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
         severity=Severity.WARNING if mild else None,
     )
 
