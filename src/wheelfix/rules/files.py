@@ -309,9 +309,9 @@ def script_of_build_machine(context: Context) -> Iterator[Hit]:
     """Script has a shebang with the wrong Python.
 
     ## What it does
-    Reads the first lines of the files in `*.data/scripts`. Installers replace `#!python` by the
-    interpreter that they install for, and nothing else (PEP 427, "Recommended installer
-    features"). An error if the interpreter is one of the build machine's.
+    Reads the shebang lines of files in `*.data/scripts`. Installers replace only `#!python` with
+    the interpreter that they install for (PEP 427, "Recommended installer features"). It is an
+    error if the interpreter is one of the build machine.
 
     ## Why is this bad?
     "bad interpreter: No such file or directory"; or, with `/usr/bin/env python3`, the script runs
