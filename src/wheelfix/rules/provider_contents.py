@@ -1,4 +1,4 @@
-"""Whether the providers have the libraries and symbols that the wheel uses."""
+"""Whether the providers have the libraries and symbols that the wheel needs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 def _at_hand(context: Context, use: ProviderUse, version: Provider) -> Library | None:
-    """Return the provider's library, None where it is not at hand or not there."""
+    """Return the provider's library; None if the provider is not available or lacks it."""
     if context.definitions is None:
         return None
     place, folder = version.at_hand, version.directory
@@ -39,20 +39,20 @@ def _called(version: Provider) -> str:
 
 
 def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
-    """Say where a version was looked at, and which one of several it is."""
-    looked = f"looked at: `{version.at_hand}`"
+    """Return notes on where a version was found, and which of several it is."""
+    looked = f"checked: `{version.at_hand}`"
     if len(among) < 2:
         return (looked,)
     which = "highest" if version == among[0] else "lowest"
-    return (looked, f"{version.version} is the {which} version at hand that METADATA allows")
+    return (looked, f"{version.version} is the {which} available version that METADATA allows")
 
 
 def _kept_out(version: Provider, among: Sequence[Provider], otherwise: str) -> str:
-    """Say how METADATA keeps a version out, if another one at hand is left."""
+    """Return the hint on how METADATA excludes a version, if another one is available."""
     if len(among) < 2:
         return otherwise
     bound = "<" if version == among[0] else ">"
-    return f"keep it out: `Requires-Dist: {version.name}{bound}{version.version}`"
+    return f"exclude it: `Requires-Dist: {version.name}{bound}{version.version}`"
 
 
 @rule("WF823", "provider-lacks-library", Severity.ERROR)
@@ -61,21 +61,21 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for each DT_NEEDED entry that the patterns of a `provider` match in the provider's own
-    wheel, installed distribution or directory, where one was given. Of several versions, the
-    lowest and the highest that METADATA allows are looked at.
+    wheel, installed distribution or directory, if available. Of several versions, the lowest and
+    the highest that METADATA allows are checked.
 
     ## Why is this bad?
     The import fails with `cannot open shared object file`, whatever the search path.
 
     ## Example
-    `libraries = ["libcublas.so.*"]`, the object needs `libcublas.so.13`, and the wheel at hand
+    `libraries = ["libcublas.so.*"]`, the object needs `libcublas.so.13`, but the provider's wheel
     has `libcublas.so.12`.
 
     ## Common causes
-    - Built with another major version than METADATA asks for. **Solution**: build against the
-      provider's own libraries and headers.
-    - The provider's next release has another SONAME, or keeps it in another folder. **Solution**:
-      an upper bound in `Requires-Dist`.
+    - The wheel was built with another major version than METADATA requires. **Solution**: build
+      against the provider's own libraries and headers.
+    - The provider's next release changed the SONAME or the directory. **Solution**: an upper bound
+      in `Requires-Dist`.
 
     ## Fix safety
     Not fixed.
@@ -86,7 +86,7 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
             library = _at_hand(context, use, version)
             place = None if library is None else _elsewhere(version, library)
             if library is None or place is not None:
-                where = f"has in `{place}`, and not in `{version.directory}`"
+                where = f"has in `{place}`, not in `{version.directory}`"
                 yield Hit(
                     message=f"needs `{use.library}`, which {_called(version)} "
                     + ("does not have" if library is None else where),
@@ -94,12 +94,12 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
                     entry=use.library,
                     notes=_which(version, versions),
                     hint="build against the provider's libraries, or "
-                    + _kept_out(version, versions, "ask for a version that has it"),
+                    + _kept_out(version, versions, "require a version that has it"),
                 )
 
 
 def _elsewhere(version: Provider, library: Library) -> str | None:
-    """Return the folder of a wheel's library, if it is not the one that an entry leads to."""
+    """Return the directory of a wheel's library, if it is not the one that an entry leads to."""
     if version.directory is None or not version.at_hand.endswith(".whl"):
         return None
     folder = folder_of(library.path, version.at_hand)
@@ -111,18 +111,18 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     """Provider does not define a symbol that the wheel needs.
 
     ## What it does
-    Where the provider's libraries are at hand, looks in them for every symbol that the wheel asks
-    for in one of their versions, and for every symbol without a version that nothing else
-    defines that is loaded with the object. Of several versions of the provider, it looks at the
-    lowest and at the highest that METADATA allows.
+    If the provider's libraries are available, looks in them for every versioned symbol that the
+    wheel needs from them, and for every unversioned symbol that no other object loaded with it
+    defines. Of several versions of the provider, the lowest and the highest that METADATA allows
+    are checked.
 
     ## Why is this bad?
-    The import fails with `undefined symbol` or `version … not found` once the provider is
-    installed in that version, and nothing in either wheel tells.
+    The import fails with `undefined symbol` or `version … not found` once that version of the
+    provider is installed, and the metadata of neither wheel prevents it.
 
     ## Example
-    apache-tvm 0.25.0 beside apache-tvm-ffi 0.1.15:
-    `undefined symbol: _ZN3tvm3ffi4json9StringifyERKNS0_3AnyENS0_8OptionalIivEE`.
+    apache-tvm 0.25.0 with apache-tvm-ffi 0.1.15: `undefined symbol:
+    _ZN3tvm3ffi4json9StringifyERKNS0_3AnyENS0_8OptionalIivEE`.
 
     ## Common causes
     - The provider changed a function under the same SONAME. **Solution**: an upper bound in
@@ -146,17 +146,17 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
 
 
 class VersionUse(NamedTuple):
-    """One use of a provider, and the library as one version of the provider has it."""
+    """One use of a provider, and the library in one version of the provider."""
 
     use: ProviderUse
     version: Provider
     library: Library
     versions: tuple[Provider, ...]
-    """All that are judged."""
+    """All versions that are checked."""
 
 
 def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[VersionUse]]:
-    """Return each use with every version at hand that has the library, the highest first."""
+    """Return each use with every available version that has the library, the highest first."""
     found: list[list[VersionUse]] = []
     for use in uses:
         versions = editions(use.provider, context.settings.provider)
@@ -204,17 +204,17 @@ def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] =
     spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
     names = _listed(among or [taken.use.library])
     return Hit(
-        message=f"needs {_listed(spelled)}, not in {names} of {_called(taken.version)}",
+        message=f"needs {_listed(spelled)}, not defined in {names} of {_called(taken.version)}",
         member=taken.use.member,
         entry=lacking[0].name,
         notes=(
             *_which(taken.version, taken.versions),
             *([f"{len(lacking):,} symbols are missing"] if len(lacking) > 1 else []),
-            *([] if not among else ["nothing else that is loaded with it defines them"]),
+            *([] if not among else ["no other loaded object defines them"]),
         ),
         hint="build against this version, or "
         + _kept_out(
-            taken.version, taken.versions, "keep it out by the specifier in `Requires-Dist`"
+            taken.version, taken.versions, "exclude it by the specifier in `Requires-Dist`"
         ),
     )
 

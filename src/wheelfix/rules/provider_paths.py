@@ -22,7 +22,7 @@ _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 def leads_to_provider(entry: str, member: str, context: Context) -> bool:
-    """Return whether a search path entry of `member` leads to the folder of a provider."""
+    """Return whether a search path entry of `member` leads to the directory of a provider."""
     return any(
         _normal(entry) == _normal(wanted)
         for provider in context.settings.provider
@@ -35,9 +35,9 @@ def _normal(entry: str) -> str:
 
 
 def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:
-    """Return the entries from `member` to the provider's folder, over the schemes that install it.
+    """Return the entries from `member` to the provider's directory, for all install schemes.
 
-    Both are taken to be installed into one site-packages, unless every place is to be searched.
+    Both are assumed to be in the same site-packages, unless `data-libraries` is "search".
     """
     if provider.directory is None:
         return ()
@@ -59,27 +59,26 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
     """RPATH does not lead to the library of another wheel.
 
     ## What it does
-    Looks at the objects that need a library of a `provider`, and at the entries of their own
-    search paths: one of them must lead to the provider's folder, wherever a scheme that the tags
-    allow installs both into one site-packages. A preload shim (WF108) does as well, unless
-    `provider-by` asks for both.
+    Checks the objects that need a library of a `provider`: an entry of their own search paths must
+    lead to the provider's directory, in every install scheme that the tags allow. A preload shim
+    (WF108) is sufficient as well, unless `provider-by` requests both.
 
     ## Why is this bad?
-    The library is not in this wheel, and no default directory has it: the import fails, or takes
-    another copy from the user's machine. That a Python package loads it first is no help for who
-    opens the object another way.
+    The library is neither in this wheel nor in a default directory: the import fails, or loads
+    another copy from the user's machine. If a Python package loads the library first, the object
+    still fails when it is opened in another way.
 
     ## Example
     `pkg/_core.so` needs `libcublas.so.12` of nvidia-cublas-cu12, and has no entry
     `$ORIGIN/../nvidia/cublas/lib`.
 
     ## Common causes
-    - The build linked with the provider's library, and `--exclude` kept it out of the wheel.
-      **Solution**: `wheelfix repair --provider nvidia-cublas-cu12`.
+    - The build linked with the provider's library, which was excluded from the graft by
+      `--exclude`. **Solution**: `wheelfix repair --provider nvidia-cublas-cu12`.
 
     ## Fix safety
-    Safe: the entry is added last. Where it takes one entry for each scheme, as for a program in
-    `*.data/scripts`, it is added with `data-libraries = "search"` only.
+    Safe: the entry is added last. If each scheme needs its own entry, as for a program in
+    `*.data/scripts`, they are added only with `data-libraries = "search"`.
     """
     wanted: dict[tuple[str, tuple[str, ...]], list[ProviderUse]] = {}
     for use in context.provider_uses:
@@ -95,15 +94,17 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         edits = add_entries(context, member, missing)
         labels = _listed(use.provider.label for use in uses)
         yield Hit(
-            message=f"does not search where {labels} has {_listed(use.library for use in uses)}",
+            message=f"has no RPATH entry for {_listed(use.library for use in uses)} of {labels}",
             member=member,
-            notes=(f"missing is `{missing[0]}`",)
+            notes=(f"the missing entry is `{missing[0]}`",)
             if fixed
-            else (f"no single entry leads there from where the file goes: {len(missing)} do",),
+            else (
+                f"no single entry leads there in all install schemes: {len(missing)} are needed",
+            ),
             hint="`wheelfix repair` adds it, with this provider"
             if fixed
             else "`--data-libraries=search` adds an entry for each scheme",
-            fix=Fix(title="lead to the provider", edits=edits) if fixed else None,
+            fix=Fix(title="add an entry for the provider", edits=edits) if fixed else None,
         )
 
 
@@ -112,18 +113,19 @@ def provider_beside(context: Context) -> Iterator[Hit]:
     """Wheel works only beside another wheel in the same site-packages.
 
     ## What it does
-    Names each provider that the wheel takes libraries from, and says where they are not found.
+    Lists each provider whose libraries the wheel uses, and the situations in which they are not
+    found.
 
     ## Why is this bad?
-    Nothing is wrong as long as both are installed into the same site-packages. The search path
-    is relative, and leads nowhere else.
+    Nothing is wrong as long as both are installed into the same site-packages. The search path is
+    relative, and leads only there.
 
     ## Example
-    `pip install --user` of the wheel, where the provider is in the system's site-packages.
+    `pip install --user` of the wheel, with the provider in the system's site-packages.
 
     ## Common causes
-    - Libraries that are too large for every wheel. **Solution**: nothing to do; where it matters,
-      `provider-by = "both"` finds it wherever Python does.
+    - Libraries that are too large to bundle in every wheel. **Solution**: nothing to do; if it
+      matters, `provider-by = "both"` finds the provider wherever Python finds it.
 
     ## Fix safety
     Not fixed.
@@ -144,29 +146,29 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 
 
 def _looked_at(context: Context, use: ProviderUse) -> Iterator[str]:
-    """Say which versions at hand are judged, and which are not."""
+    """Yield notes on the available versions of a provider that were checked, or were not."""
     judged = [
         each.version for each in editions(use.provider, context.settings.provider) if each.version
     ]
     if len(judged) > 1:
-        yield f"judged beside {judged[-1]} and {judged[0]}, the lowest and the highest at hand"
+        yield f"checked with {judged[-1]} and {judged[0]}, the lowest and highest version available"
     if use.provider.refused:
         refused = ", ".join(use.provider.refused)
-        yield f"at hand, but not allowed by METADATA, and not judged: {refused}"
+        yield f"available, but not allowed by METADATA, and not checked: {refused}"
 
 
 def _preloaded(context: Context, uses: list[ProviderUse]) -> str:
-    """Say what a shim covers, and what is left to the entries that are there besides."""
+    """Return a note on what a shim covers, and what is left to search path entries."""
     searched = all(
         {_normal(entry) for entry in _entries(context, use.member, use.provider)}
         <= {_normal(entry) for entry in use.elf.entries}
         for use in uses
     )
     return (
-        "opened before the import from wherever Python finds it: beside the wheel, in the system's "
+        "preloaded from wherever Python finds it: beside the wheel, in the system's "
         "site-packages below a user install, in another `--target` on `sys.path`, in an editable "
-        "install; not for what opens the objects without an import"
-    ) + (", which finds it beside the wheel by the entries" if searched else "")
+        "install; but not if the objects are opened without an import"
+    ) + (", where the RPATH entries find it beside the wheel" if searched else "")
 
 
 def _not_covered(
@@ -176,7 +178,7 @@ def _not_covered(
     whom = f" by {members}" if len(alone) < len(uses) else ""
     notes = [
         (
-            f"not found{whom} where the two are apart: an editable install of one, a user install "
+            f"not found{whom} if installed apart: an editable install of one, a user install "
             "of one over the other in the system's site-packages, two different `--target` "
             "directories"
         )
@@ -191,13 +193,13 @@ def _not_covered(
     apart = provider.scheme == Key.PURELIB and not context.wheel.root_is_purelib
     if apart and split_libraries and not searching:
         notes.append(
-            f"{provider.name} calls itself pure, and goes to another folder than the wheel in: "
+            f"{provider.name} has Root-Is-Purelib, and is in another directory than the wheel in: "
             + describe(split_libraries)
         )
     if provider.scheme == Key.DATA:
         notes.append("`pip install --target` does not install the provider's libraries")
     if provider.directory is None:
-        notes.append("no entry leads there: the directory is in no site-packages")
+        notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)
 
 

@@ -31,26 +31,26 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     """Requires-Dist lacks the distribution that provides the wheel's libraries.
 
     ## What it does
-    Looks for each provider that the wheel takes libraries from in the `Requires-Dist` of
-    METADATA. One that only an extra asks for is information, and a warning where an `__init__.py`
-    surely imports what needs it. Where other extension modules of the wheel do without the
-    provider, and no `__init__.py` surely imports those that need it, the line to add has an extra.
+    Looks for each provider of the wheel's libraries in the `Requires-Dist` of METADATA. A provider
+    that only an extra requires is information, or a warning if an `__init__.py` always imports a
+    module that needs it. If other extension modules of the wheel do not need the provider, and no
+    `__init__.py` always imports those that do, the proposed line has an extra.
 
     ## Why is this bad?
-    `pip install` brings the wheel without the library, and the import fails.
+    `pip install` installs the wheel without the library, and the import fails.
 
     ## Example
     `_core.so` needs `libcublas.so.12`, and there is no `Requires-Dist: nvidia-cublas-cu12`.
 
     ## Common causes
-    - The library was kept out by `--exclude`, and nobody told the package's metadata.
-      **Solution**: add the line that the finding names to `dependencies` in `pyproject.toml`.
+    - The library was excluded by `--exclude`, but the metadata was not changed. **Solution**: add
+      the line of the finding to `dependencies` in `pyproject.toml`.
     - Only some modules need it. **Solution**: put it into `optional-dependencies`.
 
     ## Fix safety
-    Not fixed, as what a package requires is the project's to say, unless it says so by
-    `--add-requires`: the line is added, with the version at hand as the least if the provider
-    names none. What only some modules need is never made everybody's.
+    Not fixed, as the project must decide what it requires, unless `--add-requires` is given: the
+    line is then added, with the available version as the minimum if the provider has none.
+    Providers that only some modules need are never added.
     """
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider
@@ -63,14 +63,14 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
         sure, partly = _who_needs(context, uses)
         mild = Severity.WARNING if sure else Severity.INFO
         yield Hit(
-            message=f"takes {libraries} from {provider.name}, and METADATA "
-            + ("asks for it by an extra only" if required else "does not ask for it"),
+            message=f"uses {libraries} of {provider.name}, but METADATA "
+            + ("requires it only by an extra" if required else "does not require it"),
             member=f"{context.wheel.dist_info}/METADATA",
             entry=provider.name,
             notes=(
                 f"needed by {_listed(use.member for use in uses)}",
-                *([f"an `__init__.py` imports {_listed(sure)} in any case"] if sure else []),
-                *(["other modules of the wheel do without it"] if partly else []),
+                *([f"an `__init__.py` always imports {_listed(sure)}"] if sure else []),
+                *(["other modules of the wheel do not need it"] if partly else []),
             ),
             hint=_how_to_ask(provider.to_require, partly=partly) if not required else None,
             fix=_asking(context, provider.to_require) if not required and not partly else None,
@@ -79,7 +79,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
 
 def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str], bool]:
-    """Return the modules that need it and are surely imported, and whether others do without."""
+    """Return the always imported modules that need it, and whether others do without."""
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
     import_points = {
@@ -97,7 +97,7 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
 
 
 def _how_to_ask(line: str, *, partly: bool) -> str:
-    """Say what to add, and where."""
+    """Return the hint that says what to add, and where."""
     if partly:
         return (
             f'add "{line}" to an extra in `optional-dependencies` of pyproject.toml: '
@@ -111,10 +111,10 @@ def _how_to_ask(line: str, *, partly: bool) -> str:
 
 
 def _asking(context: Context, line: str) -> Fix | None:
-    """Return the fix that adds the line, where that was asked for and METADATA can be read."""
+    """Return the fix that adds the line, if requested and if METADATA can be read."""
     if not context.settings.add_requires or context.wheel.metadata.problem is not None:
         return None
-    return Fix(title="ask for the provider", edits=(AddRequirement(requirement=line),))
+    return Fix(title="add the Requires-Dist line", edits=(AddRequirement(requirement=line),))
 
 
 @rule("WF822", "provider-loosely-required", Severity.WARNING)
@@ -122,22 +122,22 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
     """Requires-Dist allows provider versions that may not work.
 
     ## What it does
-    Compares the specifier of `Requires-Dist` with the one of the `provider`, and with the version
-    at hand. Without either, it asks for some specifier.
+    Compares the specifier of `Requires-Dist` with that of the `provider`, and with the available
+    version. Without either, it reports a missing specifier.
 
     ## Why is this bad?
-    The installer chooses among all versions that METADATA allows. One with another SONAME, or
-    without a symbol, breaks the wheel on the day it is published.
+    The installer may choose any version that METADATA allows. A version with another SONAME, or
+    without a symbol, breaks the wheel as soon as it is published.
 
     ## Example
-    apache-tvm 0.25.0 asks for `apache-tvm-ffi>=0.1.12`; 0.1.15 has another signature of a
-    function, and the import fails.
+    apache-tvm 0.25.0 requires `apache-tvm-ffi>=0.1.12`; in 0.1.15 the signature of a function
+    changed, and the import fails.
 
     ## Common causes
-    - No upper bound where SONAMEs do not tell incompatible versions apart.
-      **Solution**: add one, and say the same in `requirement` of the provider.
-    - A library that the other wheel grafted, `core.libs/libfoo-1a2b3c4d.so.1`: its name is that of
-      one build. **Solution**: `core==1.0`; or graft it under its own name in both, by
+    - No upper bound, although incompatible versions have the same SONAME. **Solution**: add one,
+      also in `requirement` of the provider.
+    - A library that the other wheel grafted, `core.libs/libfoo-1a2b3c4d.so.1`: its name is unique
+      to one build. **Solution**: `core==1.0`; or graft it under its own name in both wheels, with
       `keep-names = ["libfoo.so.*"]`.
 
     ## Fix safety
@@ -150,7 +150,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         for each in required:
             if problem := _looseness(provider, each):
                 yield Hit(
-                    message=f"METADATA asks for `{each}`: {problem}",
+                    message=f"METADATA requires `{each}`: {problem}",
                     member=f"{context.wheel.dist_info}/METADATA",
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
@@ -158,7 +158,7 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
                 )
         if tied and not required and provider.through:
             yield Hit(
-                message=f"METADATA asks for {provider.name} by way of {provider.through} only",
+                message=f"METADATA requires {provider.name} only through {provider.through}",
                 member=f"{context.wheel.dist_info}/METADATA",
                 entry=provider.name,
                 notes=tuple(_reasons(uses, tied)),
@@ -171,24 +171,24 @@ def _exactly(provider: Provider) -> Provider:
 
 
 def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterator[str]:
-    yield f"it takes {_listed(use.library for use in uses)} from it"
+    yield f"the wheel uses {_listed(use.library for use in uses)}"
     if tied:
         yield (
-            f"the hash in `{tied[0].library}` is that of the build at hand: a version with another "
-            "build of the library has another name for it"
+            f"the hash in `{tied[0].library}` is that of the available build: a version with another "
+            "build of the library has another file name"
         )
 
 
 def _looseness(provider: Provider, required: Requirement) -> str | None:
     specifier = required.specifier
     if provider.version and not specifier.contains(provider.version, prereleases=True):
-        return f"that is not version {provider.version}, which is at hand, and was not judged"
+        return f"that excludes the available version {provider.version}, which was not judged"
     try:
         known = Requirement(provider.requirement).specifier
     except InvalidRequirement:
-        return f"the provider's `{provider.requirement}` is no requirement"
+        return f"the provider's `{provider.requirement}` is not a valid requirement"
     if not str(specifier):
-        return "any version, though SONAMEs and symbols are those of some"
+        return "that allows any version, but SONAMEs and symbols differ between versions"
     for version in _probes(str(each.version) for each in (*specifier, *known)):
         if specifier.contains(version, prereleases=True) and not known.contains(
             version, prereleases=True
@@ -198,7 +198,7 @@ def _looseness(provider: Provider, required: Requirement) -> str | None:
 
 
 def _probes(bounds: Iterable[str]) -> Iterator[str]:
-    """Yield versions around each bound: where two sets of specifiers differ, one is in between."""
+    """Yield versions around each bound: different specifiers differ for one of these."""
     yield from ("0", "99999")
     for bound in bounds:
         plain = bound.removesuffix(".*")

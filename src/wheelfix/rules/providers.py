@@ -27,24 +27,24 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """Configured provider is unused.
 
     ## What it does
-    Reports each `provider` none of whose libraries is in DT_NEEDED; a warning where one of its
-    patterns would match with an asterisk for the version, or misses a name that comes near.
+    Reports each `provider` without a library in DT_NEEDED. It is a warning if one of its patterns
+    would match with an asterisk for the version, or nearly matches a name.
 
     ## Why is this bad?
-    A pattern that lacks its asterisk lets the library in: it is grafted after all, hundreds of
-    megabytes for CUDA's.
+    If a pattern lacks its asterisk, the library is grafted after all: hundreds of megabytes for
+    CUDA libraries.
 
     ## Example
     `libraries = ["libcublas.so"]`, and the object needs `libcublas.so.12`.
 
     ## Common causes
     - No asterisk for the version. **Solution**: `libcublas.so.*`.
-    - The library is opened by name, and not linked with. **Solution**: nothing to do.
+    - The library is opened by name, not linked. **Solution**: nothing to do.
 
     ## Fix safety
     Not fixed.
     """
-    # What a run finds among its own wheels was not named by anybody.
+    # Providers found among the wheels of the run are not configured by the user.
     providers = [each for each in context.settings.provider if not each.owner]
     needed = (
         {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
@@ -59,7 +59,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
         if is_used and not near:
             continue
         yield Hit(
-            message=f"nothing is taken from the provider `{own[0].label}`"
+            message=f"no library of the provider `{own[0].label}` is used"
             if not is_used
             else f"a pattern of the provider `{own[0].label}` matches no library",
             entry=own[0].label,
@@ -72,7 +72,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
 def _near(
     own: Iterable[Provider], providers: Sequence[Provider], needed: Iterable[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield the globs that match too little, what was probably meant, and what that matches."""
+    """Yield the globs that match no library, the probably intended glob, and what it matches."""
     names = [original_name(name) for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
@@ -86,43 +86,42 @@ def bundled_driver(context: Context) -> Iterator[Hit]:
     """Wheel bundles a library of the machine's graphics driver or display.
 
     ## What it does
-    Reports libraries inside the wheel that are on the list of those that only the user's machine
-    can have right: the NVIDIA driver's, OpenGL's dispatchers and drivers, GBM, libX11.
-    `repair` never grafts them.
+    Reports bundled libraries that must come from the user's machine: those of the NVIDIA driver,
+    OpenGL dispatchers and drivers, GBM, libX11. `repair` never grafts them.
 
     ## Why is this bad?
-    The copy does not fit the kernel module, or finds no driver, or keeps a second set of state
-    in the process: `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`, a black window, a crash.
+    The copy does not match the kernel module, finds no driver, or has a second set of state in the
+    process: `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`, a black window, a crash.
 
     ## Example
-    `pkg.libs/libcuda-1a2b3c4d.so.1`, from a build container with a driver in it.
+    `pkg.libs/libcuda-1a2b3c4d.so.1`, from a build container with a driver.
 
     ## Common causes
-    - auditwheel grafts what the platform tag does not promise. **Solution**: `wheelfix repair` of
-      the unrepaired wheel; or `--exclude libcuda.so.1`.
+    - auditwheel grafts libraries that the platform tag does not allow. **Solution**: `wheelfix
+      repair` of the unrepaired wheel; or `--exclude libcuda.so.1`.
 
     ## Fix safety
-    Not fixed: what needs the library was changed to need this copy. With the rule ignored, such
-    libraries are grafted like any other.
+    Not fixed: the objects that need the library were already changed to need this copy. If the rule
+    is ignored, such libraries are grafted like any other.
     """
     for member, elf in context.wheel.elfs.items():
         name = posixpath.basename(member)
         reason = never_bundled(name) or never_bundled(elf.soname or "")
         if reason is not None and not elf.is_executable:
             yield Hit(
-                message=f"brings `{name}`: {reason}",
+                message=f"bundles `{name}`: {reason}",
                 member=member,
-                hint="leave it to the machine: repair the unrepaired wheel with `wheelfix repair`",
+                hint="leave it out: repair the unrepaired wheel with `wheelfix repair`",
             )
 
 
 def leaves_drivers(settings: Settings) -> bool:
-    """Whether what belongs to the machine's drivers is kept out of the wheel."""
+    """Return whether driver libraries are left out of the wheel, unless the rule is ignored."""
     return not any(map(bundled_driver.matches, settings.ignore))
 
 
 def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
-    """Return the DT_NEEDED entries that a provider gives, or that only the machine can give."""
+    """Return the DT_NEEDED entries served by a provider, or only by the user's machine."""
     needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     return tuple(
         name
