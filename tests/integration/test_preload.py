@@ -326,7 +326,7 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert said.notes[0].endswith("without an import")
     assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
     (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
-    assert said.notes[0].endswith("by the entries")
+    assert said.notes[0].endswith("where the RPATH entries find it beside the wheel")
     more = in_packages(
         {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
     )

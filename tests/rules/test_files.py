@@ -227,7 +227,7 @@ def test_a_module_for_another_machine_is_an_error() -> None:
         contents.wrong_machine, wheel({"pkg/a.cpython-311.so": elf(**MODULE)}, name=AARCH64)
     )
     assert finding.severity is Severity.ERROR
-    assert finding.message == "is for x86_64, the tag says aarch64"
+    assert finding.message == "is for x86_64, but the tag is for aarch64"
 
 
 def test_a_helper_for_another_machine_beside_the_right_one_is_told() -> None:

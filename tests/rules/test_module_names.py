@@ -473,7 +473,7 @@ def test_sources_that_are_given_up_are_told(sources: dict[str, str], tmp_path: P
     assert found.severity is Severity.INFO
     assert found.member in sources
     assert set(subject.unfollowed) <= set(sources)
-    assert "not followed to the end" in found.message
+    assert "not evaluated completely" in found.message
     assert "may have been missed" in found.message
     assert f"`{found.member}`" in found.notes[0]
 

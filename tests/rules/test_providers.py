@@ -260,7 +260,7 @@ def test_an_exclude_for_the_name_without_a_version_is_told_of_the_one_with_it(
     unused = {"prune_needed": PruneNeeded.OFF}
     outcome = repaired(path, tmp_path / "out", exclude=("libpro.so",), **unused)
     (found,) = (each for each in outcome.remaining if each.code == "WF802")
-    assert "matches `libpro.so` only, without a version" in found.message
+    assert "matches only `libpro.so`, without a version" in found.message
     assert found.hint == "did you mean `libpro.so*`?"
     assert "`libpro.so.3` is needed, and" in found.notes[0]
     for patterns in (("libpro.so*",), ("libpro.so", "libpro.so.3")):
@@ -565,11 +565,11 @@ def test_versions_that_metadata_does_not_allow_are_not_judged_and_it_is_said(
     found = checked(path, bad, good)
     assert not [each for each in found if each.code in {"WF822", "WF823", "WF824"}]
     (told,) = (each for each in found if each.code == "WF107")
-    assert any("not judged: 3.0" in note for note in told.notes)
+    assert any("not checked: 3.0" in note for note in told.notes)
     alone = checked(path, bad)
     assert "WF824" not in [each.code for each in alone]
     (told,) = (each for each in alone if each.code == "WF822")
-    assert "3.0, which is at hand, and was not judged" in told.message
+    assert "the available version 3.0, which was not checked" in told.message
 
 
 def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Path) -> None:
@@ -586,7 +586,7 @@ def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Pa
         found = findings(
             provider_requirements.provider_loosely_required, subject, provider=settings.provider
         )
-        assert any("was not judged" in each.message for each in found) is bool(refused)
+        assert any("was not checked" in each.message for each in found) is bool(refused)
 
 
 @pytest.mark.parametrize(
@@ -635,7 +635,7 @@ def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_pat
     ("place", "words"),
     [
         ("pro/lib/libpro.so.4", "pro 3.0 does not have"),
-        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, and not in `pro/new`"),
+        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, not in `pro/new`"),
     ],
 )
 def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_release(
@@ -648,7 +648,7 @@ def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_rel
     path = user_wheel(tmp_path, pro)
     (found,) = (each for each in checked(path, str(low), str(high)) if each.code == "WF823")
     assert words in found.message
-    assert any("version at hand that METADATA allows" in note for note in found.notes)
+    assert any("available version that METADATA allows" in note for note in found.notes)
     fixed = repaired(path, tmp_path / "out", str(low)).output
     assert fixed is not None
     assert imported(unpacked(tmp_path / "low site", fixed, low)) == "7"

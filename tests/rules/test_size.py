@@ -172,7 +172,7 @@ def test_a_library_of_another_version_in_one_wheel() -> None:
     [finding] = stands_out(wheelset.built_differently, wheels)
     assert finding.wheel == str(wheels[0].name)
     assert finding.message == (
-        "is called `libssl.so.1.1`; in 3 other wheels of the release: `libssl.so.3`"
+        "has the SONAME `libssl.so.1.1`; in 3 other wheels of the release: `libssl.so.3`"
     )
     assert not stands_out(wheelset.built_differently, wheels[1:])
 

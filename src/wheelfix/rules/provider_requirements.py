@@ -174,15 +174,15 @@ def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterat
     yield f"the wheel uses {_listed(use.library for use in uses)}"
     if tied:
         yield (
-            f"the hash in `{tied[0].library}` is that of the available build: a version with another "
-            "build of the library has another file name"
+            f"the hash in `{tied[0].library}` is that of the available build: a version with "
+            "another build of the library has another file name"
         )
 
 
 def _looseness(provider: Provider, required: Requirement) -> str | None:
     specifier = required.specifier
     if provider.version and not specifier.contains(provider.version, prereleases=True):
-        return f"that excludes the available version {provider.version}, which was not judged"
+        return f"that excludes the available version {provider.version}, which was not checked"
     try:
         known = Requirement(provider.requirement).specifier
     except InvalidRequirement:
