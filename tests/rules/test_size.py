@@ -18,10 +18,10 @@ from wheelfix.rules import release_set as wheelset
 from wheelfix.rules import size
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find_in_set, run_rules
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import SetRule
 from wheelfix.settings import Settings, Size
+from wheelfix.text import in_units
 from wheelfix.wheel.model import Member, Metadata, RecordRow, Wheel
 from wheelfix.wheel.reader import open_wheel
 

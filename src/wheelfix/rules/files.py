@@ -10,6 +10,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
+from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Member, Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
@@ -45,7 +46,7 @@ def elf_in_purelib(context: Context) -> Iterator[Hit]:
     inside = [member for member in wheel.elfs if member.startswith(f"{wheel.data_dir}/purelib/")]
     if inside:
         yield Hit(
-            message=f"{counted(inside, 'ELF object')} in the `purelib` directory",
+            message=f"{counted(len(inside), 'ELF object')} in the `purelib` directory",
             member=inside[0],
             notes=other_members(inside),
             hint="install to platlib",
@@ -83,8 +84,8 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     machines = {_machine(elf) for elf in found.values()}
     modules = [each.member for each in extension_modules(wheel) if each.elf.module_hooks]
     yield Hit(
-        message=f"tagged `any`, with {counted(found, 'ELF object')} for "
-        f"{counted(machines, 'architecture')}",
+        message=f"tagged `any`, with {counted(len(found), 'ELF object')} for "
+        f"{counted(len(machines), 'architecture')}",
         member=(modules or list(found))[0],
         notes=other_members(list(found)),
         hint="build a platform wheel",
@@ -420,26 +421,9 @@ def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
     )
 
 
-def in_units(size: float) -> str:
-    """Format a number of bytes in powers of 1000: `1.2 MB`."""
-    for unit in ("B", "kB", "MB"):
-        if abs(size) < 999.5:
-            return f"{size:.3g} {unit}"
-        size /= 1000
-    return f"{size:.3g} GB"
-
-
-def counted(things: Iterable[object], noun: str) -> str:
-    """Return the number of `things` with its noun: `2 files`."""
-    number = len(list(things))
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def other_members(members: Sequence[str], most: int = 5) -> tuple[str, ...]:
+def other_members(members: Sequence[str]) -> tuple[str, ...]:
     """Return a note on all members but the first, which the finding itself names."""
-    rest = members[1:]
-    more = f" and {len(rest) - most} more" if len(rest) > most else ""
-    return (f"also {', '.join(f'`{m}`' for m in rest[:most])}{more}",) if rest else ()
+    return (f"also {join_some(members[1:])}",) if members[1:] else ()
 
 
 def removal(members: Iterable[str], safety: Safety = Safety.UNSAFE) -> Fix:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import Key, split_all
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.files import counted, in_units, other_members, removal
+from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import counted, in_units
 from wheelfix.wheel.model import Wheel, normalized
 
 
@@ -136,7 +137,8 @@ def _left(
     every = set(members)
     size = sum(member.compressed_size for member in wheel.members if member.name in every)
     return Hit(
-        message=f"{what} in the wheel: {counted(members, 'file')}, {in_units(size)} of the zip",
+        message=f"{what} in the wheel: {counted(len(members), 'file')}, "
+        f"{in_units(size)} of the zip",
         member=members[0],
         notes=other_members(members),
         hint="exclude them from the package data, and build with `python -m build`",

@@ -15,6 +15,7 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
 
@@ -159,8 +160,8 @@ def tags_differ(context: Context) -> Iterator[Hit]:
         message="WHEEL has different tags than the file name",
         member=f"{wheel.dist_info}/WHEEL",
         notes=(
-            *([f"only in WHEEL: {_listed(surplus)}"] if surplus else []),
-            *([f"only in the file name: {_listed(missing)}"] if missing else []),
+            *([f"only in WHEEL: {join_some(surplus)}"] if surplus else []),
+            *([f"only in the file name: {join_some(missing)}"] if missing else []),
         ),
         hint="build it again; if the file name is right, `wheelfix repair --unsafe-fixes`",
         fix=Fix(title="use the tags of the file name", edits=(fix,), safety=Safety.UNSAFE),
@@ -182,12 +183,6 @@ def _expanded(tag: str) -> Iterator[str]:
         return
     for parts in product(*(part.split(".") for part in tag.split("-"))):
         yield "-".join(parts)
-
-
-def _listed(names: Iterable[str], most: int = 5) -> str:
-    every = list(names)
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(f"`{name}`" for name in every[:most]) + more
 
 
 @rule("WF505", "name-differs", Severity.ERROR)

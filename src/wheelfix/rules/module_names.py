@@ -10,15 +10,10 @@ from wheelfix.loader.install_schemes import Key, interpreters, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-    return ", ".join(shown[:3]) + more
 
 
 _SUFFIX = re.compile(
@@ -138,7 +133,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
             continue
         if not hooks and not (module.tagged and _asks_for_python(module.elf)):
             continue
-        has = f"it defines {_listed(hooks)}" if hooks else "it defines no PyInit function at all"
+        has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
             message=f"cannot be imported as `{module.stem}`: `{module.hooks[0]}` is not defined",
             member=module.member,

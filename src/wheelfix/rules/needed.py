@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.unused_needed import Unused
 from wheelfix.elf.model import Elf
-from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel, is_vendored
 
@@ -141,17 +141,13 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     for member, decisions in context.needed_verdicts.absent.items():
         unknown = [each for each in decisions if not may_come_from_platform(each.name)]
         if unknown:
+            names = join_some((decision.name for decision in unknown), _SHOWN)
             yield Hit(
-                message=f"needs {_names(unknown)}, not available here: may be unused",
+                message=f"needs {names}, not available here: may be unused",
                 member=member,
                 notes=tuple(f"`{each.name}` {each.reason}" for each in unknown[:_SHOWN]),
                 hint="pass directories or wheels that have them with `--library-path`",
             )
-
-
-def _names(decisions: list[Decision]) -> str:
-    more = f" and {len(decisions) - _SHOWN} more" if len(decisions) > _SHOWN else ""
-    return ", ".join(f"`{each.name}`" for each in decisions[:_SHOWN]) + more
 
 
 # --- Missing --------------------------------------------------------------------------------------
@@ -183,13 +179,14 @@ def underlinked(context: Context) -> Iterator[Hit]:
     """
     missing = sorted(context.needed_verdicts.missing, key=lambda each: (each.member, each.name))
     for each in reversed(missing):
-        symbols = ", ".join(f"`{name}`" for name in each.symbols[:_SHOWN])
-        more = f" and {len(each.symbols) - _SHOWN} more" if len(each.symbols) > _SHOWN else ""
         yield Hit(
             message=f"uses symbols of `{each.name}`, which is not in its DT_NEEDED",
             member=each.member,
             entry=each.name,
-            notes=(f"{symbols}{more}", f"resolved only where `{each.root}` loads the library"),
+            notes=(
+                join_some(each.symbols, _SHOWN),
+                f"resolved only where `{each.root}` loads the library",
+            ),
             hint=f"link it with `{each.name}`, or repair with `--unsafe-fixes`",
             fix=Fix(
                 title="add the DT_NEEDED entry",

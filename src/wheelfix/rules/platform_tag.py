@@ -7,10 +7,10 @@ from wheelfix.analysis.policy_reasons import satisfies
 from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import name_of
+from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag

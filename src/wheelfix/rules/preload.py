@@ -8,10 +8,9 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import ProviderBy
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD
-
-_SHOWN = 5
 
 
 def is_served(context: Context, member: str, libraries: Iterable[str]) -> bool:
@@ -65,7 +64,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
     for init, modules in preloading.lacking.items():
         opened = dict.fromkeys(name for module in modules for name in preloading.before[module])
         yield Hit(
-            message=f"does not preload {_listed(opened)} before {_listed(modules)}",
+            message=f"does not preload {join_some(opened)} before {join_some(modules)}",
             member=init,
             hint=f"`wheelfix repair` writes `{PRELOAD}.py` next to it, with this provider",
             fix=Fix(
@@ -77,7 +76,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
         whys.setdefault(why, []).append(member)
     for why, members in whys.items():
         yield Hit(
-            message=f"no shim can preload libraries before {_listed(members)}: {why}",
+            message=f"no shim can preload libraries before {join_some(members)}: {why}",
             hint="an RPATH entry leads to the provider instead",
             severity=Severity.INFO,
         )
@@ -91,7 +90,7 @@ def _edits(context: Context, init: str) -> Iterator[Edit]:
     yield WriteSource(
         member=shim_of(init),
         content=written[shim_of(init)],
-        what=f"opens {_listed(shim.libraries)}",
+        what=f"opens {join_some(shim.libraries)}",
     )
     source = wheel.sources[init]
     hooked = None if has_hook(source) else with_hook(source)
@@ -102,12 +101,6 @@ def _edits(context: Context, init: str) -> Iterator[Edit]:
         folder, _, name = member.name.rpartition("/__pycache__/")
         if name and f"{folder}/{name.partition('.')[0]}.py" in written:
             yield RemoveMember(member=member.name)
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 RULES = (provider_not_preloaded,)

@@ -20,8 +20,8 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
+from wheelfix.text import join_some
 
-_SHOWN = 5
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
@@ -202,9 +202,9 @@ def _by_member(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:
 
 def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
     spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
-    names = _listed(among or [taken.use.library])
+    names = join_some(among or [taken.use.library])
     return Hit(
-        message=f"needs {_listed(spelled)}, not defined in {names} of {_called(taken.version)}",
+        message=f"needs {join_some(spelled)}, not defined in {names} of {_called(taken.version)}",
         member=taken.use.member,
         entry=lacking[0].name,
         notes=(
@@ -217,12 +217,6 @@ def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] =
             taken.version, taken.versions, "exclude it by the specifier in `Requires-Dist`"
         ),
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in dict.fromkeys(names)]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 RULES = (provider_lacks_library, provider_lacks_symbol)

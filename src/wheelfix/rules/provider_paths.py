@@ -1,7 +1,7 @@
 """Whether search paths lead to the libraries of providers."""
 
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from wheelfix.analysis.provider_uses import (
     ProviderUse,
@@ -15,8 +15,8 @@ from wheelfix.rules.preload import is_served
 from wheelfix.rules.reachability import add_entries
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider
+from wheelfix.text import join_some
 
-_SHOWN = 5
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
@@ -92,9 +92,9 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         searching = context.settings.data_libraries is DataLibraries.SEARCH
         fixed = len(missing) == 1 or searching
         edits = add_entries(context, member, missing)
-        labels = _listed(use.provider.label for use in uses)
+        labels = join_some(use.provider.label for use in uses)
         yield Hit(
-            message=f"has no RPATH entry for {_listed(use.library for use in uses)} of {labels}",
+            message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
             member=member,
             notes=(f"the missing entry is `{missing[0]}`",)
             if fixed
@@ -136,7 +136,7 @@ def provider_beside(context: Context) -> Iterator[Hit]:
         where = "beside it" if alone else "where Python finds it"
         yield Hit(
             message=f"{provider.label} must be installed {where}, for "
-            + _listed(use.library for use in uses),
+            + join_some(use.library for use in uses),
             notes=(
                 *((_preloaded(context, uses),) if len(alone) < len(uses) else ()),
                 *(_not_covered(context, provider, alone, uses) if alone else ()),
@@ -174,7 +174,7 @@ def _preloaded(context: Context, uses: list[ProviderUse]) -> str:
 def _not_covered(
     context: Context, provider: Provider, alone: list[ProviderUse], uses: list[ProviderUse]
 ) -> tuple[str, ...]:
-    members = _listed(use.member for use in alone)
+    members = join_some(use.member for use in alone)
     whom = f" by {members}" if len(alone) < len(uses) else ""
     notes = [
         (
@@ -201,12 +201,6 @@ def _not_covered(
     if provider.directory is None:
         notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in dict.fromkeys(names)]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 RULES = (provider_not_searched, provider_beside)

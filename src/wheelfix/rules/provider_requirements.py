@@ -17,11 +17,11 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.python_imports import surely_imported
 
-_SHOWN = 5
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
@@ -59,7 +59,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             continue
         if provider.through and requirements_on(context.wheel, provider.through):
             continue
-        libraries = _listed(use.library for use in uses)
+        libraries = join_some(use.library for use in uses)
         sure, partly = _who_needs(context, uses)
         mild = Severity.WARNING if sure else Severity.INFO
         yield Hit(
@@ -68,8 +68,8 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
             member=f"{context.wheel.dist_info}/METADATA",
             entry=provider.name,
             notes=(
-                f"needed by {_listed(use.member for use in uses)}",
-                *([f"an `__init__.py` always imports {_listed(sure)}"] if sure else []),
+                f"needed by {join_some(use.member for use in uses)}",
+                *([f"an `__init__.py` always imports {join_some(sure)}"] if sure else []),
                 *(["other modules of the wheel do not need it"] if partly else []),
             ),
             hint=_how_to_ask(provider.to_require, partly=partly) if not required else None,
@@ -171,7 +171,7 @@ def _exactly(provider: Provider) -> Provider:
 
 
 def _reasons(uses: Iterable[ProviderUse], tied: Sequence[ProviderUse]) -> Iterator[str]:
-    yield f"the wheel uses {_listed(use.library for use in uses)}"
+    yield f"the wheel uses {join_some(use.library for use in uses)}"
     if tied:
         yield (
             f"the hash in `{tied[0].library}` is that of the available build: a version with "
@@ -209,12 +209,6 @@ def _probes(bounds: Iterable[str]) -> Iterator[str]:
             yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
             if int(release[-1]):
                 yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in dict.fromkeys(names)]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 RULES = (provider_not_required, provider_loosely_required)

@@ -14,10 +14,10 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider, Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 
-_SHOWN = 5
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
@@ -63,7 +63,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
             if not is_used
             else f"a pattern of the provider `{own[0].label}` matches no library",
             entry=own[0].label,
-            notes=tuple(f"`{glob}` does not match {_listed(found)}" for glob, _, found in near),
+            notes=tuple(f"`{glob}` does not match {join_some(found)}" for glob, _, found in near),
             hint=f"did you mean `{near[0][1]}`?" if near else None,
             severity=Severity.WARNING if near else None,
         )
@@ -129,12 +129,6 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
         if provider_of(name, settings.provider) is not None
         or (leaves_drivers(settings) and never_bundled(name) is not None)
     )
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in dict.fromkeys(names)]
-    more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 RULES = (provider_unused, bundled_driver)

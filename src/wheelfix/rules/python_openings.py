@@ -17,7 +17,8 @@ from wheelfix.loader.search import load_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.rules.sonames import _listed, dependents, grafted_as, libraries_called
+from wheelfix.rules.sonames import dependents, grafted_as, libraries_called
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Opening, Wheel, Where
 
@@ -111,7 +112,7 @@ def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
     stem = name.partition(".")[0]
     near = [m for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m]
     near = near or [m for m in wheel.elfs if posixpath.basename(m).startswith(f"{stem}.")]
-    return (f"the wheel has {_listed(dict.fromkeys(near))}",) if near else ()
+    return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
 
 def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
@@ -130,7 +131,7 @@ def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
         everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
         yield Hit(
             message=f"{_call(opening)} leads out of site-packages, but not to the wheel's "
-            f"{_listed(mine)}",
+            f"{join_some(mine, 3)}",
             member=source,
             entry=opening.name,
             notes=(f"fails in: {describe(lost)}",),
@@ -153,7 +154,7 @@ def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[H
             "that needs it is loaded",
             member=source,
             entry=name,
-            notes=(f"needed by {_listed(users)}",),
+            notes=(f"needed by {join_some(users, 3)}",),
             hint="import one of them first, or open the library by its path",
             severity=Severity.INFO,
         )
@@ -240,7 +241,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
             message=message,
             member=source,
             entry=name,
-            notes=(f"needed by {_listed(dependents(wheel, file))}",),
+            notes=(f"needed by {join_some(dependents(wheel, file), 3)}",),
             hint=f'`keep-names = ["{name}"]` grafts it under its own name',
             severity=severity,
         )
@@ -299,7 +300,7 @@ def _unfound(context: Context, member: str, names: tuple[str, ...], priority: st
     if any(_opens(context, member, name) for name in names):
         return
     yield Hit(
-        message=f"opens {_listed(names)} by its dlopen note, but does not find the "
+        message=f"opens {join_some(names, 3)} by its dlopen note, but does not find the "
         f"wheel's `{mine[0]}`",
         member=member,
         entry=names[0],
@@ -354,7 +355,7 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
             message=f"{_counted(given_up)} not evaluated completely: libraries that they open "
             "by name may have been missed",
             member=given_up[0],
-            notes=(f"in {_listed(given_up)}",),
+            notes=(f"in {join_some(given_up, 3)}",),
             hint="open libraries in a short module of their own, or check these calls yourself",
         )
 

@@ -8,16 +8,16 @@ reported. The time of every rule is linear in the number of files.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import TypeVar
 
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
+from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -84,8 +84,9 @@ def _differing(
         odd = [] if usual is None else [wheel for wheel in said if said[wheel] != usual]
         for wheel in odd:
             rest = f"{len(said) - len(odd)} other wheels of the release"
+            own, others = (join_some(names or ()) or "nothing" for names in (said[wheel], usual))
             yield Hit(
-                message=f"{what} {_listed(said[wheel])}; in {rest}: {_listed(usual or ())}"
+                message=f"{what} {own}; in {rest}: {others}"
                 if what
                 else f"has different content than in {rest}",
                 wheel=wheel,
@@ -147,7 +148,7 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
                     "wheels of the release have",
                     wheel=wheel,
                     entry=lacking[0],
-                    notes=(f"and {_listed(lacking[1:])}",) if lacking[1:] else (),
+                    notes=(f"and {join_some(lacking[1:])}",) if lacking[1:] else (),
                     hint="check the build log of this wheel",
                 )
 
@@ -274,8 +275,8 @@ def odd_metadata(context: SetContext) -> Iterator[Hit]:
                     wheel=wheel,
                     entry=(surplus or missing)[0],
                     notes=(
-                        *([f"only here: {_listed(surplus)}"] if surplus else []),
-                        *([f"not here: {_listed(missing)}"] if missing else []),
+                        *([f"only here: {join_some(surplus)}"] if surplus else []),
+                        *([f"not here: {join_some(missing)}"] if missing else []),
                     ),
                     hint="use environment markers, identical in all wheels",
                 )
@@ -315,11 +316,6 @@ def majority(values: Iterable[Value]) -> Value | None:
         if count > 1 and 2 * count > len(every):
             return value
     return None
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(f"`{name}`" for name in names[:most]) or "nothing") + more
 
 
 RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)

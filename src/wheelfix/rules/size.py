@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
-from wheelfix.rules.files import in_units, same_bytes
+from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Member, Wheel, normalized
 

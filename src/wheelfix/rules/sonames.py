@@ -1,7 +1,7 @@
 """Whether SONAMEs, file names and DT_NEEDED agree."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from wheelfix.analysis.opened_libraries import opened_by_path
@@ -10,6 +10,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
@@ -37,12 +38,6 @@ def grafted_as(wheel: Wheel, name: str) -> str | None:
         if elf.dynamic and name in {unhashed(file), unhashed(elf.soname or "")}:
             return member
     return None
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
-    return ", ".join(shown[:3]) + more
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
@@ -88,7 +83,7 @@ def soname_differs(context: Context) -> Iterator[Hit]:
             "SONAME do not find the file",
             member=library,
             entry=name,
-            notes=(f"needed by {_listed(users)}",),
+            notes=(f"needed by {join_some(users, 3)}",),
             hint="`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
             severity=Severity.WARNING if opened_by_path(wheel, library) else None,
@@ -193,7 +188,7 @@ def common_soname(context: Context) -> Iterator[Hit]:
                 "is used by all, whether this one or another",
                 member=member,
                 entry=name,
-                notes=(f"needed by {_listed(users)}",) if users else (),
+                notes=(f"needed by {join_some(users, 3)}",) if users else (),
                 hint="leave it out and let `wheelfix repair` graft it under a unique name",
             )
 

@@ -15,17 +15,12 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries allowed by all manylinux tags, often forgotten when linking."""
 _SHOWN = 3
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    more = f" and {len(shown) - _SHOWN:,} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 def _spelled(reference: Reference) -> str:
@@ -154,7 +149,7 @@ def _undefined(
             *_resembling(name),
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{readable(near)}`"] if near else []),
-            *([f"searched in this machine's {_listed(each.foreign)}"] if each.foreign else []),
+            *([f"searched in this machine's {join_some(each.foreign, 3)}"] if each.foreign else []),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
         hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
@@ -188,11 +183,12 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             groups.setdefault(each.absent, []).append(each)
     for absent, some in groups.items():
         symbols = {name for each in some for name, _ in each.references}
+        members = join_some((each.member for each in some), 3)
         yield Hit(
-            message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may be "
-            f"defined by libraries not available here: {_listed(absent)}",
+            message=f"{len(symbols):,} symbols of {members} may be "
+            f"defined by libraries not available here: {join_some(absent, 3)}",
             member=some[0].member,
-            notes=(f"such as {_listed(map(readable, sorted(symbols)))}",),
+            notes=(f"such as {join_some(map(readable, sorted(symbols)), 3)}",),
             hint="pass the libraries with `--library-path`",
         )
 
@@ -346,7 +342,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
                         "library does not define",
                         member=member,
                         entry=version,
-                        notes=(f"it defines {_listed(library.verdef)}",),
+                        notes=(f"it defines {join_some(library.verdef, 3)}",),
                         hint="build against the bundled library",
                     )
 
