@@ -87,7 +87,7 @@ def read(path: Path) -> Baseline:
 
 def text(findings: Iterable[tuple[str, Finding]]) -> str:
     """Return the text of a baseline: `findings` with their distributions, sorted."""
-    rows = sorted(Counter(known(distribution, each) for distribution, each in findings))
+    rows = sorted(Counter(known(distribution, finding) for distribution, finding in findings))
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
     return (
         json.dumps(document, indent=1) + "\n"

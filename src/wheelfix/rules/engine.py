@@ -27,7 +27,7 @@ from wheelfix.wheel.edits import Edit, MoveMember, predict
 from wheelfix.wheel.model import Wheel
 
 MAX_ROUNDS = 20
-"""Rounds of fixes, each of which may trigger other rules. More are needed only by a bug."""
+"""Rounds of fixes: one fix may trigger another rule. Only a bug needs more rounds."""
 
 
 def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:

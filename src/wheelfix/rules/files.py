@@ -82,7 +82,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     if not found or set(wheel.name.platforms) != {"any"}:
         return
     machines = {_machine(elf) for elf in found.values()}
-    modules = [each.member for each in extension_modules(wheel) if each.elf.module_hooks]
+    modules = [module.member for module in extension_modules(wheel) if module.elf.module_hooks]
     yield Hit(
         message=f"tagged `any`, with {counted(len(found), 'ELF object')} for "
         f"{counted(len(machines), 'architecture')}",
@@ -192,7 +192,7 @@ def _misplaced(wheel: Wheel, wrong: Mapping[str, str], tag: str, hint: str) -> I
     served = {_import_path(member) for member in fitting}
     needed = {name for elf in fitting.values() for name in elf.needed}
     needed -= {posixpath.basename(member) for member in fitting}
-    modules = {each.member for each in extension_modules(wheel) if each.elf.module_hooks}
+    modules = {module.member for module in extension_modules(wheel) if module.elf.module_hooks}
     chosen: list[str] = []
     for member, what in wrong.items():
         unserved = member in modules and _import_path(member) not in served
@@ -408,7 +408,11 @@ def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
     soname = wheel.elfs[members[0]].soname
     kept = next((m for m in members if posixpath.basename(m) == soname), members[-1])
     needed = {name for elf in wheel.elfs.values() for name in elf.needed}
-    opened = {posixpath.basename(o.name) for each in wheel.openings.values() for o in each}
+    opened = {
+        posixpath.basename(opening.name)
+        for openings in wheel.openings.values()
+        for opening in openings
+    }
     used = needed | opened
     going = [m for m in members if m != kept and posixpath.basename(m) not in used]
     size = next(member.size for member in wheel.members if member.name == kept)

@@ -184,8 +184,8 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
                 fix=removal([member], Safety.SAFE),
             )
         elif match := _BUILD_PATH.search(text):
-            told = Severity.INFO if member.endswith(".json") else None
-            yield _names_path(member, member.rpartition("/")[2], match[0], told)
+            severity = Severity.INFO if member.endswith(".json") else None
+            yield _names_path(member, member.rpartition("/")[2], match[0], severity)
     for field, value in wheel.metadata.fields:
         if field not in _PROSE and (match := _BUILD_PATH.search(value)):
             broken = Severity.ERROR if field == "requires-dist" else None

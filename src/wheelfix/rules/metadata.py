@@ -82,7 +82,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
     """
     for name in SIGNATURES:
         member = f"{context.wheel.dist_info}/{name}"
-        if any(each.name == member for each in context.wheel.members):
+        if any(file.name == member for file in context.wheel.members):
             yield Hit(
                 message="signs RECORD, which the repair rewrites",
                 member=member,
@@ -151,7 +151,7 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
-    said = set(islice((each for tag in wheel.tags for each in _expanded(tag)), _MOST_TAGS))
+    said = set(islice((expanded for tag in wheel.tags for expanded in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
@@ -258,7 +258,7 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     if wheel.metadata.problem is not None:
         yield Hit(message=wheel.metadata.problem, member=member, hint=_REBUILD)
         return
-    if not any(each.name == member for each in wheel.members):
+    if not any(file.name == member for file in wheel.members):
         return
     for entry, message in _invalid_fields(wheel.metadata):
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
@@ -327,7 +327,7 @@ def is_plain_requirement(text: str) -> bool:
 def _clauses(specifier: str) -> list[tuple[str, list[int]]] | None:
     """Return operators and numbers of a plain specifier (PEP 440); None for all others."""
     found = [_CLAUSE.fullmatch(clause) for clause in specifier.split(",")]
-    plain = [(each[1], _release(each[2])) for each in found if each is not None]
+    plain = [(match[1], _release(match[2])) for match in found if match is not None]
     return plain if len(plain) == len(found) else None
 
 
@@ -437,7 +437,7 @@ def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
         wanted = SpecifierSet(_readable(requires_python))
     except ValueError:
         return True
-    return any(wanted.contains(each, prereleases=True) for each in versions)
+    return any(wanted.contains(version, prereleases=True) for version in versions)
 
 
 RULES = (

@@ -121,8 +121,8 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
     ## What it does
-    Reports libraries in DT_NEEDED that are neither in the wheel nor available here, and of which
-    the object names no symbol version. They are never considered unused.
+    Reports libraries in DT_NEEDED that are neither in the wheel nor available here, and whose
+    symbol versions the object does not name. They are never considered unused.
 
     ## Why is this bad?
     Possibly nothing is wrong, but some of the entries may be unused.
@@ -139,13 +139,15 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
     Not fixed: the symbols of the library are not known.
     """
     for member, decisions in context.needed_verdicts.absent.items():
-        unknown = [each for each in decisions if not may_come_from_platform(each.name)]
+        unknown = [decision for decision in decisions if not may_come_from_platform(decision.name)]
         if unknown:
             names = join_some((decision.name for decision in unknown), _SHOWN)
             yield Hit(
                 message=f"needs {names}, not available here: may be unused",
                 member=member,
-                notes=tuple(f"`{each.name}` {each.reason}" for each in unknown[:_SHOWN]),
+                notes=tuple(
+                    f"`{decision.name}` {decision.reason}" for decision in unknown[:_SHOWN]
+                ),
                 hint="pass directories or wheels that have them with `--library-path`",
             )
 
@@ -177,20 +179,20 @@ def underlinked(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Unsafe: the entry is added, and the library is then loaded where it was not before.
     """
-    missing = sorted(context.needed_verdicts.missing, key=lambda each: (each.member, each.name))
-    for each in reversed(missing):
+    missing = sorted(context.needed_verdicts.missing, key=lambda entry: (entry.member, entry.name))
+    for entry in reversed(missing):
         yield Hit(
-            message=f"uses symbols of `{each.name}`, which is not in its DT_NEEDED",
-            member=each.member,
-            entry=each.name,
+            message=f"uses symbols of `{entry.name}`, which is not in its DT_NEEDED",
+            member=entry.member,
+            entry=entry.name,
             notes=(
-                join_some(each.symbols, _SHOWN),
-                f"resolved only where `{each.root}` loads the library",
+                join_some(entry.symbols, _SHOWN),
+                f"resolved only where `{entry.root}` loads the library",
             ),
-            hint=f"link it with `{each.name}`, or repair with `--unsafe-fixes`",
+            hint=f"link it with `{entry.name}`, or repair with `--unsafe-fixes`",
             fix=Fix(
                 title="add the DT_NEEDED entry",
-                edits=(AddNeeded(member=each.member, name=each.name),),
+                edits=(AddNeeded(member=entry.member, name=entry.name),),
                 safety=Safety.UNSAFE,
             ),
         )
@@ -350,7 +352,7 @@ def development_name(context: Context) -> Iterator[Hit]:
                 safety=Safety.UNSAFE,
             )
             yield Hit(
-                message=f"needs `{name}`, the SONAME of which is `{soname}`",
+                message=f"needs `{name}`, but the library has the SONAME `{soname}`",
                 member=member,
                 entry=name,
                 hint=f"link it so that DT_NEEDED has `{soname}`",
@@ -395,7 +397,11 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
         for need in elf.verneed:
             if need.file in elf.needed:
                 continue
-            used = [each.name for each in elf.undefined if each.file == need.file and not each.weak]
+            used = [
+                symbol.name
+                for symbol in elf.undefined
+                if symbol.file == need.file and not symbol.weak
+            ]
             asked = _PROCESS.match(need.file) or _is_asked_for(context, member, need.file)
             yield Hit(
                 message=f"has symbol versions from `{need.file}` without DT_NEEDED on it",
@@ -426,7 +432,7 @@ def _is_asked_for(context: Context, member: str, name: str) -> bool:
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         path = layout.paths.get(member)
         for load in loads.values():
-            if path in load.objects and name not in {each.name for each in load.requests}:
+            if path in load.objects and name not in {request.name for request in load.requests}:
                 return False
     return True
 
@@ -495,7 +501,7 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     if not orphans:
         return
     mentions = context.definitions.mentions({name for names in orphans.values() for name in names})
-    sizes = {each.name: each.size for each in context.wheel.members}
+    sizes = {file.name: file.size for file in context.wheel.members}
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):
             yield Hit(

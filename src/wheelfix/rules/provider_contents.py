@@ -137,9 +137,11 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
         member: _in_versions(context, own)
         for member, own in _by_member(context.provider_uses).items()
     }
-    yield from _lacking_symbols(context, {m: [each[0] for each in own] for m, own in uses.items()})
+    yield from _lacking_symbols(
+        context, {m: [found[0] for found in own] for m, own in uses.items()}
+    )
     lowest = {m: [e[-1] for e in own if len(e) > 1] for m, own in uses.items()}
-    places = dict.fromkeys(each.version.at_hand for own in lowest.values() for each in own)
+    places = dict.fromkeys(found.version.at_hand for own in lowest.values() for found in own)
     if places:
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
         yield from _lacking_symbols(with_lowest, lowest)
@@ -161,9 +163,9 @@ def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[Ver
     for use in uses:
         versions = editions(use.provider, context.settings.provider)
         taken = [
-            VersionUse(use=use, version=each, library=library, versions=versions)
-            for each in versions
-            if (library := _at_hand(context, use, each)) is not None
+            VersionUse(use=use, version=version, library=library, versions=versions)
+            for version in versions
+            if (library := _at_hand(context, use, version)) is not None
         ]
         if taken:
             found.append(taken)
@@ -171,26 +173,28 @@ def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[Ver
 
 
 def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) -> Iterator[Hit]:
-    unresolved = {each.member: each for each in context.unresolved_symbols if not each.absent}
+    unresolved = {
+        symbols.member: symbols for symbols in context.unresolved_symbols if not symbols.absent
+    }
     for member, own in taken.items():
-        for each in own:
-            there = each.library.exports.definitions
+        for taken_use in own:
+            there = taken_use.library.exports.definitions
             asked = [
                 symbol
-                for symbol in each.use.elf.undefined
-                if symbol.file == each.use.library and not symbol.weak
+                for symbol in taken_use.use.elf.undefined
+                if symbol.file == taken_use.use.library and not symbol.weak
             ]
             known = among(there, {symbol.name for symbol in asked})
             lacking = [
                 s for s in asked if s.name not in known or not binds(there[s.name], s.version)
             ]
             if lacking:
-                yield _lacking(each, lacking)
+                yield _lacking(taken_use, lacking)
         left = unresolved[member].references if member in unresolved and own else ()
         plain = {reference[0] for reference in left if reference[1] is None}
         if plain:
             wanted = [symbol for symbol in own[0].use.elf.undefined if symbol.name in plain]
-            yield _lacking(own[0], wanted, among=[each.use.library for each in own])
+            yield _lacking(own[0], wanted, among=[taken_use.use.library for taken_use in own])
 
 
 def _by_member(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:

@@ -148,7 +148,9 @@ def provider_beside(context: Context) -> Iterator[Hit]:
 def _looked_at(context: Context, use: ProviderUse) -> Iterator[str]:
     """Yield notes on the available versions of a provider that were checked, or were not."""
     judged = [
-        each.version for each in editions(use.provider, context.settings.provider) if each.version
+        version.version
+        for version in editions(use.provider, context.settings.provider)
+        if version.version
     ]
     if len(judged) > 1:
         yield f"checked with {judged[-1]} and {judged[0]}, the lowest and highest version available"

@@ -55,7 +55,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
     for uses in by_provider(context.provider_uses).values():
         provider = uses[0].provider
         required = requirements_on(context.wheel, provider.name)
-        if required and not all(is_for_extra(each) for each in required):
+        if required and not all(is_for_extra(requirement) for requirement in required):
             continue
         if provider.through and requirements_on(context.wheel, provider.through):
             continue
@@ -147,10 +147,10 @@ def provider_loosely_required(context: Context) -> Iterator[Hit]:
         tied = [use for use in uses if unhashed(use.library) is not None and use.provider.version]
         provider = _exactly(tied[0].provider) if tied else uses[0].provider
         required = requirements_on(context.wheel, provider.name)
-        for each in required:
-            if problem := _looseness(provider, each):
+        for requirement in required:
+            if problem := _looseness(provider, requirement):
                 yield Hit(
-                    message=f"METADATA requires `{each}`: {problem}",
+                    message=f"METADATA requires `{requirement}`: {problem}",
                     member=f"{context.wheel.dist_info}/METADATA",
                     entry=provider.name,
                     notes=tuple(_reasons(uses, tied)),
@@ -189,7 +189,7 @@ def _looseness(provider: Provider, required: Requirement) -> str | None:
         return f"the provider's `{provider.requirement}` is not a valid requirement"
     if not str(specifier):
         return "that allows any version, but SONAMEs and symbols differ between versions"
-    for version in _probes(str(each.version) for each in (*specifier, *known)):
+    for version in _probes(str(clause.version) for clause in (*specifier, *known)):
         if specifier.contains(version, prereleases=True) and not known.contains(
             version, prereleases=True
         ):

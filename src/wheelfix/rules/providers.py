@@ -45,14 +45,15 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     # Providers found among the wheels of the run are not configured by the user.
-    providers = [each for each in context.settings.provider if not each.owner]
+    providers = [provider for provider in context.settings.provider if not provider.owner]
     needed = (
         {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
     )
     used = {(use.provider.name, use.provider.source) for use in context.provider_uses}
     named: dict[tuple[str, str], list[Provider]] = {}
-    for each in providers:
-        named.setdefault((each.name, "" if each.name else each.source), []).append(each)
+    for provider in providers:
+        key = (provider.name, "" if provider.name else provider.source)
+        named.setdefault(key, []).append(provider)
     for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
         is_used = any(name == u[0] and (name or source == u[1]) for u in used)
         near = list(_near(own, providers, needed))
@@ -75,7 +76,9 @@ def _near(
     """Yield the globs that match no library, the probably intended glob, and what it matches."""
     names = [original_name(name) for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
-    for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
+    for glob in dict.fromkeys(
+        glob for provider in own if not provider.at_hand for glob in provider.libraries
+    ):
         better = suggest_pattern(glob, left)
         if better is not None and not any(fnmatchcase(name, glob) for name in needed):
             yield glob, *better

@@ -178,7 +178,9 @@ def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[H
         for member, elf in wheel.elfs.items()
         if elf.dynamic and original_name(posixpath.basename(member)).startswith(f"{stem}.so")
     ]
-    opened = {posixpath.basename(each.name) for _, each in openings(wheel) if each is not opening}
+    opened = {
+        posixpath.basename(other.name) for _, other in openings(wheel) if other is not opening
+    }
     if mine and not any(name.startswith(stem) for name in opened):
         yield Hit(
             message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it searches only "

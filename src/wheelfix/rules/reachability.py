@@ -194,7 +194,7 @@ def _move(context: Context, gap: Gap) -> Fix | None:
         return _colocate(context, gap)
     if any(move.new in taken for move in moves):
         return None
-    return Fix(title="move to platlib, beside the package", edits=tuple(moves))
+    return Fix(title="move to platlib", edits=tuple(moves))
 
 
 def _in_platlib(wheel: Wheel, member: str) -> str | None:
@@ -232,7 +232,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
 def _folder_beside(context: Context, dependent: str) -> str:
     """Return the directory for copies with the same path relative to `dependent` in every scheme.
 
-    Executables go to `bin` beside the data in every scheme there is, so they share the data's.
+    In every scheme, `bin` has the same path relative to the data: executables use the data's.
     """
     wheel = context.wheel
     place = split(dependent, wheel)

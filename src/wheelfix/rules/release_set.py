@@ -139,7 +139,7 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
     """
     for wheels in _platforms(context):
         names = {str(wheel.name): _stable_names(wheel) for wheel in wheels}
-        counts = Counter(name for each in names.values() for name in each)
+        counts = Counter(name for listed in names.values() for name in listed)
         usual = [name for name, count in counts.items() if count > 1 and 2 * count > len(wheels)]
         for wheel, have in names.items():
             if lacking := [name for name in usual if name not in have]:

@@ -121,7 +121,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     groups = [_unlinked(names) for names in same_bytes(wheel).values()]
     groups = [names for names in groups if len(names) > 1]
-    packed = {each.name: each.compressed_size for each in wheel.members} if groups else {}
+    packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
     groups.sort(key=lambda names: -wasted[names[0]])
     if not groups or sum(wasted.values()) < NOTABLE / 10:
@@ -296,8 +296,8 @@ def grown(context: Context) -> Iterator[Hit]:
 
 def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
     name = normalized(wheel.name.distribution)
-    same = [each for each in against if normalized(each.name.distribution) == name]
-    tagged = [each for each in same if _tags(each) & _tags(wheel)]
+    same = [other for other in against if normalized(other.name.distribution) == name]
+    tagged = [other for other in same if _tags(other) & _tags(wheel)]
     return tagged[0] if tagged else same[0] if len(same) == 1 else None
 
 

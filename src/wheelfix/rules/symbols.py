@@ -71,15 +71,17 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     definers = _definers(context)
-    for each in context.unresolved_symbols:
-        for reference in each.references[:_SHOWN] if not each.absent else ():
+    for unresolved in context.unresolved_symbols:
+        for reference in unresolved.references[:_SHOWN] if not unresolved.absent else ():
             if not _may_be_newer(context, reference[0]):
-                yield _undefined(context, each, reference, definers)
+                yield _undefined(context, unresolved, reference, definers)
 
 
 def _definers(context: Context) -> Mapping[str, str]:
     """Return a member that defines it for each unresolved symbol, where there is one."""
-    wanted = {name for each in context.unresolved_symbols for name, _ in each.references}
+    wanted = {
+        name for unresolved in context.unresolved_symbols for name, _ in unresolved.references
+    }
     definers: dict[str, str] = {}
     loaded = context.loaded_wheel
     for member, path in loaded.paths.items() if loaded and wanted else ():
@@ -93,11 +95,11 @@ def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
     """Return the defined symbol of the lookup scope that is spelled most like `name`."""
     loaded = context.loaded_wheel
     known = [
-        each
+        symbol
         for path in (loaded.loads[unresolved.root].objects if loaded else ())
         if loaded and path in loaded.libraries
-        for each in loaded.libraries[path].exports.definitions
-        if each[:4] == name[:4] and abs(len(each) - len(name)) <= 4
+        for symbol in loaded.libraries[path].exports.definitions
+        if symbol[:4] == name[:4] and abs(len(symbol) - len(name)) <= 4
     ]
     return _alike(name, known)
 
@@ -127,29 +129,35 @@ def _resembling(name: str) -> tuple[str, ...]:
 
 def _undefined(
     context: Context,
-    each: Unresolved,
+    unresolved: Unresolved,
     reference: Reference,
     definers: Mapping[str, str],
 ) -> Hit:
-    name, number = reference[0], len(each.references)
+    name, number = reference[0], len(unresolved.references)
     definer = definers.get(name)
-    near = _nearest(context, each, name) if definer is None else None
-    root = context.wheel.elfs[each.root]
+    near = _nearest(context, unresolved, name) if definer is None else None
+    root = context.wheel.elfs[unresolved.root]
     platform = _platform_definer(context, root, name)
     # An object that Python does not import may be opened by a program that defines the symbol.
-    mild = definer or each.foreign or root.is_executable or (platform and not root.module_hooks)
+    mild = (
+        definer or unresolved.foreign or root.is_executable or (platform and not root.module_hooks)
+    )
     return Hit(
         message=f"undefined symbol `{_spelled(reference)}`: no loaded library defines it",
-        member=each.member,
+        member=unresolved.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if readable(name) != name else []),
-            *([f"loaded by `{each.root}`"] if each.root != each.member else []),
+            *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
             *_resembling(name),
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
             *([f"a similar symbol is defined: `{readable(near)}`"] if near else []),
-            *([f"searched in this machine's {join_some(each.foreign, 3)}"] if each.foreign else []),
+            *(
+                [f"searched in this machine's {join_some(unresolved.foreign, 3)}"]
+                if unresolved.foreign
+                else []
+            ),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
         hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
@@ -178,12 +186,12 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     Not fixed: nothing is known to be wrong.
     """
     groups: dict[tuple[str, ...], list[Unresolved]] = {}
-    for each in context.unresolved_symbols:
-        if each.absent:
-            groups.setdefault(each.absent, []).append(each)
+    for unresolved in context.unresolved_symbols:
+        if unresolved.absent:
+            groups.setdefault(unresolved.absent, []).append(unresolved)
     for absent, some in groups.items():
-        symbols = {name for each in some for name, _ in each.references}
-        members = join_some((each.member for each in some), 3)
+        symbols = {name for unresolved in some for name, _ in unresolved.references}
+        members = join_some((unresolved.member for unresolved in some), 3)
         yield Hit(
             message=f"{len(symbols):,} symbols of {members} may be "
             f"defined by libraries not available here: {join_some(absent, 3)}",
