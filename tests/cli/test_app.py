@@ -23,9 +23,9 @@ from wheelfix.cli.front import plain_repair
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.standby import Standby
-from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 

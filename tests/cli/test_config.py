@@ -10,7 +10,7 @@ from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.config.files import Layer, configured, find
 from wheelfix.cli.config.values import check_selectors, settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.rules import RULES
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 
 

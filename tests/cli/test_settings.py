@@ -14,7 +14,7 @@ from wheelfix.cli.config.files import configured
 from wheelfix.cli.config.values import settings_from
 from wheelfix.cli.options import DOCS
 from wheelfix.errors import SettingsError
-from wheelfix.rules import RULES
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import Settings
 
 SHIPPED = Path(cli.__file__).parent.parent / "reports" / "schemas" / "settings.schema.json"

@@ -16,7 +16,7 @@ from wheelfix.cli.config.files import configured
 from wheelfix.cli.rule import written
 from wheelfix.reports.formats import Format
 from wheelfix.reports.rule_docs import anchor, rulebook
-from wheelfix.rules import RULES, SET_RULES
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 ROOT = Path(__file__).parents[2]

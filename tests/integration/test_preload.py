@@ -21,13 +21,13 @@ from wheelfix import cli
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import RULES
-from wheelfix.rules import providers as provider_rules
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
-from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
+from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
+from wheelfix.rules.provider_requirements import provider_not_required
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.dist_info import edit_core_metadata, read_core_metadata, with_requirement
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
@@ -326,7 +326,7 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert said.notes[0].endswith("without an import")
     assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
     (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
-    assert said.notes[0].endswith("by the entries")
+    assert said.notes[0].endswith("where the RPATH entries find it beside the wheel")
     more = in_packages(
         {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
     )
@@ -416,7 +416,7 @@ def test_what_only_some_modules_need_is_not_made_everybodys(
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = apply_fixes_until_stable(subject, provider_rules.RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, [provider_not_required], chosen, Stage.AFTER)
     assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 

@@ -15,8 +15,8 @@ import pytest
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import RULES
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 

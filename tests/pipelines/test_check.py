@@ -162,10 +162,10 @@ def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no baseline of version 1"),
-        ('{"version": 2, "findings": []}', "is no baseline of version 1"),
-        ('{"version": 1, "findings": [{"code": "WF1", "x": 1}]}', "has a row that is no finding"),
-        ('{"version": 1, "findings": [1]}', "has a row that is no finding"),
+        ("[]", "is not a baseline of version 1"),
+        ('{"version": 2, "findings": []}', "is not a baseline of version 1"),
+        ('{"version": 1, "findings": [{"code": "WF1", "x": 1}]}', "has an invalid row"),
+        ('{"version": 1, "findings": [1]}', "has an invalid row"),
     ],
 )
 def test_baselines_that_cannot_be_used_are_named(

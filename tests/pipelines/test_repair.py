@@ -820,7 +820,7 @@ def test_an_exclude_without_an_asterisk_is_told_with_what_it_let_in(
     (said,) = serious(outcome.remaining)
     assert (said.code, said.hint) == ("WF802", "did you mean `libouter.so*`?")
     assert "`libouter.so.1` is needed, and " in said.notes[0]
-    assert "of it are grafted" in said.notes[0]
+    assert "were grafted for it" in said.notes[0]
     assert not serious(repaired(package, tmp_path, exclude=("libouter.so*",)).remaining)
 
 

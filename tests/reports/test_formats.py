@@ -25,7 +25,6 @@ from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.formats import FORMATS, Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.reports.render import RenderOptions
-from wheelfix.rules import RULES
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
     Finding,
@@ -36,6 +35,7 @@ from wheelfix.rules.findings import (
     Suppressed,
     SuppressionReason,
 )
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import DropEntry
 

@@ -12,9 +12,18 @@ from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports import diff
 from wheelfix.reports import terminal_text as text
-from wheelfix.rules.engine import planned, predict
+from wheelfix.rules.engine import planned
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
-from wheelfix.wheel.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
+from wheelfix.wheel.draft import Draft
+from wheelfix.wheel.edits import (
+    AddEntry,
+    AddMember,
+    DropEntry,
+    MoveMember,
+    RenameNeeded,
+    Text,
+    predict,
+)
 from wheelfix.wheel.model import Member, Wheel, WheelName
 
 ELF = Elf(bits=64, little_endian=True, machine=Machine.X86_64, osabi=0, flags=0, type=ElfType.DYN)
@@ -58,12 +67,13 @@ def edits(wheel: Wheel) -> tuple[PlannedEdit, ...]:
         member="pkg.libs/libx-1234.so.1", source=Text(content=b""), size=2000, elf=ELF
     )
     move = MoveMember(member="pkg-1.0.data/data/lib/liby.so", new="pkg/liby.so")
+    draft = Draft(wheel)
     return (
-        planned(wheel, drop, "WF111", "absolute-entry", "drop it"),
-        planned(wheel, add, "WF101", "unreachable-library", "add it"),
-        planned(wheel, rename, "graft", "graft", "as auditwheel says"),
-        planned(wheel, grafted, "graft", "graft", "as auditwheel says"),
-        planned(wheel, move, "WF103", "no-common-path", "move it"),
+        planned(draft, drop, "WF111", "absolute-entry", "drop it"),
+        planned(draft, add, "WF101", "unreachable-library", "add it"),
+        planned(draft, rename, "graft", "graft", "as auditwheel says"),
+        planned(draft, grafted, "graft", "graft", "as auditwheel says"),
+        planned(draft, move, "WF103", "no-common-path", "move it"),
     )
 
 
@@ -132,7 +142,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
     )
     wheel = a_wheel()
     added = AddMember(member=evil, source=Text(content=b""), size=1, elf=ELF)
-    step = planned(wheel, added, "WF1", "n", evil)
+    step = planned(Draft(wheel), added, "WF1", "n", evil)
     outcome = Outcome(
         source=Path(evil),
         status=Status.REJECTED,

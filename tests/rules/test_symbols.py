@@ -78,7 +78,7 @@ def test_a_symbol_that_nobody_defines_is_named_and_python_names_it_too(tmp_path:
     [finding] = found(path)
     assert (finding.code, finding.severity) == ("WF301", Severity.ERROR)
     assert finding.entry == "codec_compress"
-    assert "defined is `codec_compress2`" in finding.notes
+    assert "a similar symbol is defined: `codec_compress2`" in finding.notes
     assert "undefined symbol: codec_compress" in run(path, "import pkg.m").stderr
 
 

@@ -4,13 +4,12 @@ Whatever is asked with more words than here goes to `commands`.
 """
 
 import ast
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import NamedTuple
 
 import wheelfix
-from wheelfix.rules.entrypoints import rules_are_mentioned
 
 HELP = """\
 Usage: wheelfix [OPTIONS] COMMAND [ARGS]...
@@ -51,7 +50,7 @@ def answer(arguments: Sequence[str]) -> str | None:
         case ["-V" | "--version"]:
             return f"wheelfix {wheelfix.__version__}\n"
         case ["rule"] | ["rule", "--all"]:
-            found = () if rules_are_mentioned(sys.path) else written_rules()
+            found = () if entry_points(group="wheelfix.rules") else written_rules()
             return f"{listed(found)}\n" if found else None
         case ["rule", wanted] if not wanted.startswith("-"):
             found = written_rules(wanted)

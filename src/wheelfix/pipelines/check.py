@@ -7,7 +7,6 @@ Nothing is looked at but the wheels and what the settings hand over (`library-pa
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -19,15 +18,14 @@ from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find, find_in_set, ignored
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others
-from wheelfix.rules.rule import names_rule
-from wheelfix.rules.stale_ignores import stale_ignore
+from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.crew import Crew
 from wheelfix.system.spread import spread
@@ -66,7 +64,7 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             ),
             against=tuple(_read(Path(other)) for other in settings.against),
         )
-        found = tuple(find(context, chosen(settings, known_rules())))
+        found = tuple(find(context, selected_rules(settings, known_rules())))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
@@ -197,37 +195,27 @@ def check_set(
         wheels=tuple(report.wheel for report in read if report.wheel is not None),
         settings=settings,
     )
-    rules = chosen(settings, SET_RULES)
-    found = tuple(find_in_set(context, (rule for rule in rules if rule is not stale_ignore)))
-    _, set_aside = partition_findings(found, settings, _distribution_of, baseline)
-    kept = [each.finding for report in read for each in report.suppressed]
-    kept += [each.finding for each in set_aside]
+    rules = selected_rules(settings, RELEASE_RULES)
+    counting, suppressed = partition_findings(
+        find_in_set(context, rules), settings, _distribution_of, baseline
+    )
+    every = [ignored.finding for report in read for ignored in report.suppressed]
+    every += [ignored.finding for ignored in suppressed]
     asked = (settings_for(report.source.name) for report in read)
-    stale = replace(context, stale=_stale(kept, asked))
-    found += tuple(find_in_set(stale, (rule for rule in rules if rule is stale_ignore)))
-    counting, suppressed = partition_findings(found, settings, _distribution_of, baseline)
-    return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
+    unused = replace(context, unused_ignores=unused_ignores(asked, every))
+    rules = selected_rules(settings, IGNORE_RULES)
+    more, also_suppressed = partition_findings(
+        find_in_set(unused, rules), settings, _distribution_of, baseline
+    )
+    return SetReport(
+        reports=tuple(reports),
+        findings=worst_first((*counting, *more)),
+        suppressed=(*suppressed, *also_suppressed),
+    )
 
 
 def _distribution_of(finding: Finding) -> str:
     return finding.wheel.partition("-")[0] if finding.wheel else ""
-
-
-def _stale(kept: Sequence[Finding], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
-    """Return the ignores that fit none of the findings that are `kept` from counting."""
-    asked: set[tuple[str, str]] = set()
-    for each in settings:
-        asked |= {(selector, "") for selector in each.ignore}
-        asked |= {(s, glob) for glob, listed in each.per_file_ignores.items() for s in listed}
-    return frozenset(
-        (selector, glob)
-        for selector, glob in asked
-        if not any(
-            names_rule(selector, each.code, each.name)
-            and fnmatchcase(each.member or "", glob or "*")
-            for each in kept
-        )
-    )
 
 
 def without(checked: SetReport, baseline: Baseline) -> SetReport:

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 
+from wheelfix.analysis.provider_uses import provided_libraries
 from wheelfix.analysis.providers import (
     known_for,
     never_bundled,
@@ -43,21 +44,21 @@ from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.pipelines.sbom import described
 from wheelfix.pipelines.standby import Standby
 from wheelfix.pipelines.zip_codec import codec_of
-from wheelfix.rules import CHECKPOINT_RULES, REPORTING_RULES, selected
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (
     Break,
     apply_fixes_until_stable,
     attribute_to_stage,
     broken,
-    planned_in_turn,
+    plan_in_order,
     run_rules,
 )
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
-from wheelfix.rules.metadata import record_mismatch
+from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
+from wheelfix.rules.providers import given_by_others, leaves_drivers
+from wheelfix.rules.registry import CHECKPOINT_RULES, REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.system.scratch import scratch
@@ -131,7 +132,7 @@ def repair_with(
                 workdir=folder,
                 progress=progress,
                 codec=codec,
-                rules=selected(settings, known_rules()),
+                rules=enabled_rules(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return run.publish() if publish else run.rehearse()
@@ -295,7 +296,7 @@ class _Run:
 
     def _refuse_false_record(self) -> None:
         problems = self.archive.wheel.record_problems
-        if problems and not any(map(record_mismatch.matches, self.settings.ignore)):
+        if problems and not trusts_files_over_record(self.settings):
             listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
             more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
             raise BadWheelError(
@@ -310,7 +311,7 @@ class _Run:
             unmatched = _unmatched(self.settings.exclude, wheel, frozenset())
             return wheel, _Decision(after=wheel, edits=(), unmatched_excludes=unmatched)
         self.progress("grafting")
-        wheel, taken = planned_in_turn(
+        wheel, taken = plan_in_order(
             wheel,
             grafting.borrowed(wheel, self.settings, self._is_at_hand),
             "graft",
@@ -336,7 +337,7 @@ class _Run:
         rest, owned = grafting.without_owned(decided, wheel, self.settings)
         graft = grafting.with_names_kept(rest, self.settings.keep_names)
         before = wheel
-        wheel, steps = planned_in_turn(
+        wheel, steps = plan_in_order(
             before,
             grafting.edits(graft, before),
             "graft",
@@ -387,16 +388,16 @@ class _Run:
         if not steps:
             return wheel, ()
         made = [step.edit for step in steps]
-        expected = tuple(map(described, taken_from_others(wheel, self.settings)))
+        expected = tuple(map(described, provided_libraries(wheel, self.settings.provider)))
         edits = grafting.sbom_edits(origins, expected, wheel, made)
-        return planned_in_turn(wheel, edits, "graft", "graft", "list what is grafted")
+        return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")
 
     def _strip(self, wheel: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
         if not self.settings.strip:
             return wheel, ()
         strippable = (m for m, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
         edits = [Strip(member=member) for member in strippable]
-        return planned_in_turn(wheel, edits, "strip", "strip", "strip symbols")
+        return plan_in_order(wheel, edits, "strip", "strip", "strip symbols")
 
     # --- Acting
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
+from wheelfix.analysis.provider_uses import ProvidedLibraries
 from wheelfix.host.os_packages import Package, package_url
-from wheelfix.rules.providers import Taken
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName
@@ -302,7 +302,7 @@ def _licence(text: str) -> dict[str, Any]:
     return {"license": {"id": expression, **declared}}
 
 
-def described(taken: Taken) -> Expected:
+def described(taken: ProvidedLibraries) -> Expected:
     """Return what is known of a provider that libraries are taken from.
 
     Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
