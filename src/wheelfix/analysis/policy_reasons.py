@@ -4,12 +4,11 @@ auditwheel decides; it names neither the symbol, nor the object, nor the library
 the way. What the objects say of themselves tells, so nothing is decided here a second time.
 """
 
-import re
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, assert_never
 
 from wheelfix.analysis.providers import known_for
 from wheelfix.analysis.verdict import Verdict
@@ -361,6 +360,8 @@ def not_allowed(
         case Obstacle.UCS2:
             why = ["it was built for a narrow (UCS2) Python 2"]
             hint = "build the wheel with a Python of wide Unicode"
+        case _:
+            assert_never(obstacle)
     return BadWheelError(f"the wheel cannot be `{target}`: " + "; ".join(why), hint=hint)
 
 

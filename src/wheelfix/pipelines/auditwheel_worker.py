@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -100,9 +101,11 @@ class Auditwheel:
     def __enter__(self) -> Self:
         """Start the processes, which import auditwheel while the caller goes on.
 
-        Raises `ToolError` if none can be started.
+        If none can be started, `analyze` says so.
         """
-        self._idle += [_start() for _ in range(self._processes)]
+        with suppress(ToolError):
+            while len(self._idle) < self._processes:
+                self._idle.append(_start())
         return self
 
     def __exit__(

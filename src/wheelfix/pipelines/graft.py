@@ -72,17 +72,18 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
 
 
 def borrowed(
-    wheel: Wheel, settings: Settings, is_at_hand: Callable[[str, Elf], bool]
+    wheel: Wheel, settings: Settings, host: Callable[[str, Elf], object | None]
 ) -> Iterator[Edit]:
-    """Yield the edits that let objects ask a provider for what was found for that one alone.
+    """Yield the edits that let objects need what only the provider's own build has found.
 
-    A build may leave the way to a library in one of its wheels, and not in the others.
+    A build may leave the search path to a library in one of its wheels, and not in the others.
+    `host` finds a library on this machine.
     """
     names = {old: new for each in sharing(settings) for old, new in each.grafted}
     shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
     for member, elf in wheel.elfs.items() if names else ():
         for name in dict.fromkeys(elf.needed):
-            if name in names and name not in shipped and not is_at_hand(name, elf):
+            if name in names and name not in shipped and host(name, elf) is None:
                 yield RenameNeeded(member=member, old=name, new=names[name])
 
 

@@ -19,6 +19,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
 from wheelfix.pipelines.auditwheel_view import View
+from wheelfix.wheel.grafted_name import hashed
 from wheelfix.wheel.model import Wheel
 
 Externals = Mapping[str, Mapping[str, Path]]
@@ -41,9 +42,7 @@ class HostLibrary(NamedTuple):
     @property
     def hashed_name(self) -> str:
         """The file name with the hash in it: `libfoo.so.1` -> `libfoo-1a2b3c4d.so.1`."""
-        base, dot, extension = self.source.name.partition(".")
-        hashed = f"-{self.sha256[:8]}"
-        return self.source.name if base.endswith(hashed) else f"{base}{hashed}{dot}{extension}"
+        return hashed(self.source.name, self.sha256)
 
 
 class GraftedLibrary(NamedTuple):
