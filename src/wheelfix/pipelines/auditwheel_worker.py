@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from wheelfix.errors import ToolError
+from wheelfix.system.subprocesses import end_tree
 
 TIMEOUT = 600
 """Seconds for the analysis of one wheel."""
@@ -157,10 +158,9 @@ class _Worker(NamedTuple):
     pid: int
 
     def end(self) -> None:
-        """Kill the process, whatever it does: it has nothing to lose."""
-        for child in active_children():
-            if child.pid == self.pid:
-                child.kill()
+        """Kill the process, which has nothing to lose, and what it has started."""
+        if self.pid in {child.pid for child in active_children()}:
+            end_tree(self.pid)
         self.executor.shutdown()
 
 
