@@ -38,7 +38,7 @@ from wheelfix.pipelines.graft_plan import (
     tags_of,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.requirements import required
+from wheelfix.system.requirements import is_supported, required
 from wheelfix.wheel.model import Wheel
 
 
@@ -189,8 +189,8 @@ def _require_version() -> None:
         version = metadata.version("auditwheel")
     except metadata.PackageNotFoundError:
         raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
-    releases = required("auditwheel")
-    if version not in releases:
+    if not is_supported("auditwheel", version):
+        releases = required("auditwheel")
         raise ToolError(
             f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
             hint=f"pip install 'auditwheel{releases}'",
