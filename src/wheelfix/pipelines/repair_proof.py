@@ -9,7 +9,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import VerificationError
 from wheelfix.host.verify import Options, Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
-from wheelfix.loader.search import Load, Request
+from wheelfix.loader.model import Load, Request
 from wheelfix.pipelines.repair_result import Loads
 from wheelfix.rules import CHECKPOINT_RULES
 from wheelfix.rules.context import Context
