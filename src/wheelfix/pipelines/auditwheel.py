@@ -39,6 +39,7 @@ from wheelfix.pipelines.graft_plan import (
 )
 from wheelfix.settings import Settings
 from wheelfix.system.requirements import is_supported, required
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 
 
@@ -177,10 +178,10 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 hint="name the platform, such as --plat manylinux_2_28_x86_64",
             )
         case Refusal.NO_OBJECT:
-            members = ", ".join(f"`{member}`" for member in wheel.elfs)
             raise BadWheelError(
-                f"no object of the wheel is for the architecture of its tag: {members}",
-                hint=f"were they built for {', '.join(wheel.name.platforms)}?",
+                "no object of the wheel is for the architecture of its tag: "
+                + join_some(wheel.elfs),
+                hint=f"were they built for {join_some(wheel.name.platforms)}?",
             )
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
@@ -20,7 +22,7 @@ from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 
 
 class Attempt(Protocol):
@@ -204,12 +206,12 @@ def _grafted(wheel: Wheel | None) -> Mapping[str, int]:
 def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> Iterator[str]:
     """Yield a message for each other distribution that has grafted the same libraries."""
     own = run.parts[index].name
-    seen = {normalized(own.distribution)}
+    seen = {canonicalize_name(own.distribution)}
     for other, theirs in enumerate(grafted[:index]):
         name = run.parts[other].name
         both = grafted[index].keys() & theirs.keys()
         size = sum(grafted[index][base] for base in both)
-        distribution = normalized(name.distribution)
+        distribution = canonicalize_name(name.distribution)
         if size < NOTABLE or distribution in seen or not meet(name, own):
             continue
         seen.add(distribution)
