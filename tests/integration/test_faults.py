@@ -212,7 +212,7 @@ def test_a_temporary_folder_on_another_device(
     assert left(place) == []
 
 
-def test_a_temporary_folder_where_nothing_may_run(
+def test_nothing_has_to_run_in_the_temporary_folder(
     wheel: Path,
     environ: Mapping[str, str],
     disk: Callable[[str], Path],
@@ -222,14 +222,13 @@ def test_a_temporary_folder_where_nothing_may_run(
     place = disk("size=20m,noexec")
     monkeypatch.setenv("TMPDIR", str(place))
     outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
-    refused(outcome, "noexec", "TMPDIR")
+    assert outcome.status is Status.REPAIRED
     assert left(place) == []
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("noexec,size=20m", ("noexec", "TMPDIR")),
         ("size=32k", ("No space left on device", "TMPDIR")),
         ("ro", ("Read-only file system", "read-only")),
     ],
@@ -392,7 +391,6 @@ exit $code
         ("size=400k", "out", ("No space left on device", "make room")),
         ("ro", "out", ("Read-only file system", "read-only")),
         ("size=32k", "tmp", ("No space left on device", "TMPDIR")),
-        ("size=20m,noexec", "tmp", ("noexec", "TMPDIR")),
     ],
 )
 def test_disks_of_a_user_who_is_root_in_a_namespace(

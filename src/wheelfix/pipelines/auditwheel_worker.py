@@ -170,11 +170,14 @@ def _start() -> _Worker:
     It is forked: any other way imports the caller's main module once more, and a script without
     `if __name__ == "__main__"` would run twice.
     """
-    executor = ProcessPoolExecutor(1, get_context("fork"), initializer=_settle_in)
     try:
+        executor = ProcessPoolExecutor(1, get_context("fork"), initializer=_settle_in)
         pid = executor.submit(os.getpid).result()
     except (OSError, BrokenProcessPool) as error:
-        raise ToolError(f"no process can be started for auditwheel: {error}") from error
+        raise ToolError(
+            f"no process can be started for auditwheel: {error}",
+            hint="it needs semaphores (sem_overview(7)): check that /dev/shm can be written",
+        ) from error
     executor.submit(_import)
     return _Worker(executor=executor, pid=pid)
 
