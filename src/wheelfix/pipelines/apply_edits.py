@@ -16,8 +16,7 @@ from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_shrunken
 from wheelfix.errors import VerificationError
-from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
-from wheelfix.pipelines.strip import strip
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
 from wheelfix.system.mmap_io import pieces
 from wheelfix.wheel.deflate import NewContent
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
