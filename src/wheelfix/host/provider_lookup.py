@@ -20,10 +20,10 @@ from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName, normalized
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
-_GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -359,7 +359,7 @@ def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provid
     folders: dict[tuple[str, str], list[str]] = {}
     for scheme, place in places:
         folder, _, name = place.rpartition("/")
-        if _LIBRARY.fullmatch(name) or _GRAFTED.fullmatch(name):
+        if _LIBRARY.fullmatch(name) or unhashed(name):
             folders.setdefault((scheme, folder), []).append(name)
     return tuple(
         replace(

@@ -55,7 +55,6 @@ from wheelfix.rules.engine import (
 )
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.metadata import record_mismatch
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
@@ -66,6 +65,7 @@ from wheelfix.system.scratch import scratch
 from wheelfix.system.tmpdir import ADVICE
 from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel, is_vendored
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import PendingWheel, copy_wheel, write_wheel
@@ -550,7 +550,7 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     """
     names = {name for elf in wheel.elfs.values() for name in elf.needed} | excluded
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
-    others = {unhashed(name) or name for name in names} - shipped
+    others = {original_name(name) for name in names} - shipped
     left = [name for name in others if not any(fnmatchcase(name, each) for each in patterns)]
     found: list[str] = []
     for pattern in patterns:

@@ -9,9 +9,9 @@ from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.settings import name_of
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 
 
@@ -92,7 +92,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     if not context.unmatched_excludes:
         return
     needed = dict.fromkeys(name for elf in context.wheel.elfs.values() for name in elf.needed)
-    names = list(dict.fromkeys(unhashed(name) or name for name in needed))
+    names = list(dict.fromkeys(original_name(name) for name in needed))
     for pattern in context.unmatched_excludes:
         matched = [name for name in names if fnmatchcase(name, pattern)]
         near = suggest_pattern(pattern, names)
