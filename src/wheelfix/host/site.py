@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.explain import PlantedLibraries, World
+from wheelfix.analysis.installation import Installation, PlantedLibraries
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, SettingsError
@@ -49,7 +49,7 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-) -> World:
+) -> Installation:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
@@ -96,7 +96,7 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
     return joined(found)
 
 
-def of_distribution(world: World, name: str) -> World:
+def of_distribution(world: Installation, name: str) -> Installation:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
     Raises `SettingsError` if no distribution of that name is installed there.
@@ -135,7 +135,7 @@ def _normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def sizes_of(world: World) -> dict[str, int]:
+def sizes_of(world: Installation) -> dict[str, int]:
     """Return the sizes of the members in bytes, by name."""
     found: dict[str, int] = {}
     for path, member in world.members.items():
@@ -187,7 +187,7 @@ def _interpreter(root: str) -> str | None:
 
 def _on_this_machine(
     root: str, disk: "_Disk", members: dict[str, str], library_path: tuple[str, ...]
-) -> World:
+) -> Installation:
     program = _interpreter(root)
     main = disk.add(program) if program else None
     if main not in disk.files:
@@ -208,7 +208,7 @@ def _on_this_machine(
     _close(disk, base)
     environment = disk.environment(base, main)
     pythons = {main, *_beside(main, disk.files)} - {None} if main else set[str]()
-    return World(
+    return Installation(
         environment=environment,
         members=members,
         pythons=frozenset(filter(None, pythons)) - set(members),
@@ -242,7 +242,7 @@ def _on_target(
     members: dict[str, str],
     target: Target,
     library_path: tuple[str, ...],
-) -> World:
+) -> Installation:
     sample = next(disk.files[path] for path in members if path in disk.files)
     python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([root + "/", *disk.files]))
     base = Environment(libc=target.libc, files={}, library_path=library_path)
@@ -265,7 +265,7 @@ def _on_target(
         (sample.bits, sample.little_endian, sample.machine),
         library_path or None,
     )
-    return World(
+    return Installation(
         environment=environment,
         members=members,
         given=frozenset(set(disk.files) - own),

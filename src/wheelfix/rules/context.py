@@ -6,7 +6,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.preload_plan import Preloading, preloading
+from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
 from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
 from wheelfix.analysis.verdict import Verdict
@@ -107,12 +107,13 @@ class Context:
         )
 
     @cached_property
-    def preloading(self) -> Preloading:
+    def preloading(self) -> PreloadPlan:
         """Which libraries of providers a shim opens, or could open, before which modules."""
         providers = self.settings.provider
         if not providers or not self.layouts:
-            return Preloading()
-        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
+            return PreloadPlan()
+        layout, loads = self.layouts[0], self.loads[0]
+        return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
 
     def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
         """Return a library of a provider that is at hand."""
