@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped] # it ships no types
+import jsonschema
 import pytest
 
 import wheelfix

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.test_config import EVERYTHING
+from tests.support.every_setting import EVERYTHING
 from wheelfix import cli
 from wheelfix.cli.config.describe import schema
 from wheelfix.cli.config.files import configured

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.reports.test_schemas import errors
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.schemas import errors
 from tests.support.values import elf, wheel
 from wheelfix import cli
 from wheelfix.analysis.explain import explain

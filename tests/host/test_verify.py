@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_memory import LIMIT, peak
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.memory import LIMIT, peak
 from wheelfix import cli
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import EVERY, interpreter

@@ -3,32 +3,21 @@
 The judge is tested first: it must find the harm that is done on purpose.
 """
 
-import importlib.util
 import shutil
 import stat
 import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "corpus.py"
+from tests.support.scripting import load_script
 
+pytestmark = pytest.mark.network
 
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("corpus", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["corpus"] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
-corpus = load_script()
+corpus = load_script("corpus")
 CHOSEN = [item for item in corpus.read_corpus().published if item.ci]
 
 

@@ -67,6 +67,7 @@ from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel, is_vendored
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import PendingWheel, copy_wheel, write_wheel
 
@@ -381,7 +382,7 @@ class _Run:
         return replace(self.settings, exclude=tuple(patterns))
 
     def _is_repaired(self, wheel: Wheel) -> bool:
-        if any(platform.startswith("linux_") for platform in wheel.name.platforms):
+        if any(parse_platform_tag(tag).family is Family.LINUX for tag in wheel.name.platforms):
             return False
         if self.settings.plat not in {"auto", *wheel.name.platforms}:
             return False

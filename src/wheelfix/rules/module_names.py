@@ -9,7 +9,7 @@ from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
-from wheelfix.elf.model import Elf, Machine
+from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.install_schemes import Key, Scheme, describe, installed, interpreters, split
 from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -21,6 +21,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.platform_tags import promised_libcs
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
@@ -475,7 +476,7 @@ def second_runtime(context: Context) -> Iterator[Hit]:
         name = member.rpartition("/")[2]
         own = original_name(name)
         runtime = _RUNTIMES.get(own.partition(".so")[0])
-        musl = any(platform.startswith("musllinux") for platform in context.wheel.name.platforms)
+        musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
         if runtime is None or not elf.dynamic or (musl and "gomp" not in own):
             continue
         consequence, severity = runtime

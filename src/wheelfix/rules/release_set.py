@@ -20,8 +20,8 @@ from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
-_FAMILY = re.compile(r"(many|musl|)linux(?:\d+|_\d+_\d+|)_(\w+)")
 _SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?|abi3t?)\.so$")
 
 
@@ -292,12 +292,12 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same processor and C library."""
     for wheels in context.releases:
-        groups: dict[tuple[str, ...], list[Wheel]] = {}
+        groups: dict[frozenset[tuple[Family, str]], list[Wheel]] = {}
         for wheel in wheels:
-            matches = map(_FAMILY.fullmatch, wheel.name.platforms)
-            family = sorted({"-".join(match.groups()) for match in matches if match})
-            if family:
-                groups.setdefault(tuple(family), []).append(wheel)
+            tags = map(parse_platform_tag, wheel.name.platforms)
+            platform = {(tag.family, tag.arch) for tag in tags if tag.is_linux}
+            if platform:
+                groups.setdefault(frozenset(platform), []).append(wheel)
         for group in groups.values():
             alone = {str(wheel.name): wheel for wheel in group}  # a wheel may be given twice
             if len(alone) > 1:
