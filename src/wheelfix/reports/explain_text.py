@@ -8,7 +8,8 @@ from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not import WhyNot
 from wheelfix.loader.search import Candidate, How, Outcome
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.text import join_some
 
 FEW = 4
 """Names in a line before the rest is only counted."""
@@ -77,9 +78,8 @@ def _incomplete(installation: Installation) -> Iterator[str]:
     """Yield a note if some Python sources were too complex to evaluate."""
     names = installation.searches.unfollowed
     if names:
-        rest = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
         yield printable(
-            f"not fully evaluated: {', '.join(names[:FEW])}{rest}; their library searches may be "
+            f"not fully evaluated: {join_some(names, FEW)}; their library searches may be "
             "incomplete here"
         )
 
@@ -193,7 +193,7 @@ def _alternatives(explanation: Explanation, *, verbose: bool, colour: bool) -> I
     for factor in Factor:
         for other in explanation.alternatives:
             if other.factor is factor:
-                names = _listed(other.names, few=not verbose)
+                names = join_some(other.names, len(other.names) if verbose else FEW)
                 yield printable(f"  {factor}: {names}: if {_clause(other.when)}, {other.then}")
 
 
@@ -202,13 +202,6 @@ def _clause(when: str) -> str:
         if when.startswith(word):
             return f"it runs {when}" if word != "installed " else f"it is {when}"
     return when
-
-
-def _listed(names: Sequence[str], *, few: bool) -> str:
-    shown = names[:FEW] if few and len(names) > FEW + 1 else names
-    rest = len(names) - len(shown)
-    more = f" and {counted(rest, 'name')} more" if rest else ""
-    return ", ".join(f"`{name}`" for name in shown) + more
 
 
 def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
@@ -258,7 +251,7 @@ def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
         for other in explanation.alternatives:
             names.setdefault(other.factor, {}).update(dict.fromkeys(other.names))
     for factor, some in names.items():
-        yield printable(f"depends on the {factor}: {_listed(tuple(some), few=True)}")
+        yield printable(f"depends on the {factor}: {join_some(some, FEW)}")
 
 
 def resolutions_text(
@@ -275,7 +268,7 @@ def resolutions_text(
         providers = possible_providers(step.package, step.wheels)
         text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
-        lines.append(f"    for {printable(_listed(resolution.requesters, few=True))}")
+        lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")
         if step.origin is None:
             lines += _candidates(installation, step, "", colour=colour)
     return "\n".join(lines)
