@@ -6,9 +6,10 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
-from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
-from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
+from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
+from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
@@ -137,14 +138,14 @@ class Context:
         """The symbols that bind to nothing."""
         if self.world is None or self.definitions is None:
             return ()
-        return unresolved(self.wheel, self.world, self.definitions)
+        return find_unresolved(self.world, self.definitions)
 
     @cached_property
     def pruning(self) -> Pruning:
         """What could go from DT_NEEDED, and what is missing there, as most installers lay it."""
-        if self.definitions is None:
+        if self.world is None or self.definitions is None:
             return Pruning()
-        return judge(self.wheel, lambda: self.world, self.settings, self.definitions)
+        return judge_needed(self.world, self.settings, self.definitions)
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:

@@ -334,7 +334,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
     world = context.world
     for member in world.paths if world else ():
         for need in context.wheel.elfs[member].verneed:
-            path = world.answer(member, need.file) if world else None
+            path = world.results(member).get(need.file) if world else None
             library = world.environment.files.get(path) if world and path else None
             inside = world is not None and path in world.paths.values()
             if library is None or not inside or not library.verdef:
