@@ -19,7 +19,7 @@ from wheelfix import cli
 from wheelfix.analysis.explain import explain
 from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import Installation, LoadOptions, Provenance, installation_of
-from wheelfix.analysis.providers import provider_known_for
+from wheelfix.analysis.providers import install_advice
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.trace import trace
@@ -178,7 +178,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
 
 
 def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
-    assert not provider_known_for("libours.so.1")
+    assert not install_advice("libours.so.1")
 
 
 def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from wheelfix.analysis.providers import known_for
+from wheelfix.analysis.providers import provider_options
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
@@ -360,7 +360,7 @@ def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolErr
     )
     nor = f" nor in its search path {join_some(list(paths))}" if paths else ""
     nor += f" nor in {join_some(list(searched))}" if searched else ""
-    option = known_for(library) or f"--exclude {library}"
+    option = provider_options(library) or f"--exclude {library}"
     return ToolError(
         f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "
         f"libraries{nor}",

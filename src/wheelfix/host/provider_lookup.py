@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
-from wheelfix.analysis.providers import allowed, presets
+from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.wheel_sets import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
@@ -115,7 +115,7 @@ def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator
     name = providers[0].name
     versions = dict.fromkeys(each.version for each in providers if each.at_hand and name)
     asked = [text for text in requires_dist if name_of(text) == name]
-    good = allowed(versions, asked or [max((e.requirement for e in providers), key=len)])
+    good = allowed_versions(versions, asked or [max((e.requirement for e in providers), key=len)])
     refused = tuple(version for version in versions if version not in good)
     yield from (each for each in providers if not each.at_hand)
     if not versions:

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from wheelfix.analysis.providers import provider_known_for
+from wheelfix.analysis.providers import install_advice
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.installed_files import read_file
@@ -515,7 +515,7 @@ def _explained(check: Check, load: Load | None, work: _Work) -> Iterator[str]:
         missing = [r for r in load.missing if match is None or r.name == match[1]]
         for request in missing[:1]:
             yield from _why_missing(request, work)
-        if match is not None and (known := provider_known_for(match[1])):
+        if match is not None and (known := install_advice(match[1])):
             yield known
         if not missing and check.kind is not Kind.RUN:
             yield "the model says that this library is found: something else asks for it"

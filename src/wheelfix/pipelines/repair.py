@@ -14,11 +14,11 @@ from importlib import import_module
 from pathlib import Path
 
 from wheelfix.analysis.providers import (
-    known_for,
     never_bundled,
     never_globs,
     provider_of,
-    wheels_at_hand,
+    provider_options,
+    provider_wheels,
 )
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf
@@ -493,7 +493,7 @@ class _Run:
     @property
     def _providing_wheels(self) -> tuple[Path, ...]:
         """The wheels of the providers that are at hand as wheels."""
-        return tuple(Path(each) for each in wheels_at_hand(self.settings.provider))
+        return tuple(Path(each) for each in provider_wheels(self.settings.provider))
 
     # --- Judging
 
@@ -616,7 +616,7 @@ def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
     """Say of each large library that was grafted whether a well-known wheel has it."""
     for each in libraries:
         size = each.path.stat().st_size
-        known = known_for(each.original) if size > _LARGE else ""
+        known = provider_options(each.original) if size > _LARGE else ""
         if known:
             yield (
                 f"`{each.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "

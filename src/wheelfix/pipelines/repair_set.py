@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
+from wheelfix.analysis.wheel_sets import Part, ProviderWheel, SetMember, meet, set_members
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -49,7 +49,7 @@ def repair_each(
         run = _Run(
             paths=paths,
             parts=parts,
-            places=places(parts),
+            places=set_members(parts),
             settings_for=settings_for,
             attempt=attempt,
             scratch=None if publish else folder,
@@ -75,7 +75,7 @@ class _Finished:
 class _Run:
     paths: Sequence[Path]
     parts: Sequence[Part]
-    places: Sequence[Place]
+    places: Sequence[SetMember]
     settings_for: Callable[[str], Settings]
     attempt: Attempt
     scratch: Path | None
@@ -83,7 +83,7 @@ class _Run:
     owning: frozenset[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        owning = frozenset(o.index for place in self.places for o in place.owners)
+        owning = frozenset(o.index for place in self.places for o in place.providers)
         object.__setattr__(self, "owning", owning)
 
     def shares(self, index: int) -> bool:
@@ -95,7 +95,7 @@ class _Run:
     def in_turn(self) -> Iterator[Outcome]:
         done: dict[int, _Finished] = {}
         for index in range(len(self.paths)):
-            before = [owner.index for owner in self.places[index].owners]
+            before = [owner.index for owner in self.places[index].providers]
             for each in sorted((*before, index), key=self._depth):
                 if each not in done:
                     done[each] = self._repair(each, done.__getitem__)
@@ -121,7 +121,7 @@ class _Run:
     def _repair(self, index: int, done: Callable[[int], _Finished]) -> _Finished:
         path, place = self.paths[index], self.places[index]
         settings = self.settings_for(path.name)
-        owners = () if settings.share is Share.OFF else place.owners
+        owners = () if settings.share is Share.OFF else place.providers
         before = [(owner, done(owner.index)) for owner in owners]
         for owner, finished in before:
             if finished.written is None and _shares(owner, settings):
@@ -140,7 +140,7 @@ class _Run:
         return _Finished(outcome=outcome, written=output.absolute() if output else None)
 
     def _provided(
-        self, owner: Owner, finished: _Finished, settings: Settings
+        self, owner: ProviderWheel, finished: _Finished, settings: Settings
     ) -> Iterator[Provider]:
         """Yield what an owner has; what is in its own package is the same before its repair."""
         file = finished.written or self.paths[owner.index].absolute()
@@ -160,7 +160,7 @@ class _Run:
 # --- What becomes of it ---------------------------------------------------------------------------
 
 
-def _shares(owner: Owner, settings: Settings) -> bool:
+def _shares(owner: ProviderWheel, settings: Settings) -> bool:
     """Whether what the owner grafts is for the wheel, too."""
     return owner.same_product or settings.share is Share.REQUIRED
 
@@ -221,7 +221,7 @@ def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> It
 
 def _advice(run: _Run, one: int, other: int) -> str:
     for user, owner in ((one, other), (other, one)):
-        if any(each.index == owner for each in run.places[user].owners):
+        if any(each.index == owner for each in run.places[user].providers):
             asking, asked = run.parts[user].name, run.parts[owner].name
             return (
                 f"`{asked.distribution}=={asked.version}` among the requirements of "
