@@ -7,10 +7,10 @@ from pathlib import Path
 
 from wheelfix.pipelines import check as checking
 from wheelfix.pipelines import repair as repairing
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
 
@@ -88,11 +88,10 @@ def repair_all(
     where = os.environ if environ is None else environ
 
     files = [Path(path) for path in paths]
-    with Standby(where) as standby:
-        standby.stays = len(files) > 1
+    with Auditwheel(where, min(settings.jobs, len(files))) as auditwheel:
 
         def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
-            return repairing.repair_with(standby, path, chosen, publish=publish)
+            return repairing.repair_with(auditwheel, path, chosen, publish=publish)
 
         return list(
             repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)

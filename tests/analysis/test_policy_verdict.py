@@ -18,7 +18,7 @@ from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines import auditwheel
-from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -142,8 +142,8 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
     with open_wheel(path) as archive:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
-        with Standby(os.environ) as standby:
-            asked = auditwheel.verdict(subject, settings, tmp_path / "work", standby)
+        with Auditwheel(os.environ) as worker:
+            asked = auditwheel.verdict(worker, subject, settings, tmp_path / "work")
         found = policy_verdict(subject, settings, POLICIES)
         assert found == asked
 

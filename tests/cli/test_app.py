@@ -13,16 +13,16 @@ from types import ModuleType
 import pytest
 import typer
 from typer.core import TyperGroup
+from wheelfix.cli.ahead import ahead
+from wheelfix.pipelines.standby import Standby
 
 import wheelfix
 from tests.support.build import make_wheel, shared_object
 from wheelfix import cli
 from wheelfix.cli import commands, front
-from wheelfix.cli.ahead import ahead
 from wheelfix.cli.front import plain_repair
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.pipelines.standby import Standby
 from wheelfix.rules import RULES, SET_RULES
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.plugins import all_rules

@@ -16,8 +16,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import PlanConflictError, ToolError
-from wheelfix.pipelines.patchelf import Patchelf, arguments, calls, find_patchelf
-from wheelfix.pipelines.strip import strip
+from wheelfix.pipelines.patchelf import Patchelf, arguments, calls, find_patchelf, strip
 from wheelfix.system.subprocesses import run
 
 PATHS: list[tuple[str | None, str | None]] = [

@@ -4,16 +4,16 @@ auditwheel decides; it names neither the symbol, nor the object, nor the library
 the way. What the objects say of themselves tells, so nothing is decided here a second time.
 """
 
-import re
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from enum import StrEnum
+from typing import Any, NamedTuple, assert_never
 
 from wheelfix.analysis.providers import provider_options
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
@@ -303,56 +303,20 @@ def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
 # --- Failures -----------------------------------------------------------------------------------
 
 
-def explain(
-    error: ToolError,
-    wheel: Wheel,
-    settings: Settings,
-    policies: Sequence[Policy],
-    searched: Sequence[str] = (),
-) -> WheelfixError:
-    """Turn auditwheel's known failures into errors that name the culprit; others stay as told.
+class Obstacle(StrEnum):
+    """What keeps a wheel from a platform tag, apart from libraries."""
+
+    SYMBOLS = "too recent versioned symbols"
+    UCS2 = "a Python 2 of narrow Unicode"
+    BLACKLIST = "black-listed symbols"
+    MACHINE = "unsupported ISA extensions"
+
+
+def not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolError:
+    """Return the error for a library that is not found; it names its users.
 
     `searched` are the directories besides the system's and the objects' own search paths.
     """
-    said = error.message
-    if match := re.search(r'required library "(.+?)" could not be located', said):
-        return _not_located(match[1], wheel, searched)
-    if match := re.search(r'to "(\S+)" ABI because', said):
-        return _not_allowed(match[1], said, wheel, policies)
-    return _bad_platform(said, wheel, settings) or error
-
-
-def _bad_platform(said: str, wheel: Wheel, settings: Settings) -> WheelfixError | None:
-    if match := re.search(r"--plat: invalid choice: '(.*?)' \(choose from (.*?)\)", said):
-        return SettingsError(
-            f"`--plat {match[1]}` is not possible on this machine",
-            hint=f"choose one of {match[2]}".replace("'", ""),
-        )
-    if match := re.search(r"can't repair wheel .* (architecture|libc) to a wheel targeting", said):
-        return SettingsError(
-            f"`--plat {settings.plat}` does not fit the {match[1]} of `{wheel.name}`",
-            hint="leave --plat out, or name a platform of the wheel's own kind",
-        )
-    if match := re.search(r"no policy named '(.*?)' found", said):
-        return SettingsError(
-            f"auditwheel knows no platform `{match[1]}`",
-            hint="`auditwheel repair --help` lists the platforms it knows",
-        )
-    if "couldn't detect libc for python extension" in said:
-        return BadWheelError(
-            "no object of the wheel says for which C library it was built",
-            hint="name the platform, such as --plat manylinux_2_28_x86_64",
-        )
-    if "no ELF executable" in said:
-        return BadWheelError(
-            "no object of the wheel is for the architecture of its tag: "
-            + join_some(list(wheel.elfs)),
-            hint=f"were they built for {join_some(wheel.name.platforms)}?",
-        )
-    return None
-
-
-def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolError:
     users = _users(wheel, library)
     by = f"by {users}" if users else "by a library that is to be grafted"
     paths = dict.fromkeys(
@@ -369,22 +333,29 @@ def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolErr
     )
 
 
-def _not_allowed(target: str, said: str, wheel: Wheel, policies: Sequence[Policy]) -> BadWheelError:
+def not_allowed(
+    target: str, obstacle: Obstacle, wheel: Wheel, policies: Sequence[Policy]
+) -> BadWheelError:
+    """Return the error for a wheel that an obstacle keeps from the tag `target`; it names users."""
     hint = "build it in an older image, or ask for a newer platform with --plat"
-    if "too-recent versioned symbols" in said:
-        why = list(_symbol_reasons(wheel, target, policies))
-        why = why or ["a library that is to be grafted needs newer symbol versions than it allows"]
-    elif "black-listed" in said:
-        why = list(_blacklist_reasons(wheel, _blacklist(target, policies)))
-        hint = "link the library statically or graft a private copy of it"
-    elif "unsupported ISA" in said:
-        why = list(_isa_reasons(wheel)) or [
-            "a library that is to be grafted needs more than the baseline"
-        ]
-        hint = "build for the baseline, or allow it with --disable-isa-ext-check"
-    else:
-        why = ["it was built for a narrow (UCS2) Python 2"]
-        hint = "build the wheel with a Python of wide Unicode"
+    match obstacle:
+        case Obstacle.SYMBOLS:
+            why = list(_symbol_reasons(wheel, target, policies)) or [
+                "a library that is to be grafted needs newer symbol versions than it allows"
+            ]
+        case Obstacle.BLACKLIST:
+            why = list(_blacklist_reasons(wheel, _blacklist(target, policies)))
+            hint = "link the library statically or graft a private copy of it"
+        case Obstacle.MACHINE:
+            why = list(_isa_reasons(wheel)) or [
+                "a library that is to be grafted needs more than the baseline"
+            ]
+            hint = "build for the baseline, or allow it with --disable-isa-ext-check"
+        case Obstacle.UCS2:
+            why = ["it was built for a narrow (UCS2) Python 2"]
+            hint = "build the wheel with a Python of wide Unicode"
+        case _:
+            assert_never(obstacle)
     return BadWheelError(f"the wheel cannot be `{target}`: " + "; ".join(why), hint=hint)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
-from wheelfix.cli.ahead import ahead
 from wheelfix.cli.checks import Asked, check_wheels
 from wheelfix.cli.config.files import Layer, configured
 from wheelfix.cli.console import Terminal
@@ -18,7 +17,7 @@ from wheelfix.cli.front import Plain, answer, plain_check, plain_repair
 from wheelfix.cli.repairs import refuse_wheels, repair_wheels
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
-from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.rules.plugins import all_rules
 
 _YOUNG = 50_000
@@ -39,12 +38,11 @@ def main() -> None:
 
 
 def _worked(arguments: Sequence[str]) -> int:
-    with ahead(arguments, os.environ) as standby:
-        from wheelfix.cli.signals import end_now, install_signal_handlers
-        from wheelfix.system.timeouts import is_somebody_late
+    from wheelfix.cli.signals import end_now, install_signal_handlers
+    from wheelfix.system.timeouts import is_somebody_late
 
-        at_the_end = install_signal_handlers()
-        code = _commanded(arguments, standby)
+    at_the_end = install_signal_handlers()
+    code = _commanded(arguments)
     at_the_end()
     if is_somebody_late():
         end_now(code)
@@ -57,19 +55,19 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):  # a name may hold what the locale cannot spell
             stream.reconfigure(errors="backslashreplace")
     code = _answered(arguments)
-    return _commanded(arguments, None) if code is None else code
+    return _commanded(arguments) if code is None else code
 
 
-def _commanded(arguments: Sequence[str], standby: Standby | None) -> int:
-    """Let a command do what is asked; `standby` may have what `repair` needs ready."""
+def _commanded(arguments: Sequence[str]) -> int:
+    """Let a command do what is asked."""
     try:
         if checked := plain_check(arguments, os.environ):
             return _checked(checked)
         if plain := plain_repair(arguments, os.environ):
-            return _repaired(plain, standby)
+            return _repaired(plain)
         from wheelfix.cli.commands import app
 
-        app(arguments, prog_name="wheelfix", obj=standby)
+        app(arguments, prog_name="wheelfix")
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
     except WheelfixError as error:
@@ -82,16 +80,15 @@ def _commanded(arguments: Sequence[str], standby: Standby | None) -> int:
     return ExitCode.ERROR
 
 
-def _repaired(asked: Plain, standby: Standby | None) -> int:
+def _repaired(asked: Plain) -> int:
     """Repair wheels as `wheelfix repair` does with no option but `-w`."""
     wheels = [Path(wheel) for wheel in asked.wheels]
     table = {"wheel-dir": os.fspath(Path(asked.wheel_dir))} if asked.wheel_dir else {}
     flags = [Layer(source="the command line", table=table)] if table else []
-    with standby or Standby(os.environ) as ready:
-        ready.prepare()
+    with Auditwheel(os.environ) as auditwheel:
         refuse_wheels(wheels)
         configuration = configured(Path.cwd(), None).over(flags).check(all_rules())
-        return repair_wheels(wheels, configuration, ready)
+        return repair_wheels(wheels, configuration, auditwheel)
 
 
 def _checked(wheels: Sequence[str]) -> int:

@@ -13,7 +13,6 @@ from typer._click.formatting import HelpFormatter
 from typer.core import TyperGroup
 
 from wheelfix import __version__
-from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.front import HELP
 from wheelfix.cli.verbosity import Verbose
 
@@ -85,5 +84,4 @@ def _before(
     ] = False,
 ) -> None:
     del version
-    context.meta[STANDBY] = context.obj
     context.obj = verbose

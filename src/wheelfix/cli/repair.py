@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.ahead import STANDBY
 from wheelfix.cli.repairs import PATCHER, refuse_wheels, repair_wheels
 from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.rules.plugins import all_rules
 
 
@@ -74,12 +73,11 @@ def repair(
     mend the rest. The paths of the wheels written go to stdout.
     """
     given = locals()
-    with context.meta[STANDBY] or Standby(os.environ) as standby:
-        standby.prepare()
-        raise typer.Exit(_repair(context, given, standby))
+    with Auditwheel(os.environ) as auditwheel:
+        raise typer.Exit(_repair(context, given, auditwheel))
 
 
-def _repair(context: typer.Context, given: dict[str, Any], standby: Standby) -> ExitCode:
+def _repair(context: typer.Context, given: dict[str, Any], auditwheel: Auditwheel) -> ExitCode:
     """Repair what the options `given` say, and return the exit code."""
     wheels: Sequence[Path] = given["wheels"]
     _refuse_patcher(given["patcher"])
@@ -89,7 +87,7 @@ def _repair(context: typer.Context, given: dict[str, Any], standby: Standby) -> 
     return repair_wheels(
         wheels,
         configuration,
-        standby,
+        auditwheel,
         verbosity=-1 if given["quiet"] else loud,
         as_plan=given["dry_run"],
         as_diff=given["diff"],

@@ -9,10 +9,10 @@ from pathlib import Path
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.pipelines.standby import Standby
 from wheelfix.reports import diff
 from wheelfix.reports import terminal_text as text
 from wheelfix.settings import Settings
@@ -24,7 +24,7 @@ PATCHER = "patchelf"
 def repair_wheels(
     wheels: Sequence[Path],
     configuration: Configuration,
-    standby: Standby,
+    auditwheel: Auditwheel,
     *,
     verbosity: int = 0,
     as_plan: bool = False,
@@ -40,29 +40,28 @@ def repair_wheels(
         terminal.say("note: AUDITWHEEL_PATCHER is not used: wheelfix patches with patchelf")
     show = partial(_show, terminal=terminal, as_plan=as_plan, as_diff=as_diff)
     publish = not (as_plan or as_diff)
-    return _shown(_repaired(wheels, configuration, terminal, standby, publish=publish), show)
+    return _shown(_repaired(wheels, configuration, terminal, auditwheel, publish=publish), show)
 
 
 def _repaired(
     wheels: Sequence[Path],
     configuration: Configuration,
     terminal: Terminal,
-    standby: Standby,
+    auditwheel: Auditwheel,
     *,
     publish: bool,
 ) -> Iterator[Outcome]:
     """Yield what becomes of each wheel, in their order."""
 
     def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
-        return _attempt(standby, path, settings, terminal.progress(path), publish=publish)
+        return _attempt(auditwheel, path, settings, terminal.progress(path), publish=publish)
 
-    standby.stays = len(wheels) > 1
     jobs = configuration.settings.jobs
     return repair_each(wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs)
 
 
 def _attempt(
-    standby: Standby,
+    auditwheel: Auditwheel,
     wheel: Path,
     settings: Settings,
     progress: Callable[[str], None],
@@ -71,7 +70,7 @@ def _attempt(
 ) -> Outcome:
     """Repair one wheel; a bug that shows on it must not stop the others."""
     try:
-        return repair_with(standby, wheel, settings, progress=progress, publish=publish)
+        return repair_with(auditwheel, wheel, settings, progress=progress, publish=publish)
     except WheelfixError as error:
         return Outcome(source=wheel, status=Status.FAILED, error=error)
     except Exception as error:  # noqa: BLE001 - see above; it is reported, and the exit code is 2

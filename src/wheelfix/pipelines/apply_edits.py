@@ -19,8 +19,7 @@ from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_abridged
 from wheelfix.errors import BadWheelError, SettingsError, VerificationError
-from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
-from wheelfix.pipelines.strip import strip
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
 from wheelfix.settings import ZipCodec
 from wheelfix.system.heap import trim
 from wheelfix.system.mmap_io import pieces

@@ -17,7 +17,7 @@ that nothing of the zip's layout can mislead it:
 """
 
 import posixpath
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -31,11 +31,6 @@ from wheelfix.wheel.model import Wheel
 # stay in view even where the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
-_COMPILERS = (
-    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
-    *("libgcc_s.so.1", "libstdc++.so.6"),
-)
-"""What compilers link to: libraries that need none but each other."""
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Abi = tuple[int, bool, int]
@@ -66,8 +61,6 @@ class View(NamedTuple):
     """Object in the view -> the members for whose DT_NEEDED entries it asks."""
     excluded: frozenset[str]
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
-    platform: Mapping[str, bytes]
-    """Objects that do for some libraries of this machine, by name."""
 
 
 class _Group(NamedTuple):
@@ -151,7 +144,6 @@ def build_view(wheel: Wheel, settings: Settings, *, judged: Judged | None = None
         names=names,
         askers=askers,
         excluded=excluded,
-        platform=_stand_ins(groups, settings, judged),
     )
 
 
@@ -301,25 +293,6 @@ def _blank(group: _Group) -> Elf:
         flags=some.flags,
         type=ElfType.DYN,
     )
-
-
-def _stand_ins(
-    groups: Sequence[_Group], settings: Settings, judged: Judged | None
-) -> dict[str, bytes]:
-    """Build what auditwheel may find in place of libraries that every glibc platform gives.
-
-    It looks for them only to leave them where they are, and reads all their hash tables: for a
-    small wheel a third of its work. None where an exclude pattern may be for a path of theirs.
-    """
-    for_paths = any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude)
-    if judged is None or for_paths or [group.libcs for group in groups] != [{Libc.GLIBC}]:
-        return {}
-    blank = _blank(groups[0])
-    return {
-        name: skeleton(blank, needed=(), soname=name)
-        for name in _COMPILERS
-        if name in judged.platform
-    }
 
 
 def _metadata(wheel: Wheel, objects: Iterable[str]) -> dict[str, bytes]:

@@ -4,22 +4,15 @@ CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that 
 gets the same list. Packages are named by package URLs (ECMA-427).
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from wheelfix.host.os_packages import Package, _purl
-from wheelfix.host.provider_lookup import text_in, zip_file
-from wheelfix.rules.providers import Taken
-from wheelfix.settings import Provider
-from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.model import Wheel, WheelName
 
 MEMBER = "sboms/wheelfix.cdx.json"
@@ -300,61 +293,3 @@ def _licence(text: str) -> dict[str, Any]:
     if re.search(r"[^\w.-]|LicenseRef-", expression):
         return {"expression": expression, **declared}
     return {"license": {"id": expression, **declared}}
-
-
-def described(taken: Taken) -> Expected:
-    """Return what is known of a provider that libraries are taken from.
-
-    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
-    """
-    provider = taken.provider
-    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
-    return Expected(
-        name=provider.name,
-        requirements=taken.requirements,
-        libraries=taken.libraries,
-        optional=taken.optional,
-        version=provider.version,
-        file=wheel.name if wheel else "",
-        sha256=_sha256(wheel) if wheel else "",
-        licence=_declared_licence(_metadata(provider, wheel)),
-    )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _metadata(provider: Provider, wheel: Path | None) -> str:
-    """Return the METADATA of the provider at hand; empty where there is none."""
-    if wheel is not None:
-        with zip_file(wheel) as archive:
-            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((text_in(archive, name) for name in names), "")
-    if not provider.at_hand:
-        return ""
-    try:
-        return metadata.distribution(provider.name).read_text("METADATA") or ""
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-
-
-def _declared_licence(text: str) -> str | None:
-    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
-    fields = read_core_metadata(text).fields
-    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
-    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
-    classifiers = [
-        value.rpartition(" :: ")[2]
-        for name, value in fields
-        if name == "classifier" and value.startswith("License :: ")
-    ]
-    return known or "; ".join(classifiers) or None
-
-
-_LONGEST = 100
-"""Letters of a licence's name; some write the whole text into the field."""
