@@ -11,8 +11,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from wheelfix.analysis.policy_verdict import policy_verdict
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.analysis.wheel_sets import set_members
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
 from wheelfix.host.host_libraries import HandedLibraries

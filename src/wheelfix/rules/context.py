@@ -7,10 +7,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
-from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
