@@ -1,4 +1,4 @@
-"""What an installed object loads, and what the answer depends on: on values."""
+"""Explanations of loads, computed on values."""
 
 from typing import Any
 
@@ -19,7 +19,6 @@ from wheelfix.analysis.installation import (
     load_roots,
 )
 from wheelfix.analysis.load_tree import how_found, resolutions
-from wheelfix.analysis.why_not import why_not
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.loader.search import Outcome
@@ -30,14 +29,14 @@ from wheelfix.wheel.model import Wheel
 SITE = "/env/lib/python3.11/site-packages"
 
 
-def asking(subject: Wheel, target: str = "glibc:2.28", **fields: Any) -> LoadOptions:
+def options(subject: Wheel, target: str = "glibc:2.28", **fields: Any) -> LoadOptions:
     return LoadOptions(target=find(target, subject), **fields)
 
 
 def explained(
     subject: Wheel, member: str, target: str = "glibc:2.28", **fields: Any
 ) -> tuple[Installation, Explanation]:
-    worlds = installations_of(subject, asking(subject, target, **fields))
+    worlds = installations_of(subject, options(subject, target, **fields))
     (path,) = find_subject(worlds.here, member)
     return worlds.here, explain_everywhere(worlds, path)
 
@@ -59,7 +58,7 @@ def tvm(**path: str) -> Wheel:
 # --- The tree -------------------------------------------------------------------------------------
 
 
-def test_each_line_says_where_the_file_was_found_and_by_which_entry() -> None:
+def test_each_step_has_the_file_and_the_entry_that_led_to_it() -> None:
     inner = "libc-01234567.so"
     subject = wheel(
         {
@@ -80,7 +79,7 @@ def test_each_line_says_where_the_file_was_found_and_by_which_entry() -> None:
     assert found.ok
 
 
-def test_an_object_is_opened_once_and_named_again() -> None:
+def test_the_requests_of_an_object_are_listed_once() -> None:
     subject = wheel(
         {
             "pkg/a.so": elf("libx.so", "liby.so", rpath="$ORIGIN"),
@@ -110,7 +109,7 @@ def test_a_very_long_chain_is_explained() -> None:
     assert explanation_text(world, found, verbose=True, colour=False)
 
 
-def test_a_miss_lists_every_candidate_and_names_the_package_that_helps() -> None:
+def test_a_missing_library_lists_every_candidate_and_the_package() -> None:
     subject = wheel({"pkg/a.so": elf("libGL.so.1", "libno.so", runpath="$ORIGIN/lib:$ORIGIN")})
     world, found = explained(subject, "pkg/a.so", "debian:12")
     text = explanation_text(world, found, verbose=False, colour=False)
@@ -164,11 +163,11 @@ def test_hostile_names_cannot_move_the_cursor() -> None:
     assert not any(line.lstrip().startswith("::") for line in text.splitlines())
 
 
-# --- What it depends on ---------------------------------------------------------------------------
+# --- Alternatives ---------------------------------------------------------------------------------
 
 
 def depends(found: Explanation, kind: Factor) -> list[tuple[str, str]]:
-    return [(each.when, each.then) for each in found.alternatives if each.factor is kind]
+    return [(one.when, one.then) for one in found.alternatives if one.factor is kind]
 
 
 def test_ld_library_path_wins_over_runpath_and_loses_to_rpath() -> None:
@@ -185,7 +184,7 @@ def test_ld_library_path_wins_over_runpath_and_loses_to_rpath() -> None:
     assert not depends(found, Factor.ENVIRONMENT)
 
 
-def test_a_runpath_says_that_it_depends_on_the_environment() -> None:
+def test_a_runpath_depends_on_ld_library_path() -> None:
     _, found = explained(tvm(runpath="$ORIGIN"), "libtvm.so")
     ((when, then),) = depends(found, Factor.ENVIRONMENT)
     assert when.startswith("LD_LIBRARY_PATH names a directory")
@@ -230,7 +229,7 @@ def test_an_unhashed_soname_depends_on_the_order_of_imports_and_a_hashed_one_doe
     )
 
 
-def test_what_is_loaded_before_serves() -> None:
+def test_a_library_that_was_loaded_before_is_used() -> None:
     subject = wheel(
         {
             "p/a.so": elf("libz.so.1", rpath="$ORIGIN/../demo.libs"),
@@ -239,7 +238,7 @@ def test_what_is_loaded_before_serves() -> None:
             "demo.libs/libz.so.1": elf(soname="libz.so.1"),
         }
     )
-    world = installation_of(subject, asking(subject))
+    world = installation_of(subject, options(subject))
     found = explain(world, f"{SITE}/p/a.so", [f"{SITE}/p/b.so"])
     assert found.steps[1].origin == (Provenance.WHEEL, "p/libz.so.1")
     assert reasons(world, found)["libz.so.1"] == "already loaded by p/b.so"
@@ -248,7 +247,7 @@ def test_what_is_loaded_before_serves() -> None:
     )
 
 
-def test_debians_python_brings_its_own_zlib() -> None:
+def test_debians_python_loads_its_own_zlib() -> None:
     subject = wheel(
         {
             "p/a.so": elf("libz.so.1", rpath="$ORIGIN"),
@@ -261,7 +260,7 @@ def test_debians_python_brings_its_own_zlib() -> None:
     assert reasons(world, found)["libz.so.1"] == "rpath $ORIGIN"
 
 
-def test_condas_rpath_serves_whatever_is_loaded() -> None:
+def test_condas_rpath_is_inherited_by_everything() -> None:
     subject = wheel({"p/a.so": elf("libstdc++.so.6", runpath=None)})
     world, found = explained(subject, "p/a.so", "conda")
     assert found.where == "conda (python3.11)"
@@ -270,7 +269,7 @@ def test_condas_rpath_serves_whatever_is_loaded() -> None:
     )
 
 
-def test_another_wheel_serves_what_it_has_loaded() -> None:
+def test_a_library_of_another_wheel_that_was_loaded_before_is_used() -> None:
     ffi = wheel(
         {
             "ffi/core.so": elf("libffi_x.so", runpath="$ORIGIN"),
@@ -279,7 +278,7 @@ def test_another_wheel_serves_what_it_has_loaded() -> None:
         name="ffi-1.0-cp311-cp311-linux_x86_64.whl",
     )
     subject = wheel({"tvm/libtvm.so": elf("libffi_x.so", runpath="$ORIGIN")})
-    question = asking(subject, others=(ffi,))
+    question = options(subject, others=(ffi,))
     world = installation_of(subject, question)
     alone = explain(world, f"{SITE}/tvm/libtvm.so")
     assert [step.request.name for step in alone.missing] == ["libffi_x.so"]
@@ -301,7 +300,7 @@ def in_data() -> Wheel:
     )
 
 
-def test_an_answer_that_depends_on_the_install_scheme_says_so() -> None:
+def test_a_result_that_depends_on_the_install_scheme_has_alternatives() -> None:
     _, found = explained(in_data(), "libplug.so")
     assert found.ok
     lost = [when for when, then in depends(found, Factor.SCHEME) if then == "it is not found"]
@@ -315,99 +314,20 @@ def test_the_scheme_can_be_chosen() -> None:
     assert [step.request.name for step in found.missing] == ["libr.so"]
     assert found.root == "/env/share/libplug.so"
     assert any(then == "it is `p/libr.so`" for _, then in depends(found, Factor.SCHEME))
-    assert choose_scheme(in_data(), asking(in_data(), scheme="venv/python3.11")).name == "venv"
+    assert choose_scheme(in_data(), options(in_data(), scheme="venv/python3.11")).name == "venv"
     with pytest.raises(SettingsError, match="`nowhere` is no install scheme") as caught:
-        choose_scheme(in_data(), asking(in_data(), scheme="nowhere"))
+        choose_scheme(in_data(), options(in_data(), scheme="nowhere"))
     assert "target-pip" in (caught.value.hint or "")
     assert world.name == "glibc:2.28"
 
 
-def test_symbol_versions_that_the_platform_is_too_old_for_are_a_problem() -> None:
+def test_symbol_versions_newer_than_the_platform_are_a_problem() -> None:
     need = VersionNeed(file="libc.so.6", versions=("GLIBC_2.2.5", "GLIBC_2.34", "GLIBC_PRIVATE"))
     subject = wheel({"p/a.so": elf(verneed=(need,))})
     _, found = explained(subject, "p/a.so", "debian:11")
     assert found.problems == ("`p/a.so` needs GLIBC_2.34 of libc.so.6; debian:11 has GLIBC_2.31",)
     assert not found.ok
     assert explained(subject, "p/a.so", "debian:12")[1].ok
-
-
-# --- Why not --------------------------------------------------------------------------------------
-
-
-def reason(subject: Wheel, root: str, path: str, **fields: Any) -> str:
-    world = installation_of(subject, asking(subject, **fields))
-    (start,), (wanted,) = find_subject(world, root), find_subject(world, path) or (path,)
-    answer = why_not(world, start, wanted)
-    assert not answer.loaded
-    return "\n".join(answer.reasons)
-
-
-def test_why_not_says_shadowed_and_by_whom() -> None:
-    subject = wheel(
-        {
-            "p/a.so": elf("libz.so", rpath="$ORIGIN/one:$ORIGIN/two"),
-            "p/one/libz.so": elf(soname="libz.so"),
-            "p/two/libz.so": elf(soname="libz.so"),
-        }
-    )
-    text = reason(subject, "p/a.so", "p/two/libz.so")
-    assert "`p/one/libz.so` is found first (rpath $ORIGIN/one)" in text
-    assert "it is shadowed: without the file before it, it would be loaded" in text
-    world = installation_of(subject, asking(subject))
-    taken = why_not(world, f"{SITE}/p/a.so", f"{SITE}/p/one/libz.so")
-    assert taken.loaded
-    assert "it is loaded" in taken.reasons[0]
-
-
-def test_why_not_says_rejected() -> None:
-    subject = wheel(
-        {
-            "p/a.so": elf("libz.so", rpath="$ORIGIN"),
-            "p/libz.so": elf(soname="libz.so", machine=Machine.AARCH64),
-        }
-    )
-    assert "tried and rejected: wrong machine" in reason(subject, "p/a.so", "p/libz.so")
-
-
-def test_why_not_says_never_requested() -> None:
-    subject = wheel({"p/a.so": elf(), "p/libz.so": elf(soname="libz.so.1")})
-    text = reason(subject, "p/a.so", "p/libz.so")
-    assert text == "no object of this load needs `libz.so` or `libz.so.1`"
-
-
-def test_why_not_says_that_the_soname_is_no_file_name() -> None:
-    subject = wheel(
-        {"p/a.so": elf("libq.so.1", rpath="$ORIGIN"), "p/libq.so": elf(soname="libq.so.1")}
-    )
-    text = reason(subject, "p/a.so", "p/libq.so")
-    assert "the loader searches for a file of that name; this one is `libq.so`" in text
-
-
-def test_why_not_names_the_runpath_that_switches_inheritance_off() -> None:
-    subject = wheel(
-        {
-            "p/a.so": elf("libb.so", rpath="$ORIGIN/../demo.libs"),
-            "demo.libs/libb.so": elf("libc1.so", soname="libb.so", runpath="/build/lib"),
-            "demo.libs/libc1.so": elf(soname="libc1.so"),
-        }
-    )
-    text = reason(subject, "p/a.so", "demo.libs/libc1.so")
-    assert f"`{SITE}/demo.libs` is not among the searched directories" in text
-    assert "the DT_RUNPATH of `demo.libs/libb.so` disables inherited paths" in text
-
-
-def test_why_not_says_that_the_name_is_already_loaded() -> None:
-    subject = wheel(
-        {
-            "p/a.so": elf("libb.so", "libz.so", rpath="$ORIGIN"),
-            "p/libb.so": elf("libz.so", soname="libb.so", rpath="$ORIGIN/own"),
-            "p/libz.so": elf(soname="libz.so"),
-            "p/own/libz.so": elf(soname="libz.so"),
-        }
-    )
-    text = reason(subject, "p/a.so", "p/own/libz.so")
-    assert "`p/libb.so` needs `libz.so`: `p/libz.so` has that name and was already" in text
-    assert "loaded by `p/a.so`" in text
 
 
 # --- Names and overviews --------------------------------------------------------------------------
@@ -420,7 +340,7 @@ def test_a_subject_may_be_a_member_a_module_a_file_name_or_a_soname() -> None:
             "demo.libs/libz-0.so.1.2": elf(soname="libz-0.so"),
         }
     )
-    world = installation_of(subject, asking(subject))
+    world = installation_of(subject, options(subject))
     core = (f"{SITE}/p/_core.cpython-311-x86_64-linux-gnu.so",)
     for text in ("p/_core.cpython-311-x86_64-linux-gnu.so", "p._core", "_core", core[0]):
         assert find_subject(world, text) == core
@@ -437,7 +357,7 @@ def test_without_a_subject_each_load_root_has_a_line_and_failures_come_first() -
             "p/libx.so": elf(soname="libx.so"),
         }
     )
-    world = installation_of(subject, asking(subject))
+    world = installation_of(subject, options(subject))
     roots = load_roots(world)
     assert [world.label(path) for path in roots] == ["p/a.so", "p/b.so"]
     lines = roots_text([explain(world, path) for path in roots], colour=False).splitlines()
@@ -454,7 +374,7 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
             "p/b.so": elf("libcuda.so.1"),
         }
     )
-    world = installation_of(subject, asking(subject))
+    world = installation_of(subject, options(subject))
     asked = resolutions(world, "libcuda.so.1")
     assert {name for each in asked for name in each.requesters} == {"p/libx.so", "p/b.so"}
     text = resolutions_text(world, "libcuda.so.1", asked, colour=False)

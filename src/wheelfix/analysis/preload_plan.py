@@ -26,7 +26,7 @@ FindLibrary = Callable[[str, Elf, Provider], Library | None]
 """Find a provider's library by its name for a dependent; None if its exports cannot be read."""
 
 _SITE = (Key.PURELIB, Key.PLATLIB)
-_MUSL = "musl compares searched names, so a library opened by its path does not count"
+_MUSL = "musl does not use a library that was opened by its path for a DT_NEEDED name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
