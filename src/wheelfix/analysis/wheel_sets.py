@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
-from wheelfix.wheel.model import WheelName, normalized
+from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 
@@ -55,7 +56,7 @@ def set_members(parts: Sequence[Part]) -> tuple[SetMember, ...]:
 
     Wheels that require each other in a circle are no providers of each other.
     """
-    if len({normalized(part.name.distribution) for part in parts}) < 2:
+    if len({canonicalize_name(part.name.distribution) for part in parts}) < 2:
         return (SetMember(),) * len(parts)
     run = _Run(
         parts=parts, reach=tuple(_reach(part.name) for part in parts), present=_by_name(parts)
@@ -124,17 +125,17 @@ def _reach(name: WheelName) -> _Reach:
 def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for index, part in enumerate(parts):
-        found.setdefault(normalized(part.name.distribution), []).append(index)
+        found.setdefault(canonicalize_name(part.name.distribution), []).append(index)
     return found
 
 
 def _required(run: _Run, index: int) -> _Required:
     part = run.parts[index]
-    others = run.present.keys() - {normalized(part.name.distribution)}
+    others = run.present.keys() - {canonicalize_name(part.name.distribution)}
     providers: dict[int, bool] = {}
     messages: list[str] = []
     for requirement in _requirements(part, others):
-        named = run.present[normalized(requirement.name)]
+        named = run.present[canonicalize_name(requirement.name)]
         there = [other for other in named if _meets(run.reach[other], run.reach[index])]
         if not there or not _applies(requirement, run.reach[index]):
             continue
@@ -254,7 +255,7 @@ def _not_shared(
         why = f"{shown} does not support all Pythons and machines of this wheel"
     else:
         why = f"{len(covering)} of its wheels fit equally well"
-    return f"nothing is shared with {normalized(requirement.name)}: {why}"
+    return f"nothing is shared with {canonicalize_name(requirement.name)}: {why}"
 
 
 # --- Chains and circles ---------------------------------------------------------------------------
@@ -284,7 +285,7 @@ def _providers(
             continue
         seen.add(provider.index)
         yield provider
-        through = provider.through or normalized(parts[provider.index].name.distribution)
+        through = provider.through or canonicalize_name(parts[provider.index].name.distribution)
         waiting.extend(
             ProviderWheel(index=index, through=through, same_product=same and provider.same_product)
             for index, same in edges[provider.index].items()
@@ -310,5 +311,5 @@ def _circles(
 ) -> Iterator[str]:
     for index in required:
         if index not in kept:
-            name = normalized(parts[index].name.distribution)
+            name = canonicalize_name(parts[index].name.distribution)
             yield f"nothing is shared with {name}: the two require each other in a circle"

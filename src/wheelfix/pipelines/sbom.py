@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.utils import canonicalize_name
 
 from wheelfix.host.os_packages import Package, _purl
 from wheelfix.wheel.model import Wheel, WheelName
@@ -242,7 +243,7 @@ def _expected_component(expected: Expected) -> dict[str, Any]:
 
 
 def _wheel_component(name: WheelName) -> dict[str, Any]:
-    project = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    project = canonicalize_name(name.distribution)
     purl = _purl("pypi", [project], name.version, {"file_name": str(name)})
     return {
         "type": "library",
