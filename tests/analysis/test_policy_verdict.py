@@ -1,4 +1,4 @@
-"""The verdict found from values is auditwheel's own, asked of the same wheel."""
+"""wheelfix's verdict from values is auditwheel's own verdict on the same wheel."""
 
 import json
 import os

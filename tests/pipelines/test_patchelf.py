@@ -205,7 +205,7 @@ def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
         tmp_path / "libb.so", "int a(void); int b(void) { return a(); }", needed=[a], libc=False
     )
     before = read_elf(b.read_bytes(), "libb.so")
-    with pytest.raises(PlanConflictError, match="symbol versions are needed from it"):
+    with pytest.raises(PlanConflictError, match="Verneed asks it for symbol versions"):
         arguments(before, replace(before, needed=(), verneed=()))
     plain = replace(PLAIN, needed=("a", "b", "a"), soname="s")
     for after, message in [

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from wheelfix.analysis.alternatives import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
-from wheelfix.loader.search import Load
+from wheelfix.loader.model import Load
 from wheelfix.loader.targets import newer
 from wheelfix.wheel.python_searches import Search, Stop
 

@@ -26,8 +26,9 @@ from wheelfix.loader.install_schemes import (
     schemes,
 )
 from wheelfix.loader.installed_wheel import environment as installed_environment
-from wheelfix.loader.search import Environment, Load, Outcome, load, load_all
-from wheelfix.loader.targets import Target, machine_of, populate
+from wheelfix.loader.model import Environment, Load, SearchOutcome
+from wheelfix.loader.search import load, load_all
+from wheelfix.loader.targets import Target, abi_of, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Searches
 
@@ -118,7 +119,7 @@ class PlantedLibraries:
     """Files that were read from directories of this machine."""
 
     files: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
-    broken: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+    broken: Mapping[str, SearchOutcome] = field(default_factory=dict[str, SearchOutcome])
     links: Mapping[str, str] = field(default_factory=dict[str, str])
     directories: frozenset[str] = frozenset()
 
@@ -208,7 +209,7 @@ def installation_of(
         links=planted.links,
         directories=own.directories | planted.directories,
     )
-    environment = populate(bare, target, scheme, machine_of(wheel), options.library_path)
+    environment = populate(bare, target, scheme, abi_of(wheel), options.library_path)
     labels = {path: label for path, (label, _) in others.items() if path not in layout.members}
     shimmed = _shimmed(wheel, layout, labels)
     return Installation(

@@ -14,8 +14,9 @@ from wheelfix.elf.exports import Wanted, announce
 from wheelfix.elf.model import Elf, Exports
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, Load, load_each
+from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Scope, SymbolIndex, wanted_by
 from wheelfix.wheel.edits import Edit, without_needed
 from wheelfix.wheel.model import Wheel

@@ -15,6 +15,7 @@ from wheelfix.analysis.policies import Policy, allowed_versions, blacklist_of
 from wheelfix.analysis.providers import provider_options
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
@@ -170,7 +171,7 @@ def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> It
 
 def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
     for need in elf.verneed:
-        if need.file.startswith(("ld-linux", "ld64.so.")):
+        if is_glibc_loader(need.file):
             continue  # auditwheel does not look at the loader's own (elfutils.py)
         for version in need.versions:
             known = allowed.get(version.partition("_")[0])

@@ -5,23 +5,24 @@ modules, programs, and libraries that no other object of the wheel loads.
 """
 
 from collections.abc import Container, Iterable, Iterator
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
-from wheelfix.loader.search import Load
+from wheelfix.loader.model import Load
+from wheelfix.loader.platform_libraries import (
+    COMPILER_LIBRARIES,
+    LIBC_SONAMES,
+    PYTHON_LIBRARIES,
+    defined_by,
+    is_glibc_loader,
+    may_come_from_platform,
+)
 from wheelfix.loader.symbols import binds
-
-_PYTHON_NEEDS = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
-"""Libraries of every CPython for glibc: in the global scope of each of its processes."""
-_TOOLCHAIN = (*_PYTHON_NEEDS, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux*", "ld64*")
-_LIBC = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 
 Reference = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
@@ -54,7 +55,7 @@ class _Search:
     def __init__(self, loaded: LoadedWheel, definitions: Definitions) -> None:
         self._loaded = loaded
         self._definitions = definitions
-        self._interpreters: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
+        self._interpreters: dict[Abi, tuple[Library, ...]] = {}
 
     def found(self) -> tuple[Unresolved, ...]:
         alone = {
@@ -112,7 +113,7 @@ class _Search:
         left = tuple(reference for reference in left if not _define(interpreter, reference))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
         if not interpreter:
-            absent.setdefault(_LIBC[self._loaded.environment.libc])
+            absent.setdefault(LIBC_SONAMES[self._loaded.environment.libc])
         listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
             member=member,
@@ -148,16 +149,15 @@ class _Search:
         """Return the libraries of an interpreter for `elf`; none if its C library is not found."""
         if self._loaded.environment.libc is Libc.MUSL:
             return ()
-        abi = (elf.bits, elf.machine, elf.little_endian)
-        if abi not in self._interpreters:
-            self._interpreters[abi] = self._find_interpreter(elf)
-        return self._interpreters[abi]
+        if elf.abi not in self._interpreters:
+            self._interpreters[elf.abi] = self._find_interpreter(elf)
+        return self._interpreters[elf.abi]
 
     def _find_interpreter(self, elf: Elf) -> tuple[Library, ...]:
-        libc = self._definitions.host(_PYTHON_NEEDS[0], elf)
+        libc = self._definitions.host(PYTHON_LIBRARIES[0], elf)
         if libc is None:
             return ()
-        names = (*_PYTHON_NEEDS[1:], *libc.elf.needed)
+        names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
         found = (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
         for library in found:
             announce(library.exports, self._loaded.wanted)
@@ -168,7 +168,7 @@ class _Search:
             path.rpartition("/")[2] for path in load.objects if path not in self._loaded.members
         ]
         return tuple(
-            name for name in names if not any(fnmatchcase(name, known) for known in _TOOLCHAIN)
+            name for name in names if name not in COMPILER_LIBRARIES and not is_glibc_loader(name)
         )
 
 

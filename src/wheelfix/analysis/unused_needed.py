@@ -13,15 +13,15 @@ from typing import NamedTuple
 
 from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.elf.exports import among
-from wheelfix.elf.model import Exports, Undefined
+from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
+from wheelfix.loader.model import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Load, load_each
+from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.text import join_some
 
-_NEVER = ("libc.so.6", "libc.so", "libc.musl-*", "ld-linux*", "ld64.so*", "ld-musl-*")
 _MOST_REASONS = 3
 
 
@@ -101,7 +101,7 @@ def _decide(
 
 def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
-    if _matches(name, _NEVER) or _matches(name, settings.keep_needed):
+    if libc_of(name) or _matches(name, settings.keep_needed):
         return False
     if decision.why is Why.ABSENT:
         return not decision.open_references and _matches(name, settings.drop_needed)

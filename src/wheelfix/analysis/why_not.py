@@ -8,7 +8,8 @@ from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.installation import Installation, loads_of
 from wheelfix.analysis.load_tree import Step, how_found, tree_of
 from wheelfix.elf.model import Libc
-from wheelfix.loader.search import Candidate, How, Outcome, Request, load, search_directories
+from wheelfix.loader.model import Candidate, How, Request, SearchOutcome
+from wheelfix.loader.search import load, search_directories
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def _reasons(installation: Installation, steps: Iterable[Step], path: str) -> It
 
 
 def _is_at(installation: Installation, candidate: Candidate, path: str) -> bool:
-    if candidate.outcome is Outcome.NO_DIRECTORY:
+    if candidate.outcome is SearchOutcome.NO_DIRECTORY:
         return False
     spelled = posixpath.normpath(candidate.path)
     return path in {spelled, installation.environment.links.get(spelled)}

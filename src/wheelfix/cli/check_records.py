@@ -13,7 +13,7 @@ from typing import cast
 
 from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
-from wheelfix.pipelines.check import NOTHING, check, in_time, unfinished
+from wheelfix.pipelines.check import NO_BASELINE, check, check_in_time, unfinished_error
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.jsonl import VERSION, record
 from wheelfix.reports.render import RenderOptions, shown_path
@@ -57,7 +57,7 @@ def tasks(
     wheels: Iterable[Path],
     settings_for: Callable[[str], Settings],
     options: RenderOptions,
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
 ) -> Iterator[Task]:
     """Yield the task for each wheel; relative paths count from `options.folder`."""
     folder = options.folder
@@ -96,11 +96,11 @@ def judged(task: Task) -> Record:
             f"a worker has wheelfix {__version__}, and this is wheelfix {task.options.version}",
             hint=f"on every worker: `pip install wheelfix=={task.options.version}`",
         )
-    return _recorded(in_time(check, task.wheel, task.settings, task.baseline), task)
+    return _recorded(check_in_time(check, task.wheel, task.settings, task.baseline), task)
 
 
 def _lost(task: Task, error: Exception) -> Record:
-    return _recorded(Report(source=task.wheel, error=unfinished(task.wheel, error)), task)
+    return _recorded(Report(source=task.wheel, error=unfinished_error(task.wheel, error)), task)
 
 
 def _recorded(report: Report, task: Task) -> Record:

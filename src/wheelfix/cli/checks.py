@@ -13,7 +13,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.process_pool import processes
 from wheelfix.cli.report_output import ReportWriter, reports_in
 from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.pipelines.check import NOTHING, check_each, check_set, without
+from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.formats import Format
 from wheelfix.reports.terminal_text import counted
@@ -130,7 +130,7 @@ def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline
             "--write-baseline needs a file to write to",
             hint="--baseline wheelfix-baseline.json, or `baseline` in [tool.wheelfix]",
         )
-    return NOTHING if file is None or write_baseline else baselines.read(Path(file))
+    return NO_BASELINE if file is None or write_baseline else baselines.read(Path(file))
 
 
 def _checked(
@@ -174,7 +174,7 @@ def _written_off(checked: SetReport, file: Path, terminal: Terminal) -> SetRepor
     ]
     baselines.write(file, baselines.text(found))
     terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
-    return without(checked, baselines.read(file))
+    return without_baselined(checked, baselines.read(file))
 
 
 # --- Words ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from wheelfix.analysis.policy_reasons import Obstacle, not_allowed, not_located
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.policy_tables import INSTALL_HINT, known_policies
-from wheelfix.pipelines.auditwheel_view import Judged, View, build_view
+from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.graft_plan import (
     Externals,
@@ -30,7 +30,8 @@ from wheelfix.pipelines.graft_plan import (
     tags_of,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.requirements import required
+from wheelfix.system.requirements import is_supported, required
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 
 
@@ -46,7 +47,7 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
     policies = known_policies()
-    view = build_view(wheel, settings, judged=_judged(policies))
+    view = build_view(wheel, settings, inspected=_inspected(policies))
     file = _write_view(view, workdir)
     environ = _environment(file.parent, auditwheel.environ)
     question = Question(
@@ -88,7 +89,7 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
     Raises as `graft` does.
     """
     policies = known_policies()
-    file = _write_view(build_view(wheel, settings, judged=_judged(policies)), workdir)
+    file = _write_view(build_view(wheel, settings, inspected=_inspected(policies)), workdir)
     environ = _environment(file.parent, auditwheel.environ)
     ldpaths = settings.ldpaths
     if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude):
@@ -108,13 +109,13 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
 # --- The question ---------------------------------------------------------------------------------
 
 
-def _judged(policies: Sequence[Policy]) -> Judged | None:
-    """Return what auditwheel looks at by name; None if its policies are not known."""
+def _inspected(policies: Sequence[Policy]) -> Inspected | None:
+    """Return the names that auditwheel inspects; None if its policies are not known."""
     symbols = judged_symbols(policies)
     if symbols is None:
         return None
     libraries, platform = judged_libraries(policies), platform_libraries(policies)
-    return Judged(symbols=symbols, libraries=libraries, platform=platform)
+    return Inspected(symbols=symbols, libraries=libraries, platform=platform)
 
 
 def _write_view(view: View, workdir: Path) -> Path:
@@ -169,10 +170,10 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 hint="name the platform, such as --plat manylinux_2_28_x86_64",
             )
         case Refusal.NO_OBJECT:
-            members = ", ".join(f"`{member}`" for member in wheel.elfs)
             raise BadWheelError(
-                f"no object of the wheel is for the architecture of its tag: {members}",
-                hint=f"were they built for {', '.join(wheel.name.platforms)}?",
+                "no object of the wheel is for the architecture of its tag: "
+                + join_some(wheel.elfs),
+                hint=f"were they built for {join_some(wheel.name.platforms)}?",
             )
 
 
@@ -181,8 +182,8 @@ def _require_version() -> None:
         version = metadata.version("auditwheel")
     except metadata.PackageNotFoundError:
         raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
-    releases = required("auditwheel")
-    if version not in releases:
+    if not is_supported("auditwheel", version):
+        releases = required("auditwheel")
         raise ToolError(
             f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
             hint=f"pip install 'auditwheel{releases}'",
@@ -235,10 +236,10 @@ def _requested(analysis: Analysis, wheel: Wheel, platform: str) -> int:
 
 
 def _external(analysis: Analysis, policy: str, view: View) -> dict[str, dict[str, Path | None]]:
-    """Return for each object that asks for others the libraries that `policy` does not provide."""
+    """Return for each searching object the libraries that `policy` does not provide."""
     return {
         place: dict(sorted(analysis.external[place][policy].items()))
-        for place, members in view.askers.items()
+        for place, members in view.represented.items()
         if members and place in analysis.external
     }
 
@@ -268,7 +269,7 @@ def _dropped(
     found = {
         member: tuple(n for n in wheel.elfs[member].needed if n in libraries and n in libpython)
         for place, libraries in external.items()
-        for member in view.askers[place]
+        for member in view.represented[place]
     }
     return {member: names for member, names in found.items() if names}
 

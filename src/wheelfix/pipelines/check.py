@@ -1,7 +1,7 @@
-"""What is wrong with wheels as they stand: read, run the rules, and sort out what counts.
+"""Check of wheels: read them, run the rules, and set suppressed findings apart.
 
-Nothing is looked at but the wheels and what the settings hand over (`library-path`, `provider`,
-`against`): with the same of them, the same wheel gets the same report on every machine.
+Only the wheels and what the settings name (`library-path`, `provider`, `against`) are read: with
+the same of them, a wheel gets the same report on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -34,13 +34,13 @@ from wheelfix.system.timeouts import TimedOutError, run_with_timeout
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
-NOTHING = Baseline()
+NO_BASELINE = Baseline()
 
 
-def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Report:
-    """Return what is wrong with the wheel at `path`; what cannot be read is in `Report.error`."""
+def check(path: Path, settings: Settings, baseline: Baseline = NO_BASELINE) -> Report:
+    """Return what is wrong with the wheel at `path`; a failure to read it is in `Report.error`."""
     try:
-        return _judged(path, settings, baseline)
+        return _report(path, settings, baseline)
     except WheelfixError as error:
         return Report(source=path, error=error)
     except OSError as error:
@@ -50,7 +50,7 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
         return Report(source=path, error=cause)
 
 
-def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
+def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
@@ -96,7 +96,7 @@ def partition_findings(
     distribution_of: Callable[[Finding], str],
     baseline: Baseline,
 ) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
-    """Return what counts, worst first, and what does not."""
+    """Return the findings that count, worst first, and those that are suppressed."""
     counting: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:
@@ -111,7 +111,7 @@ def partition_findings(
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return `findings` sorted by severity; those alike keep their order."""
+    """Return `findings` sorted by severity, and otherwise in their order."""
     return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
@@ -121,12 +121,12 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
     crew: Crew | None = None,
 ) -> Iterator[Report]:
-    """Yield the report of each wheel, in their order; a `crew` may work on them side by side.
+    """Yield the report of each wheel, in their order; a `crew` may check several at a time.
 
-    No wheel stops the others, not even one that takes the process down that works on it.
+    No wheel stops the others, not even one that ends its worker process.
     """
     settings = _beside(paths, [settings_for(path.name) for path in paths])
     tasks = zip(paths, settings, strict=True)
@@ -134,16 +134,16 @@ def check_each(
 
 
 def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
-    return in_time(check, *task, baseline)
+    return check_in_time(check, *task, baseline)
 
 
-def in_time(
+def check_in_time(
     look: Callable[[Path, Settings, Baseline], Report],
     path: Path,
     settings: Settings,
     baseline: Baseline,
 ) -> Report:
-    """Return what `look`, which is `check`, says of a wheel, or that it took too long."""
+    """Return the report of `look`, which is `check`, or one that the time limit was exceeded."""
     try:
         return run_with_timeout(settings.timeout, partial(look, path, settings, baseline))
     except TimedOutError as error:
@@ -151,11 +151,11 @@ def in_time(
 
 
 def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
-    return Report(source=task[0], error=unfinished(task[0], error))
+    return Report(source=task[0], error=unfinished_error(task[0], error))
 
 
-def unfinished(path: Path, error: Exception) -> WheelfixError:
-    """Return what to say of a wheel whose check raised `error`, or ended with its process."""
+def unfinished_error(path: Path, error: Exception) -> WheelfixError:
+    """Return the error for a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
         return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
@@ -170,7 +170,7 @@ _ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it 
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
-    """Yield the settings of each wheel, with those of the others that it requires as providers."""
+    """Yield the settings of each wheel, with the other wheels that it requires as providers."""
     for place, own in zip(set_members(parts_in(paths)), settings, strict=True):
         owners = place.providers if own.share is not Share.OFF else ()
         given = (
@@ -184,11 +184,11 @@ def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Set
 def check_set(
     reports: Sequence[Report],
     settings_for: Callable[[str | None], Settings],
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
 ) -> SetReport:
-    """Return the reports side by side, with what shows only there.
+    """Return the reports of several wheels, with the findings that need all of them.
 
-    `settings_for` gives what holds for the wheel of a file name, and without one for the run.
+    `settings_for` returns the settings for a wheel's file name, and for None those of the run.
     """
     settings = settings_for(None)
     read = [report for report in reports if report.wheel is not None]
@@ -229,16 +229,16 @@ def _stale(kept: Sequence[Finding], settings: Iterable[Settings]) -> frozenset[t
     )
 
 
-def without(checked: SetReport, baseline: Baseline) -> SetReport:
-    """Return a report in which nothing counts that `baseline` covers."""
+def without_baselined(checked: SetReport, baseline: Baseline) -> SetReport:
+    """Return the report, in which findings that `baseline` covers no longer count."""
     return replace(
         checked,
-        reports=tuple(_without(report, baseline) for report in checked.reports),
+        reports=tuple(_without_baselined(report, baseline) for report in checked.reports),
         findings=tuple(f for f in checked.findings if not baseline.covers(_distribution_of(f), f)),
     )
 
 
-def _without(report: Report, baseline: Baseline) -> Report:
+def _without_baselined(report: Report, baseline: Baseline) -> Report:
     if report.wheel is None:
         return report
     distribution = report.wheel.name.distribution

@@ -26,9 +26,9 @@ from wheelfix.wheel.model import Wheel
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
-    """Yield the edits that make `wheel` what auditwheel decided, search paths left out.
+    """Yield the edits that carry out what auditwheel decided, without search paths.
 
-    Those are the rules' business, which know where the files get installed.
+    Those are set by rules, which know where the files are installed.
     """
     for library in graft.libraries:
         yield from _library(library)
@@ -43,7 +43,7 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
 def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     """Return `graft` without the renaming of the libraries that the globs `patterns` match.
 
-    They come in under the name by which they were asked for, and all references stay.
+    They get the name in DT_NEEDED by which they were found, and all references stay.
     """
     kept = {
         library.soname: library.original
@@ -90,11 +90,11 @@ def borrowed(
 def without_owned(
     graft: Graft, wheel: Wheel, settings: Settings
 ) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
-    """Return `graft` without what a provider shares with the wheel, and what goes for that.
+    """Return `graft` without the libraries that a provider shares, and these.
 
-    auditwheel puts a hash of a library's bytes into its name: what has the same name is the same.
-    All references keep the new name. What only such a library needs goes with it; what an object
-    outside site-packages may load stays, for no one entry leads from there to the provider.
+    auditwheel puts a hash of a library's bytes into its name: the same name is the same file. All
+    references keep the new name. What only such a library needs is left out, too; what an object
+    outside site-packages may load stays, since no search path leads from there to the provider.
     """
     shared = sharing(settings)
     owned = {each.soname for each in graft.libraries if provider_of(each.soname, shared)}
@@ -110,13 +110,13 @@ def without_owned(
 
 
 def sharing(settings: Settings) -> tuple[Provider, ...]:
-    """Return the providers that share what both they and the wheel would graft."""
+    """Return the providers from which the wheel takes what both would graft."""
     anyone = settings.share is Share.REQUIRED
     return tuple(each for each in settings.provider if each.shared or anyone)
 
 
 def _outside(wheel: Wheel) -> Iterator[str]:
-    """Yield the objects that are not installed into site-packages."""
+    """Yield the objects that are installed outside site-packages."""
     for member in wheel.elfs:
         place = split(member, wheel)
         if place is not None and place[0] not in {Key.PURELIB, Key.PLATLIB}:
@@ -124,7 +124,7 @@ def _outside(wheel: Wheel) -> Iterator[str]:
 
 
 def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
-    """Return the names that `members` need once renamed, and what is found by them in turn."""
+    """Return the new names of what `members` need, and of what that needs in its turn."""
     grafted = {each.soname: [new for _, new in each.renames] for each in graft.libraries}
     shipped: dict[str, list[str]] = {}
     for member in wheel.elfs:

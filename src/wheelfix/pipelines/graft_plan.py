@@ -136,7 +136,7 @@ def grafted_libraries(
     shipped = {posixpath.basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
     found: dict[str, GraftedLibrary] = {}
     for place, sources in externals.items():
-        waiting = [n for m in view.askers[place] for n in wheel.elfs[m].needed if n in sources]
+        waiting = [n for m in view.represented[place] for n in wheel.elfs[m].needed if n in sources]
         while waiting:
             name = waiting.pop()
             host = hosts[sources[name]]
@@ -165,7 +165,7 @@ def renames(
             if name in sources
         )
         for place, sources in externals.items()
-        for member in view.askers[place]
+        for member in view.represented[place]
     }
     return {member: pairs for member, pairs in found.items() if pairs}
 

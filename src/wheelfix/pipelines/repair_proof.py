@@ -9,7 +9,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import VerificationError
 from wheelfix.host.verify import Options, Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
-from wheelfix.loader.search import Load, Request
+from wheelfix.loader.model import Load, Request
 from wheelfix.pipelines.repair_result import Loads
 from wheelfix.rules import CHECKPOINT_RULES
 from wheelfix.rules.context import Context
@@ -17,6 +17,7 @@ from wheelfix.rules.engine import Break, broken
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel, WheelName, is_vendored
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import PendingWheel
@@ -38,10 +39,8 @@ def read_back(archive: Archive, pending: PendingWheel, predicted: Wheel) -> Whee
         found = written.wheel
     wrong = _differences(found, predicted)
     if wrong:
-        more = f" and {len(wrong) - 5} more" if len(wrong) > 5 else ""
-        listed = ", ".join(f"`{member}`" for member in wrong[:5])
         raise VerificationError(
-            f"the wheel written differs from the plan in {listed}{more}", hint=_REPORT
+            f"the wheel written differs from the plan in {join_some(wrong)}", hint=_REPORT
         )
     return found
 

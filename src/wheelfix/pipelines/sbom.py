@@ -1,4 +1,4 @@
-"""The list of what was grafted, and of what is expected beside, for who must know (PEP 770).
+"""The SBOM of grafted libraries, and of the distributions that others come from (PEP 770).
 
 CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that the same wheel
 gets the same list. Packages are named by package URLs (ECMA-427).
@@ -35,27 +35,27 @@ class Library(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A distribution that has to be installed beside, for libraries that it has."""
+    """A distribution that has to be installed, too, for the libraries that it has."""
 
     name: str
     """In its normal form (PEP 503)."""
     requirements: tuple[str, ...]
-    """What is asked of it (PEP 508)."""
+    """What the wheel requires of it (PEP 508)."""
     libraries: tuple[str, ...]
-    """The DT_NEEDED entries that it serves."""
+    """The DT_NEEDED entries that it satisfies."""
     optional: bool = False
-    """Whether only an extra asks for it."""
+    """Whether only an extra requires it."""
     version: str = ""
-    """The version at hand."""
+    """The version that was found; empty for none."""
     file: str = ""
-    """The name of its wheel, where that is at hand."""
+    """The name of its wheel, if that was found."""
     sha256: str = ""
     """Of this wheel, in hexadecimal."""
     licence: str | None = None
 
     @property
     def reference(self) -> str:
-        """Its package URL, with the version where that is known."""
+        """Its package URL, with the version if that is known."""
         given = {"file_name": self.file} if self.file else {}
         return _purl("pypi", [self.name], self.version, given)
 
@@ -79,7 +79,7 @@ def write_sbom(
     expected: Sequence[Expected] = (),
     earlier: Earlier | None = None,
 ) -> bytes:
-    """List `libraries`, of which `wheel` in its final state has all members, and what else it uses.
+    """Return the SBOM of `libraries`, whose members are all in `wheel`, and of what else it uses.
 
     `tools` are the names and the versions of the programs that made the wheel. What `earlier` has
     under another reference stays.
@@ -127,14 +127,14 @@ def write_sbom(
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-# --- What was listed before -----------------------------------------------------------------------
+# --- Earlier lists -----------------------------------------------------------------------
 
 
 def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | None:
-    """Return what a list says that still holds; None if it is no CycloneDX with components.
+    """Return what is still true of a list; None if it is no CycloneDX with components.
 
-    `places` returns where a member of that time is now. What was said of a member that is gone is
-    left out; a component without a place, as auditwheel writes it, stays.
+    `places` returns where a member of that time is now. Components whose members are gone are left
+    out; a component without a place, as auditwheel writes it, stays.
     """
     try:
         document: Any = json.loads(text)
@@ -157,7 +157,7 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
 
 
 def joined(lists: Iterable[Earlier]) -> Earlier:
-    """Return several lists as one; of what two of them say, the last says it."""
+    """Return several lists as one; what a later one has replaces what an earlier one has."""
     found = Earlier()
     for each in lists:
         refs = {component["bom-ref"] for component in each.components}
@@ -203,7 +203,7 @@ def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wheel) -> bool:
-    """Whether what was said of a distribution beside the wheel is still true, and not said anew."""
+    """Return whether a component still holds: its library is used, and it is not listed anew."""
     properties = _properties(component)
     if (_EXTERNAL, "true") not in properties:
         return True
@@ -273,7 +273,7 @@ def _component(library: Library) -> dict[str, Any]:
 
 
 def _reference(library: Library) -> str:
-    """Return what names the library in this list: several may come from one package."""
+    """Return the reference of the library in this list: several may be of one package."""
     return library.members[0]
 
 
@@ -282,9 +282,9 @@ def _soname(wheel: Wheel, library: Library) -> str:
 
 
 def _licence(text: str) -> dict[str, Any]:
-    """Say `text` as one SPDX id, as an SPDX expression, or else as a name.
+    """Return `text` as an SPDX id, as an SPDX expression, or else as a name.
 
-    It is what the distribution declares for a package, and nobody's verdict on the one file.
+    It is what the distribution declares for the package, not for this one file.
     """
     declared = {"acknowledgement": "declared"}
     try:

@@ -93,7 +93,7 @@ def _places(member: str, edits: Iterable[Edit]) -> list[str]:
 def described(taken: Taken) -> Expected:
     """Return what is known of a provider that libraries are taken from.
 
-    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
+    Its wheel is hashed, if there is one; its licence is what its METADATA declares.
     """
     provider = taken.provider
     wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
@@ -115,7 +115,7 @@ def _sha256(path: Path) -> str:
 
 
 def _metadata(provider: Provider, wheel: Path | None) -> str:
-    """Return the METADATA of the provider at hand; empty where there is none."""
+    """Return the METADATA of the provider; empty if it was not found."""
     if wheel is not None:
         with zip_file(wheel) as archive:
             names = (name for name in archive.namelist() if _METADATA.fullmatch(name))

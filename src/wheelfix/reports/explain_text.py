@@ -7,7 +7,7 @@ from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not import WhyNot
-from wheelfix.loader.search import Candidate, How, Outcome
+from wheelfix.loader.model import Candidate, How, SearchOutcome
 from wheelfix.reports.terminal_text import Colour, paint, printable
 from wheelfix.text import join_some
 
@@ -168,7 +168,7 @@ def _candidates(
         if heading != (candidate.how, candidate.owner):
             heading = (candidate.how, candidate.owner)
             yield f"{indent}    {printable(list_name(installation, candidate))}"
-        good = candidate.outcome is Outcome.FOUND
+        good = candidate.outcome is SearchOutcome.FOUND
         shown = printable(f"{candidate.path}: {candidate.outcome}")
         yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 
