@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wheelfix.analysis.policy_reasons import Policy
-from wheelfix.analysis.policy_verdict import findings
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_verdict import show_json
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -55,7 +55,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = findings(wheel, Settings(), policies) or {"overall_tag": "none"}
+    ours = show_json(wheel, Settings(), policies) or {"overall_tag": "none"}
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()

@@ -16,9 +16,10 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors
 from tests.support.values import elf, wheel
 from wheelfix import cli
-from wheelfix.analysis.explain import Provenance, Question, World, explain, world_of
+from wheelfix.analysis.explain import explain
 from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.providers import provider_known_for
+from wheelfix.analysis.installation import Installation, LoadOptions, Provenance, installation_of
+from wheelfix.analysis.providers import install_advice
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.trace import trace
@@ -105,10 +106,10 @@ def installed(tmp_path: Path, *wheels: Path) -> Path:
     return site
 
 
-def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> World:
+def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> Installation:
     beside = provider_files_of(subject, providers)
-    question = Question(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
-    return world_of(subject, question)
+    question = LoadOptions(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
+    return installation_of(subject, question)
 
 
 # --- explain, tree --------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     code, out = run(capsys, "explain", user, "--provider", pro)
     assert (code, "1 from other wheels" in out) == (0, True)
     code, out = run(capsys, "tree", user, "--provider", pro)
-    assert (code, f"other wheels give\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
+    assert (code, f"from other wheels\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
     assert run(capsys, "tree", user)[0] == 1
     assert run(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
     assert run(capsys, "tree", "--site", ".", "--provider", pro)[0] == 2
@@ -177,7 +178,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
 
 
 def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
-    assert not provider_known_for("libours.so.1")
+    assert not install_advice("libours.so.1")
 
 
 def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
@@ -194,7 +195,7 @@ def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
     given = (Provider(source=str(first)), Provider(source=str(second)))
     settings = with_providers(Settings(provider=given), tmp_path, subject)
     found = explain(world(subject, *settings.provider, unused), installed_at(subject, USER))
-    names = [step.place.name for step in found.steps if step.place]
+    names = [step.origin.name for step in found.steps if step.origin]
     assert f"{first.name}!near/libnear.so.1" in names
     assert f"{second.name}!deep/libdeep.so.1" in names
     assert found.ok
@@ -210,9 +211,9 @@ def test_a_provider_stands_where_its_scheme_puts_it() -> None:
     subject = wheel({USER: elf("libmkl_rt.so.3", runpath="$ORIGIN/../../..")})
     graph = graph_of(
         subject,
-        Question(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
+        LoadOptions(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
     )
-    (node,) = graph.given(Provenance.OTHER)
+    (node,) = graph.nodes_from(Provenance.OTHER)
     assert node.id == "mkl!lib/libmkl_rt.so.3"
     pure = Provider(requirement="p", libraries=("libp.so",), directory="p", scheme="purelib")
     subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
@@ -243,7 +244,7 @@ def test_an_installed_provider_is_read_where_it_is(
     settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path, subject)
     found = explain(world(subject, *settings.provider), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
-    assert step.place == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
+    assert step.origin == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
         "libc.so.6"
     ]

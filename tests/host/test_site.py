@@ -14,14 +14,9 @@ import pytest
 
 from tests.support.build import executable, extension, shared_object
 from wheelfix import cli
-from wheelfix.analysis.explain import (
-    Explanation,
-    Provenance,
-    World,
-    explain,
-    find_subject,
-    how_found,
-)
+from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.installation import Installation, Provenance, find_subject
+from wheelfix.analysis.load_tree import how_found
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.model import How
@@ -96,7 +91,7 @@ def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
     return found
 
 
-def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
+def agrees(site: Path, module: str, **environment: str) -> tuple[Installation, Explanation]:
     """Explain `module`, and compare each file and its rule with the real loader."""
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
     world = read_site(site, library_path=path)
@@ -136,7 +131,7 @@ def test_an_inherited_rpath_is_what_the_loader_uses(site: Path) -> None:
     assert text["libouter.so.1"] == "rpath $ORIGIN/../demo.libs"
     assert text["libinner.so.1"] == "inherited from demo/_core.so: $ORIGIN/../demo.libs"
     assert found.ok
-    assert found.steps[-1].place is not None
+    assert found.steps[-1].origin is not None
 
 
 def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_path: Path) -> None:
@@ -150,11 +145,11 @@ def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_pa
         )
     fake = shared_object(tmp_path / "fake/libtvm_runtime.so", soname="libtvm_runtime.so")
     world, found = agrees(site, "libtvm_runpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Provenance.GIVEN, str(fake))
+    assert found.steps[1].origin == (Provenance.VARIABLE, str(fake))
     assert any(each.when == "without this LD_LIBRARY_PATH" for each in found.alternatives)
     shutil.rmtree(site / "log")
     world, found = agrees(site, "libtvm_rpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
+    assert found.steps[1].origin == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
     assert world.name == "this machine"
 
 
@@ -163,8 +158,8 @@ def test_the_cache_and_the_interpreters_own_libraries_are_seen(site: Path) -> No
     world, found = agrees(site, "demo._core")
     by_name = {step.request.name: step for step in found.steps}
     assert how_found(world, by_name["libc.so.6"]).startswith("already loaded by ")
-    assert by_name["libresolv.so.2"].place is not None
-    assert by_name["libresolv.so.2"].place.giver is Provenance.PLATFORM
+    assert by_name["libresolv.so.2"].origin is not None
+    assert by_name["libresolv.so.2"].origin.provenance is Provenance.PLATFORM
     assert not found.problems
 
 

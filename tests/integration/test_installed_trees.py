@@ -20,7 +20,8 @@ import pytest
 
 from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
-from wheelfix.analysis.explain import Explanation, Question, World, explain, world_of
+from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.installation import Installation, LoadOptions, installation_of
 from wheelfix.host.disk import read_process
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_model import Options
@@ -557,7 +558,7 @@ def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees
     with open_wheel(wheel) as archive:
         subject = archive.wheel
     target = targets.find(targets.default_name(subject), subject)
-    world = world_of(subject, Question(target=target, scheme=scheme))
+    world = installation_of(subject, LoadOptions(target=target, scheme=scheme))
     base = "/env/usr" if kind == "debian" else "/env"
     top = "usr/" if kind in {"debian", "lib64"} else ""
     by_member = {
@@ -603,7 +604,7 @@ def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate
     return found
 
 
-def fate_in(explanation: Explanation, world: World, base: str, top: str) -> Fate:
+def fate_in(explanation: Explanation, world: Installation, base: str, top: str) -> Fate:
     """Predict by an explanation; its `base` is the folder `top` of the tree."""
     if not explanation.ok:
         in_order = load(explanation.root, world.environment).missing

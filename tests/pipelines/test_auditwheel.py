@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support import build
-from wheelfix.analysis.policy_reasons import satisfies, unmet
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict, satisfies, unmet
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.pipelines.auditwheel import graft, verdict
 from wheelfix.pipelines.auditwheel_worker import Auditwheel

@@ -17,7 +17,6 @@ import pytest
 import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.analysis.wheel_sets import Part, Place, places
 from wheelfix.errors import OwnerError
 from wheelfix.pipelines.check import check_each
 from wheelfix.pipelines.repair import repair
@@ -25,7 +24,6 @@ from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import DataLibraries, Provider, Requirement, Settings, Share
-from wheelfix.wheel.model import WheelName
 
 MACHINE = os.uname().machine
 MINOR = sys.version_info.minor
@@ -42,128 +40,6 @@ const char large[{LARGE}] = {{1}};
 static int count;
 int bump(void) {{ return ++count + large[1]; }}
 """
-
-
-# --- Which wheels are a set -----------------------------------------------------------------------
-
-
-def part(name: str, *requires: str) -> Part:
-    tag = "" if name.count("-") > 1 else "-cp311-cp311-linux_x86_64"
-    return Part(name=WheelName.parse(f"{name}{tag}.whl"), requires_dist=requires)
-
-
-def owners(*parts: Part) -> list[list[int]]:
-    """Which wheels each wheel takes libraries from."""
-    return [[owner.index for owner in place.owners] for place in places(parts)]
-
-
-def last(*parts: Part) -> Place:
-    return places(parts)[-1]
-
-
-def test_who_is_required_is_the_owner_in_whatever_order() -> None:
-    assert owners(part("core-1.0"), part("plug-1.0", "core")) == [[], [0]]
-    assert owners(part("plug-1.0", "Core==1.0"), part("core-1.0")) == [[1], []]
-
-
-def test_wheels_that_do_not_require_each_other_are_left_alone() -> None:
-    assert owners(part("one-1.0"), part("two-1.0", "three")) == [[], []]
-    one = [part(f"one-1.0-cp3{n}-cp3{n}-linux_x86_64", "one") for n in (11, 12)]
-    assert owners(*one) == [[], []]
-
-
-def test_several_pythons_and_platforms_are_matched_up() -> None:
-    tags = [
-        f"cp3{minor}-cp3{minor}-{platform}"
-        for minor in (11, 12)
-        for platform in ("manylinux_2_28_x86_64", "manylinux_2_28_aarch64", "musllinux_1_2_x86_64")
-    ]
-    cores = [part(f"core-1.0-{tag}") for tag in tags]
-    plugs = [part(f"plug-1.0-{tag}", "core==1.0") for tag in tags]
-    n = len(tags)
-    assert owners(*cores, *plugs) == [[]] * n + [[index] for index in range(n)]
-
-
-def test_an_owner_serves_all_pythons_of_its_user_or_none() -> None:
-    plug = part("plug-1.0-cp312-cp312-linux_x86_64", "core")
-    for tag in ("cp38-abi3", "py3-none", "cp312-cp312"):
-        assert owners(part(f"core-1.0-{tag}-linux_x86_64"), plug) == [[], [0]]
-    both = [part("core-1.0-cp38-abi3-linux_x86_64"), part("core-1.0-cp312-cp312-linux_x86_64")]
-    assert last(*both, plug).owners[0].index == 1
-    stable = part("plug-1.0-cp311-abi3-linux_x86_64", "core")
-    assert not last(part("core-3.0"), stable).messages, "nothing would be shared anyway"
-    alone = last(part("core-1.0"), stable)
-    assert not alone.owners
-    assert "not for all Pythons" in alone.messages[0]
-    assert not last(part("core-1.0-cp310-cp310-linux_x86_64"), part("plug-1.0", "core")).messages
-
-
-@pytest.mark.parametrize(
-    ("requirement", "is_owner"),
-    [
-        ("core>=1,<2", True),
-        ("core[fast]", True),
-        ("core; python_version >= '3.8'", True),
-        ("core; python_version < '3.8'", False),
-        ("core; sys_platform == 'win32'", False),
-        ("core; platform_machine == 'x86_64'", True),
-        ("core; extra == 'fast'", False),
-        ("core>=2", False),
-        ("core @ file:///core.whl", True),
-        ("core ===", False),
-    ],
-)
-def test_only_what_is_installed_with_a_wheel_owns_something(
-    requirement: str, *, is_owner: bool
-) -> None:
-    assert bool(last(part("core-1.0"), part("plug-1.0", requirement)).owners) is is_owner
-
-
-def test_a_version_that_is_not_asked_for_is_told() -> None:
-    (said,) = last(part("core-1.0"), part("plug-1.0", "core>=2")).messages
-    assert "`core-1.0-cp311-cp311-linux_x86_64.whl` is not what METADATA asks for" in said
-
-
-def test_the_newest_of_several_versions_is_the_owner() -> None:
-    cores = [part("core-1.9"), part("core-1.10"), part("core-2.0")]
-    assert last(*cores, part("plug-1.0", "core<2")).owners[0].index == 1
-    builds = [part(f"core-1.0-{n}-cp311-cp311-linux_x86_64") for n in (2, 10)]
-    assert last(*builds, part("plug-1.0", "core")).owners[0].index == 1
-
-
-def test_one_product_is_pinned_or_of_one_version() -> None:
-    def same(user: str, *requires: str) -> bool:
-        return last(part("core-1.0"), part(user, *requires)).owners[0].same_product
-
-    assert same("plug-1.0", "core>=1")
-    assert same("plug-3.0", "core==1.0")
-    assert not same("plug-3.0", "core==1.*")
-    assert not same("plug-3.0", "core>=1")
-
-
-def test_a_chain_reaches_to_its_end_and_says_by_whom() -> None:
-    core, mid = part("core-1.0"), part("mid-1.0", "core==1.0")
-    place = last(core, mid, part("top-1.0", "mid==1.0"))
-    assert [(each.index, each.through) for each in place.owners] == [(1, ""), (0, "mid")]
-    assert place.depth == 2
-    assert all(each.same_product for each in place.owners)
-    direct = last(core, mid, part("top-1.0", "mid", "core"))
-    assert [(each.index, each.through) for each in direct.owners] == [(1, ""), (0, "")]
-    loose = last(part("core-1.0"), part("mid-2.0", "core"), part("top-2.0", "mid"))
-    assert [each.same_product for each in loose.owners] == [True, False]
-
-
-def test_a_circle_owns_nothing_and_is_told_and_who_stands_outside_is_served() -> None:
-    found = places([part("a-1", "b"), part("b-1", "c"), part("c-1", "a"), part("d-1", "a")])
-    assert [[each.index for each in place.owners] for place in found] == [[], [], [], [0]]
-    assert "in a circle" in found[0].messages[0]
-    assert not found[3].messages
-
-
-def test_a_long_chain_takes_no_recursion() -> None:
-    chain = [part(f"n{n}-1", f"n{n + 1}") for n in range(1500)]
-    assert places(chain[-40:])[0].depth == 39
-    assert max(place.depth for place in places(chain)) == 1499
 
 
 # --- Built wheels ---------------------------------------------------------------------------------

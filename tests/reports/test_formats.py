@@ -18,7 +18,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support import values
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_page import render as html_page

@@ -12,8 +12,8 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix import cli
-from wheelfix.analysis.explain import Provenance, Question
 from wheelfix.analysis.graph import Graph, graph_of
+from wheelfix.analysis.installation import LoadOptions, Provenance
 from wheelfix.loader.targets import find
 from wheelfix.reports.graph_formats import (
     compared_text,
@@ -30,7 +30,7 @@ HOSTILE = 'lib"\\]-->x|</script><script>alert(1)</script>\x1b[2J\n%%{init}&amp;.
 
 
 def graph(subject: Wheel, target: str = "glibc:2.28") -> Graph:
-    return graph_of(subject, Question(target=find(target, subject)))
+    return graph_of(subject, LoadOptions(target=find(target, subject)))
 
 
 def before() -> Wheel:
@@ -58,7 +58,7 @@ def hostile() -> Graph:
 
 def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
     found = graph(after())
-    assert {node.id: (node.giver, node.role, node.is_root) for node in found.nodes} == {
+    assert {node.id: (node.provenance, node.role, node.is_root) for node in found.nodes} == {
         "p/a.so": (Provenance.WHEEL, "module", True),
         "p/b.so": (Provenance.WHEEL, "library", True),
         "demo.libs/libx-0a1b2c3d.so.1": (Provenance.WHEEL, "library", False),
@@ -124,7 +124,7 @@ def test_the_text_has_a_section_for_each_giver() -> None:
         "  demo.libs/libx-0a1b2c3d.so.1  1 B  needed by a.so",
         "    libz.so.1, libc.so.6  [platform]",
         "",
-        "the platform gives (glibc:2.28)",
+        "from the platform (glibc:2.28)",
         "  libc.so.6  needed by a.so, libx-0a1b2c3d.so.1, b.so",
         "  libz.so.1  needed by libx-0a1b2c3d.so.1",
     ]
@@ -134,12 +134,12 @@ def test_before_and_after_stand_side_by_side() -> None:
     text = compared_text(graph(before()), graph(after()), colour=False)
     lines = [re.sub(r" {2,}", " | ", line.strip()) for line in text.splitlines()]
     assert "objects | 2 | 3" in lines
-    assert "nobody gives | 1 | 0" in lines
+    assert "not found | 1 | 0" in lines
     assert "~ p/a.so | 1 B | 1 B" in lines
     assert "libx.so.1 | not found | -" in lines
     assert "libx-0a1b2c3d.so.1 | - | [rpath $ORIGIN/../demo.libs]" in lines
     assert "+ demo.libs/libx-0a1b2c3d.so.1 | - | 1 B" in lines
-    assert "- libx.so.1 | nobody | -" in lines
+    assert "- libx.so.1 | not found | -" in lines
     assert lines[-1] == "1 object unchanged"
 
 
@@ -308,7 +308,7 @@ def test_why_not_answers_in_words_and_json(
 ) -> None:
     _, good = wheels
     code, out, _ = run(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
-    assert (code, out.startswith("it is the one: p/libx.so.1")) == (0, True)
+    assert (code, out.startswith("it is loaded: p/libx.so.1")) == (0, True)
     out = run(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
     assert json.loads(out)["why_not"][0]["loaded"] is False
 

@@ -8,17 +8,11 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.explain import (
-    Explanation,
-    World,
-    asked_for,
-    explain_everywhere,
-    find_subject,
-    load_roots,
-    why_not,
-    worlds_of,
-)
+from wheelfix.analysis.explain import Explanation, explain_everywhere
 from wheelfix.analysis.explain import explain as explain_one
+from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
+from wheelfix.analysis.load_tree import resolutions
+from wheelfix.analysis.why_not import why_not
 from wheelfix.cli import load_options as circumstances
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal
@@ -182,7 +176,7 @@ def _explain_opened(
         library_path=library_path(variables),
         directories=directories_of(variables),
     )
-    worlds = worlds_of(wheel, question)
+    worlds = installations_of(wheel, question)
     world = worlds.here
     searches = _searches(archive, asked.subject, world)
     world = replace(world, searches=searches, variables=variables)
@@ -195,7 +189,7 @@ def _explain_opened(
     return _answer(world, asked, first, one)
 
 
-def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
+def _searches(archive: Archive, subject: str | None, world: Installation) -> Searches:
     """Return what the sources beside the subject search, which alone are read for it."""
     if subject is None:
         return Searches()
@@ -211,7 +205,7 @@ def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
     )
 
 
-def _opened_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
+def _opened_before(world: Installation, prefix: str, name: str) -> tuple[str, ...]:
     """Return the files that are opened first, for one `--after`."""
     if prefix and not name:
         files = world.environment.files
@@ -252,7 +246,7 @@ def _explain_site(
 
 
 def _answer(
-    world: World, asked: _Asked, first: Sequence[str], one: Callable[[str], Explanation]
+    world: Installation, asked: _Asked, first: Sequence[str], one: Callable[[str], Explanation]
 ) -> bool:
     """Explain what was asked for; return whether everything is found."""
     terminal = asked.terminal
@@ -267,7 +261,7 @@ def _answer(
             terminal.result(tree.roots_text(found, colour=colour))
         return all(each.ok for each in found)
     paths = find_subject(world, asked.subject)
-    served = asked_for(world, asked.subject, first) if "/" not in asked.subject else ()
+    served = resolutions(world, asked.subject, first) if "/" not in asked.subject else ()
     if not paths and not served:
         raise SettingsError(
             f"there is no `{asked.subject}`, and nothing asks for it",
@@ -283,7 +277,7 @@ def _answer(
     if asked.as_json:
         value: dict[str, object] = {
             "explanations": [tree.explanation_value(world, each) for each in explained],
-            "asked_for": tree.asked_value(world, served),
+            "asked_for": tree.resolutions_value(world, served),
         }
         _json(terminal, value)
     else:
@@ -292,12 +286,14 @@ def _answer(
             for each in explained
         ]
         if served:
-            texts.append(tree.asked_text(world, asked.subject, served, colour=colour))
+            texts.append(tree.resolutions_text(world, asked.subject, served, colour=colour))
         terminal.result("\n\n".join(texts))
     return all(each.ok for each in explained) and not any(e.step.request.failed for e in served)
 
 
-def _why_not(world: World, asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
+def _why_not(
+    world: Installation, asked: _Asked, first: Sequence[str], paths: Sequence[str]
+) -> bool:
     wanted = asked.why_not or ""
     found = find_subject(world, wanted) or (
         (os.path.normpath(wanted),) if wanted.startswith("/") else ()

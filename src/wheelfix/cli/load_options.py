@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from wheelfix.analysis.explain import PlantedLibraries, ProviderFiles, Question
+from wheelfix.analysis.installation import LoadOptions, PlantedLibraries, ProviderFiles
 from wheelfix.cli.config.files import configured
 from wheelfix.cli.options import layers
 from wheelfix.errors import SettingsError
@@ -173,7 +173,7 @@ def question_of(
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
     settings: Settings | None = None,
-) -> Question:
+) -> LoadOptions:
     """Return the circumstances that the options describe; `directories` are read as well."""
     planted = PlantedLibraries()
     provided = _provided(wheel, settings)
@@ -181,7 +181,7 @@ def question_of(
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
         planted = read_planted((*(library_path or found.library_path), *directories))
-    return Question(
+    return LoadOptions(
         target=found,
         scheme=scheme,
         others=tuple(others),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.graph import Graph, graph_of, graph_of_world
+from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
 from wheelfix.cli import load_options as circumstances
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal
@@ -151,7 +151,7 @@ def _graph_of_site(
     world = read_site(directory, target=described, library_path=library_path or ())
     if distribution is not None:
         world = of_distribution(world, distribution)
-    return graph_of_world(world, distribution or str(directory), sizes_of(world))
+    return graph_of_installation(world, distribution or str(directory), sizes_of(world))
 
 
 def _by_suffix(output: Path | None) -> Format:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.providers import wheels_at_hand
+from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import read_wheel, settings_of
@@ -132,4 +132,4 @@ def _providing(path: Path, settings: Settings) -> tuple[Path, ...]:
     if not settings.provider:
         return ()
     known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
-    return tuple(Path(each) for each in wheels_at_hand(known))
+    return tuple(Path(each) for each in provider_wheels(known))

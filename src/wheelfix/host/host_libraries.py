@@ -17,7 +17,6 @@ from typing import NamedTuple, Self
 from zipfile import ZipFile
 
 from wheelfix.analysis.providers import folder_of
-from wheelfix.analysis.unused_needed import Pruning
 from wheelfix.elf.exports import lazy_exports
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
@@ -57,9 +56,6 @@ class _Cache:
         self.loaders: dict[tuple[str | None, Libc | None, Abi], Environment] = {}
         self.given: dict[_LibraryPath, Mapping[str, Sequence[_GivenLibrary]]] = {}
         self.found: dict[tuple[_LibraryPath, str, Abi], Library] = {}
-        self.judged: dict[
-            tuple[_LibraryPath, _Sources], list[tuple[Mapping[str, Elf], Pruning]]
-        ] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +91,6 @@ class GivenLibraries:
         """Return the view with `places` before the other entries of `library-path`."""
         paths = tuple(dict.fromkeys((*places, *self.settings.library_path)))
         return replace(self, settings=replace(self.settings, library_path=paths))
-
-    @property
-    def judged(self) -> list[tuple[Mapping[str, Elf], Pruning]]:
-        """The results of `unused_needed.judge` with these members and this `library-path`."""
-        return self._cache.judged.setdefault((self._library_path, tuple(self.sources.items())), [])
 
     # --- Members
 

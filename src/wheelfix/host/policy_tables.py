@@ -5,7 +5,7 @@ from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from wheelfix.analysis.policy_reasons import Policy
+from wheelfix.analysis.policies import Policy
 from wheelfix.errors import ToolError
 
 INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8.2'"

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.providers import allowed, presets
+from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.wheel_sets import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
@@ -111,7 +111,7 @@ def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterato
     available = [provider for provider in providers if provider.at_hand]
     versions = dict.fromkeys(provider.version for provider in available if name)
     required = [text for text in requires_dist if name_of(text) == name]
-    good = allowed(
+    good = allowed_versions(
         versions, required or [max((provider.requirement for provider in providers), key=len)]
     )
     refused = tuple(version for version in versions if version not in good)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.explain import ProviderFiles
+from wheelfix.analysis.installation import ProviderFiles
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.host.disk import read_file

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.explain import PlantedLibraries, World
+from wheelfix.analysis.installation import Installation, PlantedLibraries
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.disk import Disk, loader_environment
@@ -32,7 +32,7 @@ def read_site(
     target: Target | None = None,
     library_path: tuple[str, ...] = (),
     directories: tuple[str, ...] = (),
-) -> World:
+) -> Installation:
     """Read the environment at `directory`: a venv, a prefix, a site-packages folder.
 
     The platform and the interpreter are those of this machine, unless `target` describes others.
@@ -80,7 +80,7 @@ def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
     return joined(found)
 
 
-def of_distribution(world: World, name: str) -> World:
+def of_distribution(world: Installation, name: str) -> Installation:
     """Return `world` with the objects of one distribution as members, and the rest as others.
 
     Raises `SettingsError` if no distribution of that name is installed there.
@@ -115,7 +115,7 @@ def _recorded(dist_info: Path) -> Iterator[str]:
             yield os.path.realpath(dist_info.parent / row[0])
 
 
-def sizes_of(world: World) -> dict[str, int]:
+def sizes_of(world: Installation) -> dict[str, int]:
     """Return the sizes of the members in bytes, by name."""
     found: dict[str, int] = {}
     for path, member in world.members.items():
@@ -164,7 +164,7 @@ def _interpreter(root: str) -> str | None:
 
 def _on_this_machine(
     root: str, disk: Disk, members: dict[str, str], library_path: tuple[str, ...]
-) -> World:
+) -> Installation:
     program = _interpreter(root)
     main = disk.add(program) if program else None
     if main not in disk.files:
@@ -177,7 +177,7 @@ def _on_this_machine(
     environment = disk.environment(base, main)
     pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
     prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in library_path if directory)
-    return World(
+    return Installation(
         environment=environment,
         members=members,
         pythons=frozenset(pythons) - set(members),
@@ -201,7 +201,7 @@ def _on_target(
     members: dict[str, str],
     target: Target,
     library_path: tuple[str, ...],
-) -> World:
+) -> Installation:
     sample = next(disk.files[path] for path in members if path in disk.files)
     python = re.search(r"/lib\d*/(python[\d.]+t?)/", "\n".join([root + "/", *disk.files]))
     base = Environment(libc=target.libc, files={}, library_path=library_path)
@@ -224,7 +224,7 @@ def _on_target(
         sample.abi,
         library_path or None,
     )
-    return World(
+    return Installation(
         environment=environment,
         members=members,
         given=frozenset(disk.files.keys() - before),

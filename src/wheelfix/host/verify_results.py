@@ -5,7 +5,7 @@ import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from wheelfix.analysis.providers import provider_known_for
+from wheelfix.analysis.providers import install_advice
 from wheelfix.host.verify_attempts import Answer, WheelUnderTest
 from wheelfix.host.verify_model import Attempt, AttemptKind, Check, Status
 from wheelfix.loader.model import Load, Request
@@ -190,7 +190,7 @@ def _missing_library(check: Check, load: Load, subject: WheelUnderTest) -> Itera
     missing = [request for request in load.missing if name is None or request.name == name]
     if missing:
         yield from _search(missing[0], subject)
-    if name is not None and (known := provider_known_for(name)):
+    if name is not None and (known := install_advice(name)):
         yield known
     if not missing and check.kind is not AttemptKind.RUN:
         yield "the model says that this library is found: something else asks for it"

@@ -13,17 +13,9 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from wheelfix.analysis.policy_reasons import (
-    Obstacle,
-    Policy,
-    judge,
-    judged_libraries,
-    judged_symbols,
-    not_allowed,
-    not_located,
-    platform_libraries,
-)
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policies import Policy, judged_libraries, judged_symbols, platform_libraries
+from wheelfix.analysis.policy_reasons import Obstacle, not_allowed, not_located
+from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.policy_tables import INSTALL_HINT, known_policies
 from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
@@ -111,7 +103,7 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
         isa_ext_check=settings.isa_ext_check,
         environ=environ,
     )
-    return judge(wheel, _shown(_analyze(auditwheel, question, wheel)), settings, policies)
+    return verdict_from(wheel, _shown(_analyze(auditwheel, question, wheel)), settings, policies)
 
 
 # --- The question ---------------------------------------------------------------------------------

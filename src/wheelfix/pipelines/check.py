@@ -10,9 +10,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from wheelfix.analysis.policy_verdict import policy_verdict
-from wheelfix.analysis.verdict import Verdict
-from wheelfix.analysis.wheel_sets import places
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
+from wheelfix.analysis.wheel_sets import set_members
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
 from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
@@ -170,8 +169,8 @@ _ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
     """Yield the settings of each wheel, with the other wheels that it requires as providers."""
-    for place, own in zip(places(parts_in(paths)), settings, strict=True):
-        owners = place.owners if own.share is not Share.OFF else ()
+    for place, own in zip(set_members(parts_in(paths)), settings, strict=True):
+        owners = place.providers if own.share is not Share.OFF else ()
         given = (
             replace(provider, owner=True, through=owner.through)
             for owner in owners

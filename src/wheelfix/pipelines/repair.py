@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.provider_uses import provided_libraries
 from wheelfix.analysis.providers import never_globs
-from wheelfix.analysis.verdict import Verdict
 from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
 from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.providers import known_for, never_bundled, provider_of
+from wheelfix.analysis.providers import never_bundled, provider_of, provider_options
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.pipelines.graft import sharing
 from wheelfix.pipelines.graft_plan import Graft, GraftedLibrary
@@ -84,7 +84,7 @@ def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
     """Yield for each large library the option that leaves it to a well-known wheel."""
     for library in libraries:
         size = library.host.path.stat().st_size
-        known = known_for(library.original) if size > _LARGE else ""
+        known = provider_options(library.original) if size > _LARGE else ""
         if known:
             yield (
                 f"`{library.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "

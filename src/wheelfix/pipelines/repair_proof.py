@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.providers import wheels_at_hand
+from wheelfix.analysis.providers import provider_wheels
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.host.verify import verify
@@ -81,7 +81,7 @@ def verified(
     path: Path, name: WheelName, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Finding, ...]:
     """Install the wheel at `path`, try everything in it, and return what fails."""
-    options = Options(beside=tuple(map(Path, wheels_at_hand(settings.provider))))
+    options = Options(beside=tuple(map(Path, provider_wheels(settings.provider))))
     return verify_findings(tuple(verify(path, options, environ, name=name)))
 
 

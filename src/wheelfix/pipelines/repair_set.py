@@ -12,7 +12,7 @@ from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
+from wheelfix.analysis.wheel_sets import Part, ProviderWheel, SetMember, meet, set_members
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -48,12 +48,12 @@ def repair_each(
     """
     with scratch() as folder:
         parts = parts_in(paths)
-        found = places(parts)
+        found = set_members(parts)
         run = _Run(
             paths=paths,
             parts=parts,
             places=found,
-            owning=frozenset(owner.index for place in found for owner in place.owners),
+            owning=frozenset(owner.index for place in found for owner in place.providers),
             settings_for=settings_for,
             attempt=attempt,
             scratch=None if publish else folder,
@@ -79,7 +79,7 @@ class _Finished:
 class _Run:
     paths: Sequence[Path]
     parts: Sequence[Part]
-    places: Sequence[Place]
+    places: Sequence[SetMember]
     settings_for: Callable[[str], Settings]
     attempt: Attempt
     scratch: Path | None
@@ -96,7 +96,7 @@ class _Run:
     def in_turn(self) -> Iterator[Outcome]:
         done: dict[int, _Finished] = {}
         for index in range(len(self.paths)):
-            before = [owner.index for owner in self.places[index].owners]
+            before = [owner.index for owner in self.places[index].providers]
             for each in sorted((*before, index), key=self._depth):
                 if each not in done:
                     done[each] = self._repair(each, done.__getitem__)
@@ -122,7 +122,7 @@ class _Run:
     def _repair(self, index: int, done: Callable[[int], _Finished]) -> _Finished:
         path, place = self.paths[index], self.places[index]
         settings = self.settings_for(path.name)
-        owners = () if settings.share is Share.OFF else place.owners
+        owners = () if settings.share is Share.OFF else place.providers
         before = [(owner, done(owner.index)) for owner in owners]
         for owner, finished in before:
             if finished.written is None and _shares(owner, settings):
@@ -141,7 +141,7 @@ class _Run:
         return _Finished(outcome=outcome, written=output.absolute() if output else None)
 
     def _provided(
-        self, owner: Owner, finished: _Finished, settings: Settings
+        self, owner: ProviderWheel, finished: _Finished, settings: Settings
     ) -> Iterator[Provider]:
         """Yield the libraries of an owner; those in its package are the same before its repair."""
         file = finished.written or self.paths[owner.index].absolute()
@@ -161,7 +161,7 @@ class _Run:
 # --- Outcomes ---------------------------------------------------------------------------
 
 
-def _shares(owner: Owner, settings: Settings) -> bool:
+def _shares(owner: ProviderWheel, settings: Settings) -> bool:
     """Return whether the wheel may take what the owner grafts."""
     return owner.same_product or settings.share is Share.REQUIRED
 
@@ -222,7 +222,7 @@ def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> It
 
 def _advice(run: _Run, one: int, other: int) -> str:
     for user, owner in ((one, other), (other, one)):
-        if any(each.index == owner for each in run.places[user].owners):
+        if any(each.index == owner for each in run.places[user].providers):
             asking, asked = run.parts[user].name, run.parts[owner].name
             return (
                 f"to share it, let {asking.distribution} require "

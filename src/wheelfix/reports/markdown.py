@@ -7,8 +7,8 @@ character, so that no name from a wheel can become markup, whatever it holds.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wheelfix.analysis.explain import Question
 from wheelfix.analysis.graph import graph_of
+from wheelfix.analysis.installation import LoadOptions
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.full import sums
@@ -172,7 +172,7 @@ def _graph(wheel: Wheel) -> str:
     """Draw who needs whom; nothing for what no one could read."""
     if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
-    graph = graph_of(wheel, Question(target=find(default_name(wheel), wheel)))
+    graph = graph_of(wheel, LoadOptions(target=find(default_name(wheel), wheel)))
     text = mermaid([graph])
     return text if len(graph.edges) <= _MOST_EDGES and len(text) <= _MOST_TEXT else ""
 

@@ -6,11 +6,12 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.preload_plan import Preloading, preloading
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
+from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
-from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
-from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
+from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
@@ -116,12 +117,13 @@ class Context:
         )
 
     @cached_property
-    def preload_plan(self) -> Preloading:
+    def preload_plan(self) -> PreloadPlan:
         """Which libraries of providers a shim opens, or could open, before which modules."""
         providers = self.settings.provider
         if not providers or not self.layouts:
-            return Preloading()
-        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
+            return PreloadPlan()
+        layout, loads = self.layouts[0], self.loads[0]
+        return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
 
     def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""
@@ -144,14 +146,14 @@ class Context:
         """The symbols that bind to no definition."""
         if self.loaded_wheel is None or self.definitions is None:
             return ()
-        return unresolved(self.wheel, self.loaded_wheel, self.definitions)
+        return find_unresolved(self.loaded_wheel, self.definitions)
 
     @cached_property
     def needed_verdicts(self) -> Pruning:
         """The DT_NEEDED entries that are unused, and those that are missing."""
-        if self.definitions is None:
+        if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
-        return judge(self.wheel, lambda: self.loaded_wheel, self.settings, self.definitions)
+        return judge_needed(self.loaded_wheel, self.settings, self.definitions)
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.unused_needed import Definitions
+from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import (

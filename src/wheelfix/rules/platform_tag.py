@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.policy_reasons import satisfies
+from wheelfix.analysis.policy_verdict import Verdict, satisfies
 from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
-from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule

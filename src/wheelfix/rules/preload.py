@@ -84,7 +84,7 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
 
 def _edits(context: Context, init: str) -> Iterator[Edit]:
     wheel, preloading = context.wheel, context.preload_plan
-    wanted, there = preloading.wanted[init], preloading.there.get(init)
+    wanted, there = preloading.wanted_shims[init], preloading.present_shims.get(init)
     shim = wanted if there is None else there.including(wanted)
     written = {shim_of(init): shim_source(shim)}
     yield WriteSource(

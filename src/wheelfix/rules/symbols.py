@@ -338,7 +338,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
     loaded = context.loaded_wheel
     for member in loaded.paths if loaded else ():
         for need in context.wheel.elfs[member].verneed:
-            path = loaded.answer(member, need.file) if loaded else None
+            path = loaded.results(member).get(need.file) if loaded else None
             library = loaded.environment.files.get(path) if loaded and path else None
             inside = loaded is not None and path in loaded.paths.values()
             if library is None or not inside or not library.verdef:
