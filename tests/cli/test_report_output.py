@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
-from wheelfix.cli import run
+from wheelfix.cli.app import run
 from wheelfix.reports.formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT
 

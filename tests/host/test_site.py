@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, shared_object
-from wheelfix import cli
 from wheelfix.analysis.explain import (
     Explanation,
     Provenance,
@@ -23,6 +22,7 @@ from wheelfix.analysis.explain import (
     find_subject,
     how_found,
 )
+from wheelfix.cli.app import run
 from wheelfix.elf.model import Machine
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import parse_cache, planted, read_site
@@ -328,7 +328,7 @@ def install_two(site: Path) -> None:
 
 
 def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = cli.run(["tree", *map(str, arguments)])
+    code = run(["tree", *map(str, arguments)])
     said = capsys.readouterr()
     return code, said.out + said.err
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.integration.test_memory import LIMIT, peak
 from tests.support.build import executable, extension, make_wheel, shared_object
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import EVERY, interpreter
 from wheelfix.host.verify import Check, Kind, Options, Status, Verified, verify
@@ -177,7 +177,7 @@ def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
         "slow/ext.so": extension(tmp_path / "ext.so", "ext"),
     }
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
-    code = cli.run(["verify", "--timeout", "1", str(wheel)])
+    code = run(["verify", "--timeout", "1", str(wheel)])
     blocks = capsys.readouterr().out.split("error[")[1:]
     assert code == 1
     said = {block.split("`")[1]: block for block in blocks if ": import `" in block}

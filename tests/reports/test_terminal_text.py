@@ -12,6 +12,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports import diff
 from wheelfix.reports import terminal_text as text
+from wheelfix.reports.printable import error_text, printable
 from wheelfix.rules.engine import planned, predict
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.wheel.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
@@ -115,7 +116,7 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
     ],
 )
 def test_names_cannot_steer_terminal_or_runner(name: str, shown: str) -> None:
-    assert text.printable(name) == shown
+    assert printable(name) == shown
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -149,7 +150,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
         text.summary(outcome, verbose=verbose, colour=False),
         text.plan(outcome, colour=False),
         diff.diff(outcome, colour=False),
-        text.error_text(BadWheelError(evil, hint=evil), colour=False),
+        error_text(BadWheelError(evil, hint=evil), colour=False),
     ]
     for line in "\n".join(shown).split("\n"):
         assert line.isprintable()

@@ -12,19 +12,11 @@ from html import escape
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.full import sums
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    of_set,
-    of_wheel,
-    shown_path,
-    spans,
-    titled,
-)
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import counted, printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why
-from wheelfix.reports.terminal_text import counted, printable
+from wheelfix.reports.wording import advice, error_words, spans, titled
 from wheelfix.system.resources import read_text
 
 

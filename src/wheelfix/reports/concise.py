@@ -2,8 +2,9 @@
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import sums
-from wheelfix.reports.render import RenderOptions, placed, shown_path
-from wheelfix.reports.terminal_text import printable
+from wheelfix.reports.located_findings import placed
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 
 
 def render(found: SetReport, options: RenderOptions) -> str:

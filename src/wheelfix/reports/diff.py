@@ -5,7 +5,7 @@ from difflib import unified_diff
 
 from wheelfix.elf.model import Elf
 from wheelfix.pipelines.repair_result import Outcome
-from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.wheel.edits import MoveMember
 from wheelfix.wheel.model import Wheel
 

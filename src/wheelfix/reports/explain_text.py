@@ -14,7 +14,7 @@ from wheelfix.analysis.explain import (
     how_found,
 )
 from wheelfix.loader.search import Candidate, How, Outcome
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, counted, paint, printable
 
 FEW = 4
 """How many names a line lists before it counts the rest."""

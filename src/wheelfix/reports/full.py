@@ -4,26 +4,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    all_suppressed,
-    of_set,
-    of_wheel,
-    shown_path,
-    suppressed_text,
-)
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import Colour, counted, paint, printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why_briefly
-from wheelfix.reports.terminal_text import (
-    FEW,
-    Colour,
-    counted,
-    finding_text,
-    paint,
-    printable,
-    tally,
-)
+from wheelfix.reports.terminal_text import FEW, finding_text, tally
+from wheelfix.reports.wording import advice, all_suppressed, suppressed_text
 from wheelfix.rules.findings import Severity
 
 

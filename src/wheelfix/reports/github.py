@@ -9,16 +9,11 @@ from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import sums
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    placed,
-    shown_path,
-    titled,
-)
-from wheelfix.reports.terminal_text import FEW, counted, printable
+from wheelfix.reports.located_findings import LocatedFinding, placed
+from wheelfix.reports.printable import counted, printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
+from wheelfix.reports.terminal_text import FEW
+from wheelfix.reports.wording import advice, error_words, titled
 from wheelfix.rules.findings import Severity
 
 LIMIT = 10

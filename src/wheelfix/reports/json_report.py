@@ -2,16 +2,10 @@
 
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    NAME,
-    LocatedFinding,
-    RenderOptions,
-    counts,
-    of_set,
-    of_wheel,
-    shown_path,
-)
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import json_text
+from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
+from wheelfix.reports.wording import counts
 from wheelfix.rules.findings import Suppressed
 
 VERSION = 1

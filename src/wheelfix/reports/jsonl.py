@@ -2,8 +2,8 @@
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.json_report import wheel_value
-from wheelfix.reports.render import NAME, RenderOptions
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports.printable import json_text
+from wheelfix.reports.render_options import NAME, RenderOptions
 
 VERSION = 1
 """Goes up when something is removed or changes its meaning; additions leave it."""

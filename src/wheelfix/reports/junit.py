@@ -4,8 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import NAME, RenderOptions, error_words, shown_path
-from wheelfix.reports.terminal_text import finding_text, printable
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
+from wheelfix.reports.terminal_text import finding_text
+from wheelfix.reports.wording import error_words
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 

@@ -13,19 +13,11 @@ from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.full import sums
 from wheelfix.reports.graph_formats import mermaid
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    of_set,
-    of_wheel,
-    shown_path,
-    spans,
-    titled,
-)
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import anchor, why
-from wheelfix.reports.terminal_text import printable
+from wheelfix.reports.wording import advice, error_words, spans, titled
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel
 

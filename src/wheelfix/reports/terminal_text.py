@@ -3,27 +3,14 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 
-from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.reports.printable import Colour, counted, error_text, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
 
 FEW = 3
 """How many of a kind a summary shows."""
-
-
-class Colour(StrEnum):
-    """The SGR parameters of ECMA-48 that are used here."""
-
-    BOLD = "1"
-    RED = "1;31"
-    GREEN = "1;32"
-    YELLOW = "1;33"
-    BLUE = "1;34"
-    DIM = "2"
 
 
 _SEVERITY = {
@@ -40,48 +27,7 @@ _STATUS = {
 }
 
 
-def printable(text: str) -> str:
-    """Escape what could move a cursor, reorder or end a line, or command GitHub's runner.
-
-    The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
-    """
-    if not text.isprintable():
-        text = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-        )
-    text = text.replace("##[", r"#\x23[")
-    return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
-
-
-def json_text(value: object, *, indent: int | None = 2) -> str:
-    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, indent=indent, separators=separators)
-    return text.replace("##[", r"#\u0023[")
-
-
-def paint(text: str, colour: Colour, *, on: bool) -> str:
-    """Return `text` in `colour`, if it is `on`."""
-    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 file`, `2 files`, `2 libraries`."""
-    if number == 1:
-        return f"1 {noun}"
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {plural}"
-
-
 # --- Errors and findings --------------------------------------------------------------------------
-
-
-def error_text(error: WheelfixError, *, colour: bool) -> str:
-    """Return the message and the hint of `error`, each in its lines."""
-    first, *more = error.message.splitlines() or [""]
-    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
-    lines += [f"  {printable(line)}" for line in more]
-    return "\n".join([*lines, *_hint(error.hint, colour=colour)])
 
 
 def finding_text(
@@ -95,19 +41,9 @@ def finding_text(
         f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
         *(f"  = note: {printable(note)}" for note in finding.notes),
         *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
-        *_hint(finding.hint, colour=colour),
+        *hint_lines(finding.hint, colour=colour),
     ]
     return "\n".join(lines)
-
-
-def _hint(hint: str | None, *, colour: bool) -> list[str]:
-    if hint is None:
-        return []
-    first, *more = hint.splitlines() or [""]
-    return [
-        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
-        *(f"      {printable(line)}" for line in more),
-    ]
 
 
 def tally(findings: Sequence[Finding], wheels: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.host.verify import Check, Kind, Status, Verified
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, counted, paint, printable
 
 LINES = 8
 """How many of the last lines that were printed are shown."""
