@@ -35,6 +35,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from real_wheels.listed import read_corpus
+from real_wheels.programs import fetch as fetch_wheel
+from real_wheels.programs import tools_python
 from wheelfix.elf.model import Exports, Libc, Lookup
 from wheelfix.elf.reader import read_exports, read_lookups
 from wheelfix.errors import WheelfixError
@@ -153,12 +156,10 @@ def parse_arguments() -> argparse.Namespace:
 
 def fetch(cache: Path) -> None:
     """Download what corpus.toml names as published and as loaded, each once."""
-    import corpus  # noqa: PLC0415 - the script that knows how, beside this one
-
-    wanted = corpus.read_corpus()
-    tools = corpus.tools_python(cache, wanted.installer)
+    wanted = read_corpus()
+    tools = tools_python(cache, wanted.installer)
     for requirement in (*(each.requirement for each in wanted.published), *wanted.loaded):
-        corpus.fetch(requirement, tools, cache)
+        fetch_wheel(requirement, tools, cache)
 
 
 def tally(found: Sequence[Compared], wheels: int, seconds: float) -> str:

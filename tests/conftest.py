@@ -1,6 +1,10 @@
 """Options of the test suite, and what every test starts from."""
 
 import signal
+import subprocess
+import sys
+from functools import cache
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -14,3 +18,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     # A shell that starts the tests in the background has them, and all they start, ignore Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail with the reason, before any fixture does, if no package index answers."""
+    if item.get_closest_marker("network") is not None and not _index_answers():
+        pytest.fail("pip reaches no package index; deselect these tests with -m 'not network'")
+
+
+@cache
+def _index_answers() -> bool:
+    with TemporaryDirectory() as folder:
+        command = ["pip", "download", "-q", "--no-deps", "--dest", folder, "markupsafe==3.0.4"]
+        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, check=False)
+    return done.returncode == 0

@@ -34,7 +34,8 @@ _HOMES = {
     "rules.findings": ("Finding", "Fix", "Hit", "Safety", "Severity"),
     "pipelines.repair_result": ("Outcome", "Status"),
     "pipelines.check_result": ("Report", "SetReport"),
-    "rules.context": ("Context", "Rule", "rule"),
+    "rules.context": ("Context",),
+    "rules.rule": ("Rule", "rule"),
     "settings": ("Settings",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import jsonschema  # type: ignore[import-untyped] # it ships no types
+import jsonschema
 import pytest
 
 import wheelfix
@@ -44,7 +44,7 @@ from wheelfix.system.timeouts import TimedOutError, run_with_timeout
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")
-SCHEMAS = files("wheelfix.data").joinpath("schemas")
+SCHEMAS = files("wheelfix.reports").joinpath("schemas")
 
 
 @pytest.fixture

@@ -3,68 +3,15 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.config.files import Layer, check_selectors, find_file, read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
-
-EVERYTHING: dict[str, Any] = {
-    "wheel-dir": "out",
-    "plat": "manylinux_2_28_x86_64",
-    "lib-sdir": "/_libs",
-    "exclude": ["libcuda.so.*"],
-    "only-plat": True,
-    "update-tags": False,
-    "strip": True,
-    "zip-level": 9,
-    "zip-codec": "zlib",
-    "ldpaths": "/a:/b",
-    "isa-ext-check": False,
-    "allow-pure-python-wheel": False,
-    "select": ["WF1"],
-    "extend-select": ["WF501"],
-    "ignore": {"dead-entry": "the package makes the folder"},
-    "per-file-ignores": {"pkg/tests/*": ["WF311"]},
-    "severity": {"WF113": "error"},
-    "fail-on": "warning",
-    "baseline": "wheelfix-baseline.json",
-    "unsafe-fixes": True,
-    "data-libraries": "search",
-    "search-path-tag": "runpath",
-    "sacrificial-entry": "keep",
-    "keep-entries": ["/opt/rocm/*"],
-    "keep-names": ["libfoo.so.*"],
-    "require": [{"library": "libfoo.so.*", "symbols": ["foo_*"]}],
-    "provider": [
-        {
-            "requirement": "nvidia-cublas-cu12>=12.4",
-            "libraries": ["libcublas*.so.*"],
-            "directory": "nvidia/cublas/lib",
-            "scheme": "purelib",
-        }
-    ],
-    "share": "required",
-    "provider-by": "both",
-    "add-requires": True,
-    "prune-needed": "all",
-    "keep-needed": ["libtorch*"],
-    "drop-needed": ["libcuda.so.1"],
-    "library-path": ["cuda"],
-    "max-size": "50MB",
-    "max-file-size": "20 MiB",
-    "max-growth": 20,
-    "against": ["old.whl"],
-    "target": ["debian:11", "page:64k"],
-    "verify": True,
-    "verdict": False,
-    "jobs": 4,
-    "timeout": 60,
-}
 
 
 def test_every_setting_can_stand_in_the_file() -> None:

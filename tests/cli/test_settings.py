@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import wheelfix
-from tests.cli.test_config import EVERYTHING
+from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
 from wheelfix.cli.config.describe import schema
 from wheelfix.cli.config.files import read_configuration

@@ -16,7 +16,7 @@ from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.search import Environment, load
-from wheelfix.loader.symbols import Definers, Reference, bindings
+from wheelfix.loader.symbols import Reference, SymbolIndex, bindings
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 
@@ -122,7 +122,7 @@ def test_tables_are_gone_through_once_for_all_names(tmp_path: Path) -> None:
         files={each: library.elf for each, library in known.items()},
         default_directories=(str(tmp_path),),
     )
-    found = bindings(load(str(user), environment), Definers(known))
+    found = bindings(load(str(user), environment), SymbolIndex(known))
     assert found[Reference(str(user), "function_7", None, weak=False)] == str(path)
     assert len(found) == 86
     assert set(found.values()) == {str(path)}

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.reports.test_schemas import errors
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.schemas import errors
 from tests.support.values import elf, wheel
 from wheelfix.analysis.explain import Provenance, Question, World, explain, world_of
 from wheelfix.analysis.graph import graph_of

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_memory import LIMIT, peak
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.memory import LIMIT, peak
 from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import EVERY, interpreter
@@ -191,7 +191,7 @@ def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
     assert "libgone.so: cannot open shared object file" in said["demo/lost.so"]
     assert "note: libgone.so is needed by lib/" in said["demo/lost.so"]
     assert "runpath by `$ORIGIN/lib`" in said["demo/lost.so"]
-    assert not any("probe.py" in block or "<frozen" in block for block in blocks)
+    assert not any("verify_probe.py" in block or "<frozen" in block for block in blocks)
 
 
 @pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])

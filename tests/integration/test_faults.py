@@ -23,8 +23,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.test_memory import LIMIT, peak
 from tests.support.build import executable, make_wheel, shared_object
+from tests.support.memory import LIMIT, peak
 from tests.support.scripting import SCRIPTS
 from wheelfix.elf.model import Elf
 from wheelfix.errors import WheelfixError

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.network
+
 WHEELS = {
     "manylinux2014_x86_64": "markupsafe==3.0.4",
     "manylinux2014_aarch64": "markupsafe==3.0.4",

@@ -23,7 +23,7 @@ from wheelfix.settings import Settings
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-PROGRAMS = {"__main__.py", "probe.py"}
+PROGRAMS = {"__main__.py", "verify_probe.py"}
 """What runs as a process of its own: the command line, and what `verify` runs elsewhere."""
 SHELLS = {"api.py", "tmpdir.py", *PROGRAMS}
 """What speaks to the process, for a terminal or for a Python program, and what asks for TMPDIR."""

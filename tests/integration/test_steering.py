@@ -18,8 +18,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.integration.test_hostile import forged
 from tests.support.build import make_wheel, shared_object
+from tests.support.forged import forged
 from wheelfix.cli.console import Terminal
 
 HOSTILE = (

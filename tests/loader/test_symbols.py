@@ -1,4 +1,4 @@
-"""Who binds what: the rules of the loader, and the loader itself (`LD_DEBUG=bindings`)."""
+"""Symbol binding: the loader's rules, and the loader itself (`LD_DEBUG=bindings`)."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.search import Environment, load
-from wheelfix.loader.symbols import Definers, Reference, bindings, binds
+from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, binds
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
@@ -29,12 +29,12 @@ BASE = Definition(version=None, version_index=1, hidden=False, weak=False, type=
     ("definitions", "version", "bound"),
     [
         ((PLAIN,), None, True),
-        ((PLAIN,), "V9", True),  # an unversioned library serves any version
+        ((PLAIN,), "V9", True),  # an unversioned definition satisfies any version
         ((BASE,), "V9", True),
         ((NEW,), "V3", True),
         ((NEW,), "V1", False),
-        ((OLD,), "V1", True),  # hidden from the linker, not from who asks by version
-        ((OLD,), None, True),  # the oldest version serves unversioned references
+        ((OLD,), "V1", True),  # hidden from the linker, not from a versioned reference
+        ((OLD,), None, True),  # an unversioned reference takes the oldest version
         ((MIDDLE,), None, False),
         ((NEW,), None, True),
         ((MIDDLE, NEW), "V2", True),
@@ -79,8 +79,8 @@ class Tree:
             libc=False,
         )
 
-    def model(self, root: str) -> dict[tuple[str, str], str | None]:
-        libraries = {
+    def libraries(self) -> dict[str, Library]:
+        return {
             str(path): Library(
                 path=str(path),
                 elf=read_elf(path.read_bytes(), path.name),
@@ -88,11 +88,14 @@ class Tree:
             )
             for path in self.folder.glob("*.so")
         }
+
+    def model(self, root: str) -> dict[tuple[str, str], str | None]:
+        libraries = self.libraries()
         files = {path: library.elf for path, library in libraries.items()}
         found = load(f"{self.folder}/{root}", Environment(libc=Libc.GLIBC, files=files))
         return {
-            (Path(user.user).name, user.symbol): provider and Path(provider).name
-            for user, provider in bindings(found, Definers(libraries)).items()
+            (Path(reference.dependent).name, reference.symbol): provider and Path(provider).name
+            for reference, provider in bindings(found, SymbolIndex(libraries)).items()
         }
 
     def loader(self, root: str) -> dict[tuple[str, str], str]:
@@ -128,7 +131,7 @@ def agree(tree: Tree, root: str) -> dict[tuple[str, str], str | None]:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="LD_DEBUG is glibc's")
 class TestAgainstTheLoader:
-    def test_the_first_definer_in_the_group_serves_everybody(self, tree: Tree) -> None:
+    def test_the_first_definition_in_the_group_binds_all_references(self, tree: Tree) -> None:
         tree.lib("liba.so", "int f(void) { return 1; }")
         tree.lib("libb.so", "int f(void) { return 2; } int g(void) { return f(); }")
         tree.lib(
@@ -136,27 +139,27 @@ class TestAgainstTheLoader:
         )
         assert agree(tree, "x.so")["x.so", "f"] == "libb.so"
 
-    def test_a_sibling_serves_an_underlinked_library(self, tree: Tree) -> None:
+    def test_a_sibling_provides_for_an_underlinked_library(self, tree: Tree) -> None:
         tree.lib("libdeep.so", "int deep(void) { return 1; }")
         tree.lib("libmid.so", "int deep(void); int mid(void) { return deep(); }")
         tree.lib("x.so", "int mid(void); int x(void) { return mid(); }", "libmid.so", "libdeep.so")
         assert agree(tree, "x.so")["libmid.so", "deep"] == "libdeep.so"
         assert tree.model("libmid.so")["libmid.so", "deep"] is None
 
-    def test_a_version_finds_its_definer_past_another(self, tree: Tree) -> None:
+    def test_a_versioned_reference_skips_other_versions(self, tree: Tree) -> None:
         tree.lib("liba.so", "int f(void) { return 1; }", versions="A_1 { global: f; };")
         tree.lib("libb.so", "int f(void) { return 2; }", versions="B_1 { global: f; };")
         tree.lib("liby.so", "int f(void); int y(void) { return f(); }", "libb.so")
         tree.lib("x.so", "int y(void); int x(void) { return y(); }", "liba.so", "liby.so")
         assert agree(tree, "x.so")["liby.so", "f"] == "libb.so"
 
-    def test_an_unserved_weak_reference_is_null(self, tree: Tree) -> None:
+    def test_an_undefined_weak_reference_is_null(self, tree: Tree) -> None:
         weak = "extern int w(void) __attribute__((weak)); int x(void) { return w ? w() : 0; }"
         tree.lib("x.so", weak)
         assert agree(tree, "x.so")["x.so", "w"] is None
 
 
-def test_only_what_was_asked_for_is_looked_up(tree: Tree) -> None:
+def test_bindings_can_be_restricted(tree: Tree) -> None:
     tree.lib("x.so", "int f(void); int g(void); int x(void) { return f() + g(); }")
     path = tree.folder / "x.so"
     library = Library(
@@ -165,7 +168,21 @@ def test_only_what_was_asked_for_is_looked_up(tree: Tree) -> None:
         read=partial(read_exports, path.read_bytes(), "x.so"),
     )
     found = load(str(path), Environment(libc=Libc.GLIBC, files={str(path): library.elf}))
-    assert bindings(found, Definers({str(path): library}), among={"f"}) == {
+    assert bindings(found, SymbolIndex({str(path): library}), among={"f"}) == {
         Reference(str(path), "f", None, weak=False): None
     }
-    assert not bindings(found, Definers({str(path): library}), users=())
+    assert not bindings(found, SymbolIndex({str(path): library}), dependents=())
+
+
+def test_a_scope_looks_up_in_the_order_of_its_objects(tree: Tree) -> None:
+    tree.lib("liba.so", "int f(void) { return 1; }", versions="A_1 { global: f; };")
+    tree.lib("libb.so", "int f(void) { return 2; }", versions="B_1 { global: f; };")
+    tree.lib("x.so", "int f(void); int x(void) { return f(); }")
+    libraries = tree.libraries()
+    a, b = (str(tree.folder / name) for name in ("liba.so", "libb.so"))
+    index = SymbolIndex(libraries)
+    assert Scope((a, b), index).lookup("f", None) == a
+    assert Scope((b, a), index).lookup("f", None) == b
+    assert Scope((a, b), index).lookup("f", "B_1") == b
+    assert Scope((a,), index).lookup("f", "B_1") is None
+    assert Scope((a, b, "libunread.so"), index).lookup("g", None) is None

@@ -322,7 +322,7 @@ def test_why_not_answers_in_words_and_json(
         (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
         (["GOOD", "p.a", "--scheme", "none"], "`none` is no install scheme"),
         (["GOOD", "p.a", "--env", "LD_PRELOAD=x"], "only LD_LIBRARY_PATH"),
-        (["GOOD", "p.a", "--env", "PATH"], "is no assignment"),
+        (["GOOD", "p.a", "--env", "PATH"], "is not an assignment"),
         (["GOOD", "p.a", "--after", "none"], "`--after none`"),
         (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
         (["GOOD", "--why-not", "p.a"], "--why-not needs"),
@@ -375,4 +375,4 @@ def test_tree_writes_every_format(
     out = ran(capsys, "tree", bad, "--after", good, "--format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
     code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
-    assert (code, "cannot be written" in err) == (2, True)
+    assert (code, "cannot write" in err) == (2, True)

@@ -6,14 +6,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # it ships no types
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.schemas import errors, schema_of
 from wheelfix.cli.app import run
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_model import Difference
@@ -21,18 +20,6 @@ from wheelfix.reports import trace as trace_report
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
 REPORTS = ("explain", "tree", "trace", "verify")
-
-
-def schema_of(name: str) -> dict[str, Any]:
-    text = files("wheelfix.reports").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    Draft202012Validator.check_schema(schema)
-    return schema
-
-
-def errors(name: str, report: Any) -> list[str]:
-    validator: Any = Draft202012Validator(schema_of(name))
-    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(report)]
 
 
 @pytest.fixture(scope="module")

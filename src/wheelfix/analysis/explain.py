@@ -40,11 +40,10 @@ from wheelfix.loader.search import (
     search_directories,
 )
 from wheelfix.loader.targets import Target, machine_of, newer, populate
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
 
-_UNIQUE = re.compile(r"-[0-9a-f]{8}\b")
-"""The mark of a name that a grafting tool made unique; auditwheel's hash, in eight digits."""
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 
 
@@ -603,7 +602,7 @@ def _by_order(
                 then="that file serves",
             )
     musl = world.environment.libc is Libc.MUSL
-    if step.request.failed or not _UNIQUE.search(name):
+    if step.request.failed or not unhashed(name):
         way = "searched for a file of that name" if musl else "loaded an object with that SONAME"
         yield Alternative(
             kind=Kind.ORDER,

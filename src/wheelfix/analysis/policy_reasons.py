@@ -7,7 +7,7 @@ the way. What the objects say of themselves tells, so nothing is decided here a 
 import re
 import struct
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from wheelfix.analysis.providers import known_for
@@ -16,12 +16,8 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
-_ALIASES = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
-_TAG = re.compile(
-    r"(?P<kind>manylinux|musllinux)_(?P<major>\d{1,9})_(?P<minor>\d{1,9})_(?P<arch>\w+)"
-)
-_ALIAS = re.compile(r"(?P<alias>manylinux(?:1|2010|2014))_(?P<arch>\w+)")
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
 _SHOWN = 4
@@ -90,44 +86,17 @@ def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
     A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
     version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
     """
-    found = _parse(verdict.overall)
+    found = parse_platform_tag(verdict.overall)
 
     def allowed(tag: str) -> bool:
-        asked = _parse(tag)
-        if asked is None:
-            return not tag.startswith("android") or tag == verdict.overall
-        if found is None or (found[0], found[2]) != (asked[0], asked[2]):
+        wanted = parse_platform_tag(tag)
+        if wanted.libc is None:
+            return wanted.family is not Family.ANDROID or tag == verdict.overall
+        if (found.family, found.arch) != (wanted.family, wanted.arch):
             return False
-        return asked[0] == "musllinux" or asked[1] >= found[1]
+        return wanted.libc is Libc.MUSL or wanted.version >= found.version
 
     return tuple(tag for tag in platforms if not allowed(tag))
-
-
-def strictest(platforms: Iterable[str]) -> str | None:
-    """Return the tag of `platforms` that promises most, None if auditwheel knows none of them.
-
-    Of two names for one tag it is that of PEP 600.
-    """
-    known = [(parsed[1], tag) for tag in platforms if (parsed := _parse(tag))]
-    return min(known, key=lambda pair: (pair[0], not _TAG.fullmatch(pair[1])))[1] if known else None
-
-
-def oldest_promised(kind: str, platforms: Iterable[str]) -> tuple[int, int] | None:
-    """Return the oldest C library that the tags of a kind let the wheel be installed on.
-
-    `kind` is `manylinux` (glibc, PEP 600) or `musllinux` (musl, PEP 656); None without such a tag.
-    """
-    found = [parsed[1] for tag in platforms if (parsed := _parse(tag)) and parsed[0] == kind]
-    return min(found, default=None)
-
-
-def _parse(tag: str) -> tuple[str, tuple[int, int], str] | None:
-    """`manylinux_2_17_x86_64` -> kind, version, architecture; None for other kinds of tag."""
-    if match := _TAG.fullmatch(tag):
-        return match["kind"], (int(match["major"]), int(match["minor"])), match["arch"]
-    if match := _ALIAS.fullmatch(tag):
-        return "manylinux", _ALIASES[match["alias"]], match["arch"]
-    return None
 
 
 # --- Why ----------------------------------------------------------------------------------------
@@ -172,14 +141,14 @@ def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple
     What forbids a newer tag forbids the older ones as well, and is said once; the first that is
     missed by much ends the search. Symbols of libraries that are yet to be grafted are not seen.
     """
-    best = _parse(overall)
-    if best is None:
+    best = parse_platform_tag(overall)
+    if best.libc is None:
         return ()
-    kind, version, arch = best
+    tags = [f"{policy.name}_{best.arch}" for policy in policies]
     better = [
-        (parsed[1], f"{policy.name}_{arch}")
-        for policy in policies
-        if (parsed := _parse(f"{policy.name}_{arch}")) and parsed[0] == kind and parsed[1] < version
+        (parsed.version, tag)
+        for tag in tags
+        if (parsed := parse_platform_tag(tag)).libc is best.libc and parsed.version < best.version
     ]
     found: list[str] = []
     said: list[str] = []
@@ -214,18 +183,19 @@ def _target(
     It is that of the tag which promises most, in the file name or asked for; for a version that
     auditwheel has no policy for, the next older one. Without such a tag it is the newest policy.
     """
-    known = [parsed for p in policies if (parsed := _parse(f"{p.name}_any"))]
-    tags = [parsed for tag in (*wheel.name.platforms, settings.plat) if (parsed := _parse(tag))]
-    if tags:
-        kind, version, arch = min(tags, key=lambda tag: tag[1])
-    elif overall.startswith("linux_"):
+    known = [parse_platform_tag(f"{policy.name}_any") for policy in policies]
+    tags = map(parse_platform_tag, (*wheel.name.platforms, settings.plat))
+    best = parse_platform_tag(overall)
+    if promising := [tag for tag in tags if tag.libc is not None]:
+        wanted = min(promising, key=lambda tag: tag.version)
+    elif best.family is Family.LINUX:
         musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
-        kind, version, arch = "musllinux" if musl else "manylinux", (99, 0), overall[6:]
+        wanted = PlatformTag(Family.MUSLLINUX if musl else Family.MANYLINUX, (99, 0), best.arch)
     else:
         return None
-    fitting = [tag[1] for tag in known if tag[0] == kind and tag[1] <= version]
-    major, minor = max(fitting, default=version)
-    return f"{kind}_{major}_{minor}_{arch}"
+    fitting = [tag.version for tag in known if tag.libc is wanted.libc]
+    version = max((v for v in fitting if v <= wanted.version), default=wanted.version)
+    return str(replace(wanted, version=version))
 
 
 def _obstacles(target: str | None, upgrades: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -18,25 +18,16 @@ from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Machine, Undefined
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 
-_BASELINES: Mapping[tuple[int, int, bool], str] = {
-    (Machine.I386, 32, True): "i686",
-    (Machine.X86_64, 64, True): "x86_64",
-    (Machine.PPC64, 64, True): "ppc64le",
-    (Machine.PPC64, 64, False): "ppc64",
-    (Machine.RISCV, 64, True): "riscv64",
-    (Machine.AARCH64, 64, True): "aarch64",
-    (Machine.S390, 64, False): "s390x",
-    (Machine.ARM, 32, True): "armv7l",
-    (Machine.LOONGARCH, 64, True): "loongarch64",
-}
-_ARCHITECTURES = {
-    **{name: name for name in _BASELINES.values()},
+_BASELINES = {abi: arch for arch, abi in ARCHITECTURES.items() if arch != "armv6l"}
+_POLICY_ARCHITECTURES = {
+    **{arch: arch for arch in _BASELINES.values()},
     **{f"x86_64_v{level}": "x86_64" for level in (2, 3, 4)},
     "arm64_v8a": "aarch64",
 }
-"""What a platform tag ends in -> the architecture of its policies."""
-_KINDS = ("manylinux", "musllinux", "android")
+"""Architecture of a platform tag -> that of its policies."""
+_JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
@@ -54,8 +45,7 @@ _STT_NOTYPE, _STT_FUNC = 0, 2
 class _Subject(NamedTuple):
     """The objects that count, sorted by what is asked of them."""
 
-    kind: str
-    """`manylinux`, `musllinux` or `android`."""
+    family: Family
     arch: str
     elfs: Mapping[str, Elf]
     """Those for the machine and the C library of the wheel: their symbol versions count."""
@@ -96,7 +86,7 @@ def findings(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> di
         linux if isa or fpectl or narrow else 0,
     )
     # Android keeps its own level.
-    said = wheel.name.platforms[: len(ladder)] if subject.kind == "android" else ()
+    said = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
     tags = [*(said or (_tag(policy, subject) for policy in ladder)), f"linux_{subject.arch}"]
     return {
         "overall_tag": tags[overall],
@@ -143,12 +133,12 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     }
     arch = _said_architecture(wheel.name.platforms) or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
-    libcs = {member: _kind_of(member, elf) for member, elf in known.items()}
+    families = {member: _family_of(member, elf) for member, elf in known.items()}
     if arch is None or not known:
         return None
-    named = (kind for kind in libcs.values() if kind is not None)
-    kind = _said_kind(wheel.name.platforms) or next(named, "manylinux")
-    elfs = {member: elf for member, elf in known.items() if libcs[member] in {None, kind}}
+    named = (family for family in families.values() if family is not None)
+    family = _said_family(wheel.name.platforms) or next(named, Family.MANYLINUX)
+    elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
     needed = {
@@ -158,7 +148,7 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}
     users = {name for names in needed.values() for name in names}
     return _Subject(
-        kind=kind,
+        family=family,
         arch=arch,
         elfs=elfs,
         extensions=extensions,
@@ -178,39 +168,37 @@ def _baseline(elf: Elf) -> str | None:
     )
     if elf.machine == Machine.ARM and not hard_float:
         return None
-    return _BASELINES.get((elf.machine, elf.bits, elf.little_endian))
+    return _BASELINES.get((elf.bits, elf.little_endian, elf.machine))
 
 
 def _said_architecture(platforms: Iterable[str]) -> str | None:
     """Return the one architecture that all platform tags name."""
-    found = {
-        next((arch for end, arch in _ARCHITECTURES.items() if tag.endswith(f"_{end}")), None)
-        for tag in platforms
-    }
+    found = {_POLICY_ARCHITECTURES.get(parse_platform_tag(tag).arch) for tag in platforms}
     return found.pop() if len(found) == 1 else None
 
 
-def _said_kind(platforms: Iterable[str]) -> str | None:
-    found = {kind for kind in _KINDS for tag in platforms if tag.startswith(kind)}
+def _said_family(platforms: Iterable[str]) -> Family | None:
+    found = {parse_platform_tag(tag).family for tag in platforms} & _JUDGED
     return found.pop() if len(found) == 1 else None
 
 
-def _kind_of(member: str, elf: Elf) -> str | None:
-    """Return the kind of tag that the C library of an object calls for, if it tells.
+def _family_of(member: str, elf: Elf) -> Family | None:
+    """Return the family of tags that the C library of an object calls for, if it tells.
 
     The interpreter tells, then DT_NEEDED, then the file name: before Python 3.11 musl's
     extensions were called `-linux-gnu` just as well.
     """
     if elf.interpreter is not None:
-        return "musllinux" if _base(elf.interpreter).startswith("ld-musl-") else "manylinux"
+        is_musl = _base(elf.interpreter).startswith("ld-musl-")
+        return Family.MUSLLINUX if is_musl else Family.MANYLINUX
     for name in elf.needed:
         if name.startswith(("libc.musl-", "ld-musl-")):
-            return "musllinux"
+            return Family.MUSLLINUX
         if name == "libc.so.6" or name.startswith(("ld-linux-", "ld64.so.")):
-            return "manylinux"
+            return Family.MANYLINUX
     if member.endswith(_MUSL_FILES):
-        return "musllinux"
-    return "manylinux" if _GLIBC_FILE.fullmatch(_base(member)) else None
+        return Family.MUSLLINUX
+    return Family.MANYLINUX if _GLIBC_FILE.fullmatch(_base(member)) else None
 
 
 def _hook(member: str, elf: Elf) -> str | None:
@@ -234,7 +222,7 @@ def _base(path: str) -> str:
 def _ladder(
     subject: _Subject, platforms: Sequence[str], policies: Sequence[Policy]
 ) -> list[Policy]:
-    """Return the policies for this kind and architecture, the one that promises most first.
+    """Return the policies for this family and architecture, the one that promises most first.
 
     Of musl, auditwheel takes one: the machine's own version, or where there is no musl the newest.
     Of Android, that of the wheel's own API level.
@@ -243,21 +231,20 @@ def _ladder(
         (
             policy
             for policy in policies
-            if policy.name.startswith(subject.kind) and subject.arch in policy.symbol_versions
+            if policy.name.startswith(subject.family) and subject.arch in policy.symbol_versions
         ),
         key=lambda policy: -policy.priority,
     )
-    if subject.kind == "musllinux":
+    if subject.family is Family.MUSLLINUX:
         return fitting[-1:]
-    if subject.kind == "android":
-        level = max((_api_level(tag) for tag in platforms), default=0)
-        return [policy for policy in fitting if _api_level(policy.name) <= level][-1:]
+    if subject.family is Family.ANDROID:
+        level = max(parse_platform_tag(tag).version for tag in platforms)
+        return [
+            policy
+            for policy in fitting
+            if parse_platform_tag(f"{policy.name}_any").version <= level
+        ][-1:]
     return fitting
-
-
-def _api_level(name: str) -> int:
-    match = re.match(r"android_(\d{1,9})", name)
-    return int(match[1]) if match else 0
 
 
 def _tag(policy: Policy, subject: _Subject) -> str:
@@ -307,7 +294,7 @@ def _shipped(subject: _Subject) -> dict[str, str]:
 def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> Iterator[str]:
     """Walk from what loading starts from, through the wheel's own libraries, to what is missing."""
     allowed = {_musl_soname(name, subject) for name in policy.whitelist}
-    if subject.kind == "musllinux":
+    if subject.family is Family.MUSLLINUX:
         allowed |= _MUSL_OWN
     seen: set[str] = set()
     waiting = [name for member in subject.tops for name in subject.needed[member]]
@@ -317,7 +304,7 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
             continue
         seen.add(name)
         if _LIBPYTHON.fullmatch(name):
-            if subject.kind != "android":
+            if subject.family is not Family.ANDROID:
                 yield name  # never looked for: a graft removes the entry
         elif name in shipped:
             waiting += subject.needed[shipped[name]]
@@ -331,7 +318,7 @@ def _is_loader(name: str) -> bool:
 
 def _musl_soname(name: str, subject: _Subject) -> str:
     """Return the SONAME of musl's libc, which auditwheel's table calls by its file name."""
-    if subject.kind != "musllinux" or name != "libc.so":
+    if subject.family is not Family.MUSLLINUX or name != "libc.so":
         return name
     return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
 

@@ -20,6 +20,7 @@ from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.search import Load
 from wheelfix.settings import Provider, name_of
 from wheelfix.wheel.model import PRELOAD, Wheel, Where
+from wheelfix.wheel.platform_tags import promised_libcs
 
 AtHand = Callable[[str, Elf, Provider], Library | None]
 """Gives a provider's library where it can be looked into; asked with its name and its user."""
@@ -224,9 +225,8 @@ def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
 
 def _never(wheel: Wheel) -> str | None:
     """Return why no shim serves any object of the wheel."""
-    if any(elf.libc is Libc.MUSL for elf in wheel.elfs.values()) or any(
-        platform.startswith("musllinux") for platform in wheel.name.platforms
-    ):
+    libcs = {elf.libc for elf in wheel.elfs.values()}
+    if Libc.MUSL in libcs | promised_libcs(wheel.name.platforms):
         return _MUSL
     if any(python.startswith(("py2", "cp2", "pp2")) for python in wheel.name.pythons):
         return "Python 2 does not run it"

@@ -19,6 +19,7 @@ from packaging.version import InvalidVersion, Version
 
 from wheelfix.settings import Provider
 from wheelfix.system.resources import read_text
+from wheelfix.wheel.grafted_name import original_name
 
 
 def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
@@ -139,7 +140,7 @@ def never_bundled(library: str) -> str | None:
 
     The list is `data/never-bundled.txt`; the name may be as auditwheel grafts it.
     """
-    name = _HASH.sub(r"\1", library)
+    name = original_name(library)
     for globs, reason in _never():
         # Most begin otherwise, and then no glob need be made a pattern.
         near = (glob for glob in globs if name.startswith(glob.partition("*")[0]))
@@ -159,10 +160,6 @@ def _never() -> tuple[tuple[tuple[str, ...], str], ...]:
     text = read_text("wheelfix.analysis", "never-bundled.txt")
     lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
     return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)
-
-
-_HASH = re.compile(r"^([^.]+)-[0-9a-f]{8}(?=\.)")
-"""What auditwheel puts into the names of what it grafts."""
 
 
 @cache

@@ -16,7 +16,7 @@ from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
 from wheelfix.loader.search import Load
-from wheelfix.loader.symbols import binds
+from wheelfix.loader.symbols import Scope, binds
 from wheelfix.wheel.model import Wheel
 
 _PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
@@ -127,9 +127,8 @@ class _Search:
         """Return those of `references` of `member` that nothing in `load` serves."""
         if self.world.paths[member] not in load.objects:
             return ()
-        named = self.world.definers.named
-        provider = self.world.definers.within(load)
-        return tuple([r for r in references if r[0] not in named or provider(*r) is None])
+        scope = Scope(load.objects, self.world.index)
+        return tuple([reference for reference in references if scope.lookup(*reference) is None])
 
     def _roots(self, member: str) -> Iterator[str]:
         """Yield what brings the object in first: modules, programs, and what nothing else loads."""

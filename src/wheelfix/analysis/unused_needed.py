@@ -18,7 +18,7 @@ from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Environment, Load, load_each
-from wheelfix.loader.symbols import Definers, Reference, bindings, wanted_by
+from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, wanted_by
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import Edit, without_needed
 from wheelfix.wheel.model import Wheel
@@ -245,9 +245,9 @@ class LoadedWheel:
         return decide(own, answers)
 
     @cached_property
-    def definers(self) -> Definers:
-        """Who defines what in a load of this world."""
-        return Definers(self.libraries, self.environment.libc, self.wanted)
+    def index(self) -> SymbolIndex:
+        """The libraries of this world by the symbols that they define."""
+        return SymbolIndex(self.libraries, self.environment.libc, self.wanted)
 
     @cached_property
     def references(self) -> Mapping[str, frozenset[str]]:
@@ -381,7 +381,7 @@ class _Trial:
                 # The C library's parts define some symbols twice (`frexpl`), to the same effect.
                 if reference.weak or (after and _is_platform(before) and _is_platform(after)):
                     continue
-                user = self._named(reference.user)
+                user = self._named(reference.dependent)
                 why = f"{user} takes `{reference.symbol}` from {self._named(before)} through it"
                 for drop in self._responsible(drops, change, before):
                     found.setdefault(drop, []).append(why)
@@ -409,23 +409,24 @@ class _Trial:
 
     def _find_moved(self, change: _Change) -> _Moved:
         world = self._world
-        first, now = (world.definers.first_in(load) for load in (change.before, change.after))
+        before, after = (Scope(load.objects, world.index) for load in (change.before, change.after))
         moved = {
-            serving: (old, new)
-            for serving in world.definers.served
-            if (old := first(serving)) is not None and (new := now(serving)) != old
+            providers: (old, new)
+            for providers in world.index.referenced
+            if (old := before.first(providers)) is not None
+            and (new := after.first(providers)) != old
         }
-        names = frozenset[str]().union(*(world.definers.served[serving] for serving in moved))
+        names = frozenset[str]().union(*(world.index.referenced[providers] for providers in moved))
         found: _Moved = {}
         for path in change.after.objects if moved else ():
             if path not in world.libraries or world.references[path].isdisjoint(names):
                 continue
             for each in world.libraries[path].elf.undefined:
                 if each.name in names:
-                    serving = world.definers.serving(each.name, each.version)
-                    if serving in moved:
+                    providers = world.index.providers(each.name, each.version)
+                    if providers in moved:
                         key = Reference(path, each.name, each.version, each.weak)
-                        found[key] = moved[serving]
+                        found[key] = moved[providers]
         return found
 
     def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
@@ -553,9 +554,9 @@ def _missing(world: LoadedWheel) -> Iterator[Missing]:
         names = frozenset(name for path in inside for name in unbound[members[path]])
         if not names or inside == [world.paths[root]]:
             continue
-        bound = bindings(load, world.definers, among=names, users=frozenset(inside))
+        bound = bindings(load, world.index, among=names, dependents=frozenset(inside))
         for reference, provider in bound.items():
-            member = members[reference.user]
+            member = members[reference.dependent]
             if provider is not None and reference.symbol in unbound[member]:
                 found.setdefault((member, provider), {}).setdefault(reference.symbol, root)
     for (member, provider), symbols in found.items():
@@ -578,12 +579,12 @@ def _unbound(world: LoadedWheel, member: str) -> frozenset[str]:
     whole = path in load.objects and all(each in world.libraries for each in load.objects)
     if not whole or elf.is_executable or any(r.result is None for r in load.requests):
         return frozenset()
-    needed, named, provider = elf.needed, world.definers.named, world.definers.within(load)
+    scope = Scope(load.objects, world.index)
     return frozenset(
         name
         for name, version, file, _, weak in elf.undefined
         if not weak
-        and file not in needed
-        and (name not in named or provider(name, version) is None)
+        and file not in elf.needed
+        and scope.lookup(name, version) is None
         and not is_python_api(name)
     )

@@ -12,11 +12,11 @@ from typing import NamedTuple
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
+from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
 from wheelfix.wheel.model import WheelName, normalized
-
-_PLATFORM = re.compile(r"(?P<libc>many|musl|)linux(?:\d+|_\d+_\d+|)_(?P<machine>\w+)")
+from wheelfix.wheel.platform_tags import parse_platform_tag
 
 
 class Part(NamedTuple):
@@ -90,8 +90,8 @@ class _Reach(NamedTuple):
 
     pythons: frozenset[str]
     machines: frozenset[str]
-    libcs: frozenset[str]
-    """`many`, `musl`, or nothing: a `linux` tag does not tell."""
+    libcs: frozenset[Libc | None]
+    """None for a `linux` tag, which promises neither."""
 
 
 class _Among(NamedTuple):
@@ -111,11 +111,11 @@ class _Asked:
 
 
 def _reach(name: WheelName) -> _Reach:
-    found = [match for each in name.platforms if (match := _PLATFORM.fullmatch(each))]
+    tags = [tag for tag in map(parse_platform_tag, name.platforms) if tag.is_linux]
     return _Reach(
         pythons=frozenset(interpreters(name)),
-        machines=frozenset(match["machine"] for match in found),
-        libcs=frozenset(match["libc"] for match in found),
+        machines=frozenset(tag.arch for tag in tags),
+        libcs=frozenset(tag.libc for tag in tags),
     )
 
 
@@ -160,7 +160,7 @@ def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
 
 def _meets(owner: _Reach, user: _Reach) -> bool:
     """Whether there are machines and Pythons for both."""
-    same_libc = "" in owner.libcs | user.libcs or owner.libcs & user.libcs
+    same_libc = None in owner.libcs | user.libcs or owner.libcs & user.libcs
     return bool(owner.machines & user.machines and owner.pythons & user.pythons and same_libc)
 
 

@@ -20,10 +20,11 @@ from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName, normalized
+from wheelfix.wheel.platform_tags import parse_platform_tag
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
-_GRAFTED = re.compile(r"[^/.]+-[0-9a-f]{8}\.(?:[^/]*\.)?so(?:\.[^/]*)?")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -158,9 +159,6 @@ def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterat
     yield from kept
 
 
-_PLATFORM = re.compile(r"(manylinux|musllinux|linux)(?:\d+|_\d+_\d+)?_(\w+)")
-
-
 def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
     """Say why `provider` cannot be installed where `wheel` is; None if it can."""
     if wheel is None:
@@ -177,11 +175,10 @@ def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
 
 def _platform(tag: str) -> tuple[str, str]:
     """Return the C library and the machine of a platform tag; empty where it leaves them open."""
-    match = _PLATFORM.fullmatch(tag)
-    if match is None:
-        return ("", "" if tag == "any" else tag)
-    libc = {"manylinux": "glibc", "musllinux": "musl"}.get(match[1], "")
-    return libc, match[2]
+    parsed = parse_platform_tag(tag)
+    if not parsed.is_linux:
+        return "", "" if tag == "any" else tag
+    return parsed.libc or "", parsed.arch
 
 
 def _alike(one: tuple[str, str], other: tuple[str, str]) -> bool:
@@ -359,7 +356,7 @@ def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provid
     folders: dict[tuple[str, str], list[str]] = {}
     for scheme, place in places:
         folder, _, name = place.rpartition("/")
-        if _LIBRARY.fullmatch(name) or _GRAFTED.fullmatch(name):
+        if _LIBRARY.fullmatch(name) or unhashed(name):
             folders.setdefault((scheme, folder), []).append(name)
     return tuple(
         replace(

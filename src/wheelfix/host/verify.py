@@ -43,14 +43,14 @@ from wheelfix.system.subprocesses import finish, start
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
-_PROBE = Path(__file__).with_name("probe.py")
+_PROBE = Path(__file__).with_name("verify_probe.py")
 _MISSING = re.compile(r"([^\s:'\"]+): cannot open shared object file: No such file or directory")
 _MUSL_MISSING = re.compile(r"Error loading shared library ([^\s:]+): No such file or directory")
 _UNDEFINED = re.compile(r"undefined symbol: ([^\s,]+)")
 _MUSL_UNDEFINED = re.compile(r"Error relocating \S+: ([^\s:]+): symbol not found")
 _VERSION = re.compile(r"version [`'](\S+)' not found \(required by ([^)]+)\)")
 _FRAME = re.compile(
-    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/probe)\.py\")"
+    r"  File \"(<frozen importlib|[^\"]*/(importlib/__init__|wheelfix/host/verify_probe)\.py\")"
 )
 _NO_MODULE = re.compile(r"No module named '([\w.]+)'")
 _LOADER = re.compile(

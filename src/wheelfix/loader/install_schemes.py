@@ -15,7 +15,9 @@ from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
 
+from wheelfix.elf.model import Libc
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import parse_platform_tag
 
 NEWEST_MINOR = 15
 """The newest Python 3 minor version that the open tags (`py3`, `abi3`) are taken to mean."""
@@ -29,7 +31,6 @@ PYPY_MINORS = range(9, 12)
 ENV = "/env"
 """Where an environment stands, in the paths of schemes."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
-_NARROW = re.compile(r"(i686|i386|armv\w+)$")
 
 
 class Key(StrEnum):
@@ -169,8 +170,9 @@ def schemes(name: WheelName) -> tuple[Scheme, ...]:
 
     Debian's schemes, conda's and lib64 are left out for musllinux, lib64 for 32-bit machines.
     """
-    musl = all(platform.startswith("musllinux") for platform in name.platforms)
-    narrow = all(_NARROW.search(platform) for platform in name.platforms)
+    tags = [parse_platform_tag(tag) for tag in name.platforms]
+    musl = all(tag.libc is Libc.MUSL for tag in tags)
+    narrow = all(tag.is_32_bit for tag in tags)
     distribution = re.sub(r"[-_.]+", "-", name.distribution).lower()
     return tuple(
         scheme

@@ -1,11 +1,11 @@
-"""Which object binds which symbol, by the rules of glibc's `_dl_lookup_symbol_x` and of musl.
+"""Symbol binding at load time, by the rules of glibc's `_dl_lookup_symbol_x` and of musl.
 
-All objects of one dlopen resolve in one order, the order of `loader.Load.objects`; the first that
-defines a symbol serves everybody, directly needed or not.
+All objects of one dlopen have the same lookup scope: the objects of the load in breadth-first
+order. The first of them that defines a symbol binds it for all, whether they need it or not.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import cache, cached_property
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.exports import Wanted, among, announce
@@ -17,44 +17,20 @@ _STT_GNU_IFUNC = 10
 
 
 class Reference(NamedTuple):
-    """One symbol that one object of a group asks for."""
+    """One undefined symbol of one object of a load."""
 
-    user: str
+    dependent: str
     """The object, as `Load.objects` names it."""
     symbol: str
     version: str | None
     weak: bool
 
 
-def bindings(
-    load: Load,
-    definers: "Definers",
-    *,
-    among: Collection[str] | None = None,
-    users: Collection[str] | None = None,
-) -> dict[Reference, str | None]:
-    """Return the object that each undefined reference of `load` binds to, None without one.
+class SymbolIndex:
+    """Which of some libraries define each symbol that any of them refers to.
 
-    What the program itself defines (Python's API) and what
-    is loaded already is not in `load`, and so not found. `among` restricts the answer to symbols
-    of these names, `users` to the references of these objects.
-    """
-    libraries = definers.libraries
-    scope = [path for path in load.objects if path in libraries]
-    defining = definers.within(load)
-    return {
-        Reference(user, each.name, each.version, each.weak): defining(each.name, each.version)
-        for user in scope
-        if users is None or user in users
-        for each in libraries[user].elf.undefined
-        if among is None or each.name in among
-    }
-
-
-class Definers:
-    """Which of some libraries define a symbol, for whatever group of them is loaded.
-
-    Groups of one wheel have most in common, so a symbol is looked up in all libraries at once.
+    The loads of a wheel share most of their libraries, so each symbol is matched once for all of
+    their scopes.
     """
 
     def __init__(
@@ -63,65 +39,44 @@ class Definers:
         libc: Libc = Libc.GLIBC,
         wanted: Wanted | None = None,
     ) -> None:
-        """Take the libraries by path; what they export is read when it is first asked for.
+        """Index `libraries`, by path; their exports are read at the first look-up.
 
-        `wanted` has the names that any of them refers to, where that is known.
+        `wanted` has the names to index; by default those that the libraries refer to.
         """
         self.libraries = libraries
         self._libc = libc
         self._wanted = wanted
-        self._known: dict[str | None, dict[str, tuple[str, ...]]] = {}
+        self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
 
-    def within(self, load: Load) -> Callable[[str, str | None], str | None]:
-        """Return what tells which object of `load` a name and version bind to."""
-        first = self.first_in(load)
-
-        def provider(name: str, version: str | None) -> str | None:
-            found = self.serving(name, version)
-            return first(found) if found else None
-
-        return provider
-
-    @staticmethod
-    def first_in(load: Load) -> Callable[[tuple[str, ...]], str | None]:
-        """Return what tells which of some libraries comes first in `load`, None if none does."""
-        places = {path: number for number, path in enumerate(load.objects)}
-
-        @cache  # few different ones serve all symbols
-        def first(paths: tuple[str, ...]) -> str | None:
-            return min(filter(places.__contains__, paths), key=places.__getitem__, default=None)
-
-        return first
-
-    def of(self, path: str) -> Mapping[str, tuple[Definition, ...]]:
-        """Return what the library at `path` defines."""
-        return self.libraries[path].exports.definitions
-
-    def serving(self, name: str, version: str | None) -> tuple[str, ...]:
-        """Return all libraries to which a reference may bind."""
-        paths = self.named.get(name, ())
+    def providers(self, name: str, version: str | None) -> tuple[str, ...]:
+        """Return all libraries with a definition that a reference can bind to."""
+        paths = self._defining.get(name, ())
         if not paths:
             return ()
-        known = self._known.setdefault(version, {})
+        known = self._matching.setdefault(version, {})
         if name not in known:
-            libc = self._libc
-            found = [path for path in paths if binds(self.of(path)[name], version, libc)]
-            known[name] = paths if len(found) == len(paths) else tuple(found)
+            definitions = (self.libraries[path].exports.definitions[name] for path in paths)
+            matches = [
+                path
+                for path, found in zip(paths, definitions, strict=True)
+                if binds(found, version, self._libc)
+            ]
+            known[name] = paths if len(matches) == len(paths) else tuple(matches)
         return known[name]
 
     @cached_property
-    def served(self) -> Mapping[tuple[str, ...], set[str]]:
-        """What may serve a reference of some library -> the names of all that it may serve."""
+    def referenced(self) -> Mapping[tuple[str, ...], set[str]]:
+        """Libraries that can provide the same references -> the names of these references."""
         found: dict[tuple[str, ...], set[str]] = {}
         for library in self.libraries.values():
-            for each in library.elf.undefined:
-                if paths := self.serving(each.name, each.version):
-                    found.setdefault(paths, set()).add(each.name)
+            for reference in library.elf.undefined:
+                if paths := self.providers(reference.name, reference.version):
+                    found.setdefault(paths, set()).add(reference.name)
         return found
 
     @cached_property
-    def named(self) -> Mapping[str, tuple[str, ...]]:
-        """Name -> the libraries that define it; only names that some library refers to."""
+    def _defining(self) -> Mapping[str, tuple[str, ...]]:
+        """Name -> the libraries that define it in any version, as shared tuples."""
         wanted = self._wanted or wanted_by(self.libraries.values())
         found: dict[str, tuple[str, ...]] = {}
         longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
@@ -133,34 +88,83 @@ class Definers:
         return found
 
 
+class Scope:
+    """A lookup scope: objects in the order in which the loader searches them (gABI chapter 5)."""
+
+    def __init__(self, objects: Iterable[str], index: SymbolIndex) -> None:
+        """Make a scope of `objects`, by path; those that `index` does not have define nothing."""
+        self._places = {path: place for place, path in enumerate(objects)}
+        self._index = index
+        self._first: dict[tuple[str, ...], str | None] = {}  # few tuples serve all symbols
+
+    def lookup(self, name: str, version: str | None) -> str | None:
+        """Return the object that a reference binds to, None if it stays undefined."""
+        return self.first(self._index.providers(name, version))
+
+    def first(self, providers: tuple[str, ...]) -> str | None:
+        """Return the one of `providers` that comes first in the scope, None if none is in it."""
+        if providers not in self._first:
+            inside = filter(self._places.__contains__, providers)
+            self._first[providers] = min(inside, key=self._places.__getitem__, default=None)
+        return self._first[providers]
+
+
+def bindings(
+    load: Load,
+    index: SymbolIndex,
+    *,
+    among: Collection[str] | None = None,
+    dependents: Collection[str] | None = None,
+) -> dict[Reference, str | None]:
+    """Return the object that each undefined reference of `load` binds to, None without one.
+
+    What the program defines (Python's API) or what was loaded before is not in `load`, and so is
+    not found. `among` restricts the answer to symbols of these names, `dependents` to the
+    references of these objects.
+    """
+    scope = Scope(load.objects, index)
+    return {
+        Reference(path, symbol.name, symbol.version, symbol.weak): scope.lookup(
+            symbol.name, symbol.version
+        )
+        for path in load.objects
+        if path in index.libraries and (dependents is None or path in dependents)
+        for symbol in index.libraries[path].elf.undefined
+        if among is None or symbol.name in among
+    }
+
+
 def wanted_by(libraries: Iterable[Library], others: frozenset[str] = frozenset()) -> Wanted:
     """Return all names that some library refers to, and `others`."""
     return Wanted(others.union(*(library.names for library in libraries)))
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:
-    """Return whether the loader takes one of an object's `definitions` of a symbol.
+    """Return whether a reference to `version` binds to one of an object's `definitions`.
 
-    glibc (`check_match` in elf/dl-lookup.c) holds a versioned reference to the version's name, not
-    to the file that Verneed names; an unversioned definition serves any reference. An unversioned
-    reference takes the oldest version (index 2 or below), hidden or not, or else the default one,
-    if there is but one. musl looks at no versions, and passes over hidden definitions and IFUNCs.
+    glibc (`check_match` in elf/dl-lookup.c) compares the version's name, not the file that Verneed
+    names; an unversioned definition satisfies any reference. An unversioned reference takes the
+    base version or the first one (index 2 or below), hidden or not, else the default version if
+    there is exactly one. musl ignores versions, and skips hidden definitions and IFUNCs.
     """
     if libc is Libc.MUSL:
-        return any(each.type != _STT_GNU_IFUNC and not _is_hidden(each) for each in definitions)
+        return any(
+            definition.type != _STT_GNU_IFUNC and not _is_hidden(definition)
+            for definition in definitions
+        )
     if version is None:
-        newer = 0
-        for each in definitions:
-            if each.version_index is None or each.version_index <= 2:
+        defaults = 0
+        for definition in definitions:
+            if definition.version_index is None or definition.version_index <= 2:
                 return True
-            newer += not each.hidden
-        return newer == 1
+            defaults += not definition.hidden
+        return defaults == 1
     return any(
-        each.version == version or (each.version is None and not _is_hidden(each))
-        for each in definitions
+        definition.version == version or (definition.version is None and not _is_hidden(definition))
+        for definition in definitions
     )
 
 
 def _is_hidden(definition: Definition) -> bool:
-    """Whether the hidden bit is set; that index 0 is local means something to linkers only."""
+    """Return whether the hidden bit counts; only linkers treat index 0 as local."""
     return definition.hidden and definition.version_index != 0

@@ -18,6 +18,12 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Environment, hwcaps
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import (
+    ARCHITECTURES,
+    oldest_promised,
+    parse_platform_tag,
+    promised_libcs,
+)
 
 TRIPLETS: Mapping[int, str] = {
     Machine.X86_64: "x86_64-linux-gnu",
@@ -29,21 +35,6 @@ TRIPLETS: Mapping[int, str] = {
     Machine.RISCV: "riscv64-linux-gnu",
     Machine.LOONGARCH: "loongarch64-linux-gnu",
 }
-_PLATFORM_TAGS = {
-    "x86_64": (64, Machine.X86_64),
-    "i686": (32, Machine.I386),
-    "aarch64": (64, Machine.AARCH64),
-    "armv7l": (32, Machine.ARM),
-    "armv6l": (32, Machine.ARM),
-    "ppc64le": (64, Machine.PPC64),
-    "ppc64": (64, Machine.PPC64),
-    "s390x": (64, Machine.S390),
-    "riscv64": (64, Machine.RISCV),
-    "loongarch64": (64, Machine.LOONGARCH),
-}
-_BIG_ENDIAN = {"s390x", "ppc64"}
-_MANYLINUX = re.compile(r"manylinux_(\d+)_(\d+)_")
-_OLD_MANYLINUX = {"manylinux1_": "2.5", "manylinux2010_": "2.12", "manylinux2014_": "2.17"}
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 _LOADERS = ("ld-linux", "ld64.so", "ld-musl-", "libc.musl-")
 _PLATFORM_KEYS = {
@@ -189,27 +180,14 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
     `beside` are the platform tags of wheels that must be installable there, too.
     """
     tags = wheel.name.platforms if wheel else ()
-    if any(tag.startswith("musllinux") for tag in tags):
+    if Libc.MUSL in promised_libcs(tags):
         return "musl"
-    if oldest := _oldest(tags):
-        least = (oldest, *filter(None, map(_oldest, beside)))
-        return f"glibc:2.{max(least)}"
+    if oldest := oldest_promised(Libc.GLIBC, tags):
+        others = (oldest_promised(Libc.GLIBC, theirs) for theirs in beside)
+        major, minor = max([oldest, *filter(None, others)])
+        return f"glibc:{major}.{minor}"
     musl = wheel is not None and any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
     return "musl" if musl else "glibc"
-
-
-def _oldest(tags: Iterable[str]) -> int | None:
-    """Return the minor version of the oldest glibc that manylinux tags promise."""
-    promised = (version for tag in tags if (version := _promised(tag)))
-    return min((int(version.partition(".")[2]) for version in promised), default=None)
-
-
-def _promised(tag: str) -> str | None:
-    """Return the glibc version of a manylinux tag."""
-    match = _MANYLINUX.match(tag)
-    if match:
-        return f"{match[1]}.{match[2]}"
-    return next((v for prefix, v in _OLD_MANYLINUX.items() if tag.startswith(prefix)), None)
 
 
 def with_program(target: Target, program: Program) -> Target:
@@ -373,10 +351,9 @@ def machine_of(wheel: Wheel) -> tuple[int, bool, int]:
 
     As its platform tags say; where they do not, as most of its objects do.
     """
-    for tag in wheel.name.platforms:
-        for suffix, (bits, machine) in _PLATFORM_TAGS.items():
-            if tag.endswith(f"_{suffix}"):
-                return bits, suffix not in _BIG_ENDIAN, machine
+    for tag in map(parse_platform_tag, wheel.name.platforms):
+        if tag.arch in ARCHITECTURES:
+            return ARCHITECTURES[tag.arch]
     kinds = [(elf.bits, elf.little_endian, elf.machine) for elf in wheel.elfs.values()]
     return max(kinds, key=kinds.count) if kinds else (64, True, Machine.X86_64)
 

@@ -32,7 +32,6 @@ from wheelfix.analysis.policy_reasons import (
     judged_symbols,
     near_misses,
     platform_libraries,
-    strictest,
 )
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.reader import read_elf
@@ -44,6 +43,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.subprocesses import Completed
 from wheelfix.wheel.dist_info import read_metadata
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.platform_tags import strictest
 
 MINIMUM = (6, 8)
 """6.8 queues its patchelf calls, one a file, after its last look at the files."""

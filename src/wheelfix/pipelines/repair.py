@@ -55,7 +55,6 @@ from wheelfix.rules.engine import (
 )
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.metadata import record_mismatch
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others, leaves_drivers, taken_from_others
@@ -66,7 +65,9 @@ from wheelfix.system.scratch import scratch
 from wheelfix.system.tmpdir import ADVICE
 from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel, is_vendored
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import PendingWheel, copy_wheel, write_wheel
 
@@ -381,7 +382,7 @@ class _Run:
         return replace(self.settings, exclude=tuple(patterns))
 
     def _is_repaired(self, wheel: Wheel) -> bool:
-        if any(platform.startswith("linux_") for platform in wheel.name.platforms):
+        if any(parse_platform_tag(tag).family is Family.LINUX for tag in wheel.name.platforms):
             return False
         if self.settings.plat not in {"auto", *wheel.name.platforms}:
             return False
@@ -550,7 +551,7 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: frozenset[str]) 
     """
     names = {name for elf in wheel.elfs.values() for name in elf.needed} | excluded
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
-    others = {unhashed(name) or name for name in names} - shipped
+    others = {original_name(name) for name in names} - shipped
     left = [name for name in others if not any(fnmatchcase(name, each) for each in patterns)]
     found: list[str] = []
     for pattern in patterns:

@@ -15,11 +15,11 @@ from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.files import in_units
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
 from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, normalized
 
 

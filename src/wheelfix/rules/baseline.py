@@ -14,9 +14,9 @@ from typing import NamedTuple, cast
 
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.rules.findings import Finding
+from wheelfix.wheel.grafted_name import original_name
 
 VERSION = 1
-_HASH = re.compile(r"-[0-9a-f]{8}(?=\.so)")
 _INFO = re.compile(r"^([^/]+?)-[^/-]+\.(dist-info|data)/")
 
 
@@ -51,7 +51,8 @@ def known(distribution: str, finding: Finding) -> Known:
 
 
 def _stable(name: str) -> str:
-    return _HASH.sub("", _INFO.sub(r"\1.\2/", name))
+    folder, slash, base = _INFO.sub(r"\1.\2/", name).rpartition("/")
+    return folder + slash + original_name(base)
 
 
 def read(path: Path) -> Baseline:

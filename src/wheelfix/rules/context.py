@@ -18,6 +18,7 @@ from wheelfix.loader.search import Environment, Load, load_each
 from wheelfix.loader.targets import Target, find, is_page, machine_of, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.platform_tags import promised_libcs
 
 
 class Stage(IntEnum):
@@ -147,9 +148,7 @@ class Context:
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:
     """Return the C libraries that the wheel's tags promise, or else that its objects need."""
-    kinds = {"manylinux": Libc.GLIBC, "musllinux": Libc.MUSL}
-    tags = wheel.name.platforms
-    promised = {libc for kind, libc in kinds.items() for tag in tags if tag.startswith(kind)}
+    promised = promised_libcs(wheel.name.platforms)
     needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
     return frozenset(promised or needed or Libc)
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, ElfType, Libc, Machine
+from wheelfix.elf.model import Elf, ElfType, Machine
 from wheelfix.loader.install_schemes import Key, split, split_all
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -13,21 +13,8 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Member, Wheel, normalized
+from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
 
-_MACHINES: Mapping[str, tuple[int, bool, int]] = {
-    "x86_64": (64, True, Machine.X86_64),
-    "i686": (32, True, Machine.I386),
-    "aarch64": (64, True, Machine.AARCH64),
-    "armv6l": (32, True, Machine.ARM),
-    "armv7l": (32, True, Machine.ARM),
-    "ppc64": (64, False, Machine.PPC64),
-    "ppc64le": (64, True, Machine.PPC64),
-    "s390x": (64, False, Machine.S390),
-    "riscv64": (64, True, Machine.RISCV),
-    "loongarch64": (64, True, Machine.LOONGARCH),
-}
-"""The machine of a platform tag: bits, whether little endian, `e_machine`."""
-_PLATFORM = re.compile(r"(manylinux|musllinux|linux)\w*?_(" + "|".join(_MACHINES) + ")")
 _KNOWN = frozenset(Machine)
 _RUNNABLE = 0o100755
 """`st_mode` of a program: installers that set the bits themselves set these."""
@@ -132,11 +119,12 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     wheel = context.wheel
-    tagged = [match for tag in wheel.name.platforms if (match := _PLATFORM.fullmatch(tag))]
-    wanted = {_MACHINES[match[2]] for match in tagged}
+    tags = map(parse_platform_tag, wheel.name.platforms)
+    known = dict.fromkeys(tag.arch for tag in tags if tag.is_linux and tag.arch in ARCHITECTURES)
+    wanted = {ARCHITECTURES[arch] for arch in known}
     if wanted:
         wrong = [m for m, e in wheel.elfs.items() if _runs(e) and _machine(e) not in wanted]
-        arches = "/".join(dict.fromkeys(match[2] for match in tagged))
+        arches = "/".join(known)
         said = {member: _describe(wheel.elfs[member]) for member in wrong}
         yield from _misplaced(wheel, said, f"the tag says {arches}", "build it for that machine")
 
@@ -167,11 +155,7 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     wheel = context.wheel
-    kinds = {
-        Libc.MUSL if match[1] == "musllinux" else Libc.GLIBC
-        for tag in wheel.name.platforms
-        if (match := _PLATFORM.fullmatch(tag)) and match[1] != "linux"
-    }
+    kinds = promised_libcs(wheel.name.platforms)
     if kinds:
         wrong = {
             member: f"for {elf.libc}"
@@ -192,7 +176,7 @@ def _machine(elf: Elf) -> tuple[int, bool, int]:
 
 
 def _describe(elf: Elf) -> str:
-    names = [name for name, machine in _MACHINES.items() if machine == _machine(elf)]
+    names = [name for name, machine in ARCHITECTURES.items() if machine == _machine(elf)]
     order = "little" if elf.little_endian else "big"
     other = f"{elf.bits} bits, {order} endian, machine {elf.machine}"
     return f"for {names[-1] if names else other}"

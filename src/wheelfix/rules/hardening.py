@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 
 from wheelfix.elf.image import Pt
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.wheel.platform_tags import promised_libcs
 
 _PF_X, _PF_W = 1, 2
 _DF_TEXTREL, _DF_BIND_NOW, _DF_1_NOW = 4, 8, 1
@@ -167,7 +168,7 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: other objects may count on the symbols being shared.
     """
-    if all(tag.startswith("musllinux") for tag in context.wheel.name.platforms):
+    if all(promised_libcs([tag]) == {Libc.MUSL} for tag in context.wheel.name.platforms):
         return
     yield from _counted(
         context,

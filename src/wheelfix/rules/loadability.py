@@ -9,12 +9,13 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from posixpath import normpath
 
-from wheelfix.analysis.policy_reasons import isa_level, oldest_promised
+from wheelfix.analysis.policy_reasons import isa_level
 from wheelfix.elf.image import Pt
-from wheelfix.elf.model import Elf, Machine, Segment
+from wheelfix.elf.model import Elf, Libc, Machine, Segment
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.wheel.platform_tags import Family, oldest_promised
 
 _PF_X = 1
 _DF_STATIC_TLS = 0x10
@@ -40,7 +41,7 @@ _SURPLUS = 1664
 """Bytes of static TLS for all objects opened later: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
-_RELR = {"manylinux": (2, 36), "musllinux": (1, 3)}
+_RELR = ((Family.MANYLINUX, Libc.GLIBC, (2, 36)), (Family.MUSLLINUX, Libc.MUSL, (1, 3)))
 """The first platform tags whose every C library knows DT_RELR: glibc 2.36, musl 1.2.4."""
 _SHOWN = 4
 
@@ -53,13 +54,13 @@ def _last(elf: Elf, kind: Pt) -> Segment | None:
     return next((s for s in reversed(elf.segments) if s.type == kind), None)
 
 
-def _oldest(context: Context, kind: str) -> tuple[int, int] | None:
-    return oldest_promised(kind, context.wheel.name.platforms)
+def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
+    return oldest_promised(libc, context.wheel.name.platforms)
 
 
 def _where_promised(context: Context) -> Severity:
     """An error on what the tags promise glibc for, a warning where nothing is promised."""
-    return Severity.ERROR if _oldest(context, "manylinux") else Severity.WARNING
+    return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
 
 # --- Files that are no objects --------------------------------------------------------------------
@@ -210,7 +211,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
 def _stack_severity(context: Context, elf: Elf) -> Severity:
     if elf.is_executable:
         return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
-    if _oldest(context, "musllinux") and not _oldest(context, "manylinux"):
+    if _oldest(context, Libc.MUSL) and not _oldest(context, Libc.GLIBC):
         return Severity.INFO
     return _where_promised(context)
 
@@ -244,7 +245,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: _static_tls(elf) for member, elf in elfs.items() if _static_tls(elf)}
     if not sizes:
         return
-    musl = _oldest(context, "musllinux") is not None and _oldest(context, "manylinux") is None
+    musl = _oldest(context, Libc.MUSL) is not None and _oldest(context, Libc.GLIBC) is None
     room = 0 if musl else _SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
@@ -306,9 +307,9 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     Not fixed: the relocations would need more room.
     """
     unaware = {
-        f"{kind}_{oldest[0]}_{oldest[1]}"
-        for kind, first in _RELR.items()
-        if (oldest := _oldest(context, kind)) is not None and oldest < first
+        f"{family}_{oldest[0]}_{oldest[1]}"
+        for family, libc, first in _RELR
+        if (oldest := _oldest(context, libc)) is not None and oldest < first
     }
     mild = set(unaware) == {"musllinux_1_2"}
     for member, elf in context.wheel.elfs.items():
@@ -354,7 +355,7 @@ def isa(context: Context) -> Iterator[Hit]:
             message=f"needs a processor of {level}, more than the platform tag promises",
             member=member,
             severity=None
-            if context.settings.isa_ext_check and _oldest(context, "manylinux")
+            if context.settings.isa_ext_check and _oldest(context, Libc.GLIBC)
             else Severity.WARNING,
             hint="build it without `-march` and `-z x86-64-v…`, or ship it below"
             f" `glibc-hwcaps/{level}/`",
@@ -387,7 +388,7 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the contents would have to move. Build the object again.
     """
-    glibc = _oldest(context, "manylinux")
+    glibc = _oldest(context, Libc.GLIBC)
     old = glibc is not None and glibc < _NOT_CONGRUENT
     for member, elf in context.wheel.elfs.items():
         for load in _loads(elf):

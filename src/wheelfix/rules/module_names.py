@@ -9,7 +9,7 @@ from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
-from wheelfix.elf.model import Elf, Machine
+from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.install_schemes import Key, Scheme, describe, installed, interpreters, split
 from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -19,17 +19,11 @@ from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.platform_tags import promised_libcs
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_HASHED = re.compile(r"([^.]+)-[0-9a-f]{8}(\..+)")
-"""How auditwheel names what it grafts: `libfoo-1a2b3c4d.so.1` (its repair.py, `copylib`)."""
-
-
-def unhashed(name: str) -> str | None:
-    """Return the name that a grafted library had before, None for any other name."""
-    match = _HASHED.fullmatch(name)
-    return match[1] + match[2] if match else None
 
 
 def _users(wheel: Wheel, name: str) -> tuple[str, ...]:
@@ -480,9 +474,9 @@ def second_runtime(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         name = member.rpartition("/")[2]
-        own = unhashed(name) or name
+        own = original_name(name)
         runtime = _RUNTIMES.get(own.partition(".so")[0])
-        musl = any(platform.startswith("musllinux") for platform in context.wheel.name.platforms)
+        musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
         if runtime is None or not elf.dynamic or (musl and "gomp" not in own):
             continue
         consequence, severity = runtime
@@ -688,7 +682,7 @@ def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[H
     mine = [
         member
         for member, elf in wheel.elfs.items()
-        if elf.dynamic and (unhashed(n := posixpath.basename(member)) or n).startswith(f"{stem}.so")
+        if elf.dynamic and original_name(posixpath.basename(member)).startswith(f"{stem}.so")
     ]
     opened = {posixpath.basename(each.name) for _, each in _openings(wheel) if each is not opening}
     if mine and not any(name.startswith(stem) for name in opened):

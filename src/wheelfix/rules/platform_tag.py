@@ -9,10 +9,11 @@ from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
 from wheelfix.settings import name_of
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 
 def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
@@ -22,11 +23,14 @@ def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
     stand under the tags of both.
     """
     bound = any(elf.libc is not None for elf in wheel.elfs.values())
-    musl = verdict.overall.startswith("musllinux")
+    musl = _is_musllinux(verdict.overall)
     return satisfies(
-        verdict,
-        [tag for tag in wheel.name.platforms if bound or tag.startswith("musllinux") == musl],
+        verdict, [tag for tag in wheel.name.platforms if bound or _is_musllinux(tag) == musl]
     )
+
+
+def _is_musllinux(tag: str) -> bool:
+    return parse_platform_tag(tag).family is Family.MUSLLINUX
 
 
 @rule("WF801", "tag-not-met", Severity.ERROR)
@@ -92,7 +96,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     if not context.unmatched_excludes:
         return
     needed = dict.fromkeys(name for elf in context.wheel.elfs.values() for name in elf.needed)
-    names = list(dict.fromkeys(unhashed(name) or name for name in needed))
+    names = list(dict.fromkeys(original_name(name) for name in needed))
     for pattern in context.unmatched_excludes:
         matched = [name for name in names if fnmatchcase(name, pattern)]
         near = suggest_pattern(pattern, names)
@@ -171,7 +175,8 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
     if verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
         return
     for tag in context.wheel.name.platforms:
-        if tag.startswith("linux_") and not tag.startswith("linux_armv"):
+        parsed = parse_platform_tag(tag)
+        if parsed.family is Family.LINUX and not parsed.arch.startswith("armv"):
             better = not verdict.overall.startswith("linux_")
             yield Hit(
                 message=f"the platform tag `{tag}` promises no C library, and the index refuses it",
@@ -210,14 +215,14 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     Safe: `repair` grafts the library where it is at hand.
     """
     verdict = context.verdict
-    if verdict is None or not any(map(_promises, context.wheel.name.platforms)):
+    if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
         return
     for library in verdict.external:
         yield _unprovided(context, library)
 
 
-def _promises(tag: str) -> bool:
-    return tag.startswith(("manylinux", "musllinux", "android"))
+def _has_policy(tag: str) -> bool:
+    return parse_platform_tag(tag).family not in {Family.LINUX, Family.OTHER}
 
 
 def _unprovided(context: Context, library: str) -> Hit:

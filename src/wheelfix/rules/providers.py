@@ -24,12 +24,12 @@ from wheelfix.loader.install_schemes import Key, describe, entries_to, split
 from wheelfix.loader.symbols import binds
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.preload import is_served
 from wheelfix.rules.reachability import add_entries
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider, Settings, name_of
 from wheelfix.wheel.edits import AddRequirement
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_imports import surely_imported
 
@@ -719,7 +719,7 @@ def _near(
     own: Iterable[Provider], providers: Sequence[Provider], needed: Iterable[str]
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield the globs that match too little, what was probably meant, and what that matches."""
-    names = [unhashed(name) or name for name in needed]
+    names = [original_name(name) for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(glob for each in own if not each.at_hand for glob in each.libraries):
         better = suggest_pattern(glob, left)

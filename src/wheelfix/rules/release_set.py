@@ -16,12 +16,12 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
+from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
-_FAMILY = re.compile(r"(many|musl|)linux(?:\d+|_\d+_\d+|)_(\w+)")
 _SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?|abi3t?)\.so$")
 
 
@@ -65,7 +65,7 @@ def built_differently(context: SetContext) -> Iterator[Hit]:
 def _object_key(member: str) -> str:
     """`pkg.libs/libx-1a2b3c4d.so.1` -> `pkg.libs/libx`, `pkg/a.cpython-311.so` -> `pkg/a`."""
     folder, base = posixpath.split(member)
-    return posixpath.join(folder, (unhashed(base) or base).partition(".")[0])
+    return posixpath.join(folder, original_name(base).partition(".")[0])
 
 
 def _differing(
@@ -98,9 +98,7 @@ def _differing(
 
 def _sonames(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
     names = (wheel.elfs[member].soname or "" for member in members)
-    return tuple(
-        sorted({unhashed(name) or name for name in names if name and "cpython" not in name})
-    )
+    return tuple(sorted({original_name(name) for name in names if name and "cpython" not in name}))
 
 
 def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
@@ -108,7 +106,7 @@ def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
     needed = {name for member in members for name in wheel.elfs[member].needed}
     return tuple(
         sorted(
-            unhashed(name) or name
+            original_name(name)
             for name in needed
             if not may_come_from_platform(name) and not name.startswith("libpython")
         )
@@ -164,7 +162,7 @@ def _stable_names(wheel: Wheel) -> frozenset[str]:
 
 def _stable_name(member: str) -> str:
     folder, base = posixpath.split(member)
-    return posixpath.join(folder, _SUFFIX.sub(".so", unhashed(base) or base))
+    return posixpath.join(folder, _SUFFIX.sub(".so", original_name(base)))
 
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)
@@ -294,12 +292,12 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same processor and C library."""
     for wheels in context.releases:
-        groups: dict[tuple[str, ...], list[Wheel]] = {}
+        groups: dict[frozenset[tuple[Family, str]], list[Wheel]] = {}
         for wheel in wheels:
-            matches = map(_FAMILY.fullmatch, wheel.name.platforms)
-            family = sorted({"-".join(match.groups()) for match in matches if match})
-            if family:
-                groups.setdefault(tuple(family), []).append(wheel)
+            tags = map(parse_platform_tag, wheel.name.platforms)
+            platform = {(tag.family, tag.arch) for tag in tags if tag.is_linux}
+            if platform:
+                groups.setdefault(frozenset(platform), []).append(wheel)
         for group in groups.values():
             alone = {str(wheel.name): wheel for wheel in group}  # a wheel may be given twice
             if len(alone) > 1:

@@ -7,8 +7,8 @@ from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.files import in_units, same_bytes
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import unhashed
 from wheelfix.rules.rule import rule
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Member, Wheel, normalized
 
 NOTABLE = 100_000
@@ -314,7 +314,7 @@ def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
     for member in wheel.members:
         top, slash, rest = member.name.partition("/")
         folder, base = posixpath.split(tops.get(top, top) + slash + rest)
-        name = posixpath.join(folder, unhashed(base) or base)
+        name = posixpath.join(folder, original_name(base))
         sizes[name] = sizes.get(name, 0) + member.compressed_size
     return sizes
 

@@ -13,8 +13,9 @@ from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.platform_libraries import defined_by
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.module_names import extension_modules, unhashed
+from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
+from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 """Libraries of all manylinux tags that are often forgotten in a link."""

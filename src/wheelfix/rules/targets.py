@@ -13,6 +13,8 @@ from wheelfix.loader.targets import Target, default_name, newer, page_sizes
 from wheelfix.rules.context import Context, Trial
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 _PT_LOAD, _PT_GNU_STACK, _PF_X = 1, 0x6474E551, 1
 _PAGES: Mapping[int, tuple[int, ...]] = {
@@ -207,11 +209,16 @@ class _Absence(NamedTuple):
     users: dict[str, None]
 
 
+def _is_linux(wheel: Wheel) -> bool:
+    tags = map(parse_platform_tag, wheel.name.platforms)
+    return any(tag.family is Family.LINUX for tag in tags)
+
+
 def _absences(context: Context) -> dict[str, _Absence]:
     """Return what is missing on some target, but for what other rules report for every machine."""
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
-    if verdict is not None and not any(t.startswith("linux") for t in context.wheel.name.platforms):
+    if verdict is not None and not _is_linux(context.wheel):
         known |= verdict.external.keys()
     found: dict[str, _Absence] = {}
     for trial in context.trials:

@@ -1,0 +1,20 @@
+"""The file name of a grafted library: `libfoo-1a2b3c4d.so.1`.
+
+auditwheel puts the first eight hexadecimal digits of the file's SHA-256 before the first dot of
+the name (auditwheel's repair.py, `copylib`), so that no other wheel's copy has the same SONAME.
+"""
+
+import re
+
+_GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
+
+
+def unhashed(name: str) -> str | None:
+    """Return the name that a grafted library had before; None for any other name."""
+    match = _GRAFTED.fullmatch(name)
+    return match[1] + match[2] if match else None
+
+
+def original_name(name: str) -> str:
+    """Return `name` without the hash of a graft, and any other name as it is."""
+    return unhashed(name) or name

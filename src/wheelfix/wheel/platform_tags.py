@@ -1,0 +1,118 @@
+"""Platform tags of Linux wheels: C library, its oldest version, and architecture.
+
+- `manylinux_x_y_arch`: glibc x.y or newer (PEP 600). `manylinux1`, `manylinux2010` and
+  `manylinux2014` are older names for 2.5, 2.12 and 2.17 (PEP 513, 571, 599).
+- `musllinux_x_y_arch`: musl x.y or newer (PEP 656).
+- `linux_arch`: no promise about the C library.
+- `android_level_abi`: an Android API level or newer (PEP 738).
+
+`packaging.tags` lists the tags that an interpreter accepts, but does not parse a tag.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wheelfix.elf.model import Libc, Machine
+
+ARCHITECTURES: Mapping[str, tuple[int, bool, int]] = {
+    "x86_64": (64, True, Machine.X86_64),
+    "i686": (32, True, Machine.I386),
+    "aarch64": (64, True, Machine.AARCH64),
+    "armv6l": (32, True, Machine.ARM),
+    "armv7l": (32, True, Machine.ARM),
+    "ppc64": (64, False, Machine.PPC64),
+    "ppc64le": (64, True, Machine.PPC64),
+    "s390x": (64, False, Machine.S390),
+    "riscv64": (64, True, Machine.RISCV),
+    "loongarch64": (64, True, Machine.LOONGARCH),
+}
+"""Architecture in a tag -> word size in bits, whether little endian, `e_machine`."""
+
+_LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+_LEGACY_TAG = re.compile(r"(manylinux(?:1|2010|2014))_(\w+)")
+_VERSIONED_TAG = re.compile(r"(manylinux|musllinux)_(\d{1,9})_(\d{1,9})_(\w+)")
+_ANDROID_TAG = re.compile(r"android_(\d{1,9})_(\w+)")
+_LINUX_TAG = re.compile(r"linux_(\w+)")
+
+
+class Family(StrEnum):
+    """The prefix of a platform tag."""
+
+    MANYLINUX = "manylinux"
+    MUSLLINUX = "musllinux"
+    LINUX = "linux"
+    ANDROID = "android"
+    OTHER = "other"
+    """`any`, tags of other systems, and malformed tags."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformTag:
+    """The parts of a platform tag."""
+
+    family: Family
+    version: tuple[int, ...] = ()
+    """Of glibc or musl (major, minor) or the API level of Android; empty for other families."""
+    arch: str = ""
+    """As the tag spells it; empty for `OTHER`."""
+
+    @property
+    def libc(self) -> Libc | None:
+        """The C library that the tag promises."""
+        return _LIBCS.get(self.family)
+
+    @property
+    def is_linux(self) -> bool:
+        """Whether it is a tag for Linux with glibc or musl, not for Android or another system."""
+        return self.family not in {Family.ANDROID, Family.OTHER}
+
+    @property
+    def is_32_bit(self) -> bool:
+        """Whether the architecture is a 32-bit one of x86 or ARM."""
+        return self.arch.startswith(("i386", "i686", "armv"))
+
+    def __str__(self) -> str:
+        """Spell the tag, one of manylinux as in PEP 600."""
+        return "_".join([self.family, *map(str, self.version), self.arch])
+
+
+_LIBCS = {Family.MANYLINUX: Libc.GLIBC, Family.MUSLLINUX: Libc.MUSL}
+
+
+def parse_platform_tag(tag: str) -> PlatformTag:
+    """Parse one platform tag; compressed tag sets (`a.b`) must be split before."""
+    if match := _VERSIONED_TAG.fullmatch(tag):
+        return PlatformTag(Family(match[1]), (int(match[2]), int(match[3])), match[4])
+    if match := _LEGACY_TAG.fullmatch(tag):
+        return PlatformTag(Family.MANYLINUX, _LEGACY[match[1]], match[2])
+    if match := _LINUX_TAG.fullmatch(tag):
+        return PlatformTag(Family.LINUX, arch=match[1])
+    if match := _ANDROID_TAG.fullmatch(tag):
+        return PlatformTag(Family.ANDROID, (int(match[1]),), match[2])
+    return PlatformTag(Family.OTHER)
+
+
+def promised_libcs(tags: Iterable[str]) -> frozenset[Libc]:
+    """Return the C libraries that `tags` promise; none for `linux_*` and `any`."""
+    return frozenset(libc for tag in tags if (libc := parse_platform_tag(tag).libc) is not None)
+
+
+def oldest_promised(libc: Libc, tags: Iterable[str]) -> tuple[int, ...] | None:
+    """Return the oldest version of `libc` that `tags` let a wheel be installed on.
+
+    None without a tag for this C library.
+    """
+    parsed = map(parse_platform_tag, tags)
+    return min((tag.version for tag in parsed if tag.libc is libc), default=None)
+
+
+def strictest(tags: Iterable[str]) -> str | None:
+    """Return the tag for the oldest C library; None if none of `tags` promises one.
+
+    Of two names for the same policy, return that of PEP 600.
+    """
+    known = [(tag, parsed) for tag in tags if (parsed := parse_platform_tag(tag)).libc is not None]
+    best = min(known, key=lambda pair: (pair[1].version, pair[0] != str(pair[1])), default=None)
+    return best[0] if best else None

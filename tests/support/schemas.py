@@ -1,0 +1,19 @@
+"""The published JSON schemas, and what they say of a report."""
+
+import json
+from importlib.resources import files
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+
+def schema_of(name: str) -> dict[str, Any]:
+    text = files("wheelfix.reports").joinpath("schemas", f"{name}.schema.json").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    Draft202012Validator.check_schema(schema)
+    return schema
+
+
+def errors(name: str, report: Any) -> list[str]:
+    validator: Any = Draft202012Validator(schema_of(name))
+    return [f"{each.json_path}: {each.message}" for each in validator.iter_errors(report)]
