@@ -155,7 +155,7 @@ def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
     os.close(master)
     assert run.returncode == 2
     lines = re.findall(
-        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 not judged)?, [\d.]+ a", shown.decode()
+        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 unreadable)?, [\d.]+ per", shown.decode()
     )
     assert lines == [*((str(n), bad) for n, bad in enumerate("00000123", start=1)), ("8", "3")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -296,7 +296,7 @@ def test_a_file_that_is_no_journal_is_left_alone(
     for text in ("my thesis\n", '{"version":1}\n', "[]\n", "\xff\n", '{"version":1,"path":"x"'):
         (folder / "records").write_text(text + '{"a":1}\n', "latin-1")
         assert resumed() == 2
-        assert "line 1, is no record" in capsys.readouterr().err
+        assert "line 1, is not a record" in capsys.readouterr().err
         assert (folder / "records").read_text("latin-1") == text + '{"a":1}\n'
 
 

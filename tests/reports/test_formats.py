@@ -216,10 +216,10 @@ def test_the_full_report_says_why_only_once() -> None:
     assert text.count("= why: The import fails on every machine.") == 1
 
 
-def test_the_full_report_says_what_repair_mends_and_what_does_not_count() -> None:
+def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> None:
     *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
-        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` mends 1,"
+        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` fixes 1,"
         " and 5 more with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."

@@ -66,7 +66,7 @@ class ReportWriter(NamedTuple):
         """
         if not (file := environ.get("GITHUB_STEP_SUMMARY")):
             return
-        from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary  # as in `render`
+        from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary  # noqa: PLC0415 - as in `render`
 
         options = self._options(Format.MARKDOWN, colour=False)
         try:

@@ -17,6 +17,7 @@ from wheelfix.host import trace as tracing
 from wheelfix.host.trace import placed
 from wheelfix.host.trace_model import Installed, Trace, with_differences
 from wheelfix.reports import trace as reports
+from wheelfix.reports.printable import json_text
 from wheelfix.wheel.reader import open_wheel
 
 
@@ -66,8 +67,6 @@ def trace(
             raise typer.Exit(error.code) from error
         seen = _compared(tracing.chosen(seen, symbols or ()), wheels or ())
         if json:
-            from wheelfix.reports.printable import json_text
-
             report = json_text(reports.as_json(seen), indent=1)
         else:
             is_verbose = verbose + int(context.obj or 0) > 0

@@ -13,13 +13,13 @@ from wheelfix.rules.findings import Finding
 
 
 class LocatedFinding(NamedTuple):
-    """One finding, and where it is."""
+    """A finding with the path of its wheel."""
 
     finding: Finding
     path: str
-    """The wheel's file, relative to the root; empty for what is about no single wheel."""
+    """The path of the wheel, relative to the root; empty if it concerns no single wheel."""
     fingerprint: str
-    """The same for the same problem of the next version; unique in a report."""
+    """Stable across versions of the package; unique in a report."""
 
     @property
     def place(self) -> str:
@@ -29,22 +29,22 @@ class LocatedFinding(NamedTuple):
         return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
 
 
-def placed(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
-    """Return every finding that counts: those of the set first, then wheel by wheel."""
-    return _placed(found.all_findings, options)
+def locate(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
+    """Return every finding that counts: first those of the set, then wheel by wheel."""
+    return _located(found.all_findings, options)
 
 
 def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return the findings of one wheel."""
-    return _placed(((report, finding) for finding in report.findings), options)
+    return _located(((report, finding) for finding in report.findings), options)
 
 
 def of_set(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
-    """Return what shows only beside the other wheels."""
-    return _placed(islice(found.all_findings, len(found.findings)), options)
+    """Return the findings of the cross-wheel rules."""
+    return _located(islice(found.all_findings, len(found.findings)), options)
 
 
-def _placed(
+def _located(
     findings: Iterable[tuple[Report | None, Finding]], options: RenderOptions
 ) -> tuple[LocatedFinding, ...]:
     seen: Counter[str] = Counter()
@@ -60,12 +60,12 @@ def _placed(
 
 
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
-    """Sort by severity, and leave the order as it is otherwise."""
-    return sorted(findings, key=lambda each: -each.finding.severity)
+    """Sort by severity; findings of one severity keep their order."""
+    return sorted(findings, key=lambda located: -located.finding.severity)
 
 
 def _identity(finding: Finding, report: Report | None) -> str:
-    """Return what stays the same when the package's version goes up, for wheels of these tags."""
+    """Return the parts of a finding that do not change with the version of the package."""
     name = report.source.name if report is not None else ""
     distribution, *rest = name.split("-")
     message = "" if finding.entry else finding.message

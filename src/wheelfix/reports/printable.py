@@ -10,7 +10,7 @@ from wheelfix.errors import WheelfixError
 
 
 class Colour(StrEnum):
-    """The SGR parameters of ECMA-48 that are used here."""
+    """SGR parameters (ECMA-48)."""
 
     BOLD = "1"
     RED = "1;31"
@@ -21,7 +21,7 @@ class Colour(StrEnum):
 
 
 def printable(text: str) -> str:
-    """Escape what could move a cursor, reorder or end a line, or command GitHub's runner.
+    """Escape control characters, and workflow commands of GitHub's runner.
 
     The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
     """
@@ -34,14 +34,14 @@ def printable(text: str) -> str:
 
 
 def json_text(value: object, *, indent: int | None = 2) -> str:
-    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
+    """Return JSON in ASCII, for any terminal, without the runner's `##[`."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, indent=indent, separators=separators)
     return text.replace("##[", r"#\u0023[")
 
 
 def paint(text: str, colour: Colour, *, on: bool) -> str:
-    """Return `text` in `colour`, if it is `on`."""
+    """Return `text` in `colour` if `on`."""
     return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
 
 
@@ -54,7 +54,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def error_text(error: WheelfixError, *, colour: bool) -> str:
-    """Return the message and the hint of `error`, each in its lines."""
+    """Return the message and the hint of `error`, on lines of their own."""
     first, *more = error.message.splitlines() or [""]
     lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
     lines += [f"  {printable(line)}" for line in more]

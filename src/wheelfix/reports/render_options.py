@@ -11,26 +11,26 @@ NAME = "wheelfix"
 
 
 class RenderOptions(NamedTuple):
-    """Everything a format may know besides what was found."""
+    """Everything a format needs besides the findings."""
 
     version: str
-    """wheelfix's own."""
+    """The version of wheelfix."""
     rules: tuple[AnyRule, ...] = ()
-    """The rules that were asked: their documentation, and what passed."""
+    """The rules that were run."""
     folder: Path = Path()
-    """The folder of the run."""
+    """The working directory of the run."""
     root: Path = Path()
-    """The folder of the checkout: wheels below it are named relative to it."""
+    """The folder of the checkout; paths below it are relative to it."""
     colour: bool = False
     verbose: bool = False
     limit: Severity = Severity.ERROR
-    """From here on a finding makes the check fail."""
+    """The lowest severity that fails the check."""
     documentation: str = ""
-    """The address of docs/rules.md, where the project has one."""
+    """The URL of docs/rules.md; empty if the project has none."""
 
 
 def shown_path(source: Path, options: RenderOptions) -> str:
-    """Return `source` as seen from the checkout where it is below it."""
+    """Return the path of a wheel, relative to the checkout if it is below it."""
     whole = options.folder / source
     is_below = whole.is_relative_to(options.root)
     return (whole.relative_to(options.root) if is_below else source).as_posix()

@@ -10,7 +10,7 @@ from wheelfix.reports.printable import Colour, counted, error_text, hint_lines, 
 from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
 
 FEW = 3
-"""How many of a kind a summary shows."""
+"""The number of items of one kind that a summary shows."""
 
 
 _SEVERITY = {
@@ -33,7 +33,7 @@ _STATUS = {
 def finding_text(
     finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
 ) -> str:
-    """Return one finding in full: what, where, the evidence, `more` by its label, what to do."""
+    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
     head = f"{finding.severity.label}[{finding.name}]"
     place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
     lines = [
@@ -47,7 +47,7 @@ def finding_text(
 
 
 def tally(findings: Sequence[Finding], wheels: int) -> str:
-    """Return the line under a list of findings: how many, and what `repair` would mend."""
+    """Return the totals of a list of findings, and how many `repair` would fix."""
     if not findings:
         return f"All checks passed for {counted(wheels, 'wheel')}."
     kinds = ", ".join(
@@ -59,22 +59,22 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
     unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
     total = counted(len(findings), "problem")
     found = f"Found {total} in {counted(wheels, 'wheel')} ({kinds})."
-    return f"{found} {_mended(safe, unsafe)}".rstrip()
+    return f"{found} {_fixed(safe, unsafe)}".rstrip()
 
 
-def _mended(safe: int, unsafe: int) -> str:
-    """Say how many findings a repair mends for certain; it may graft more, if that is at hand."""
+def _fixed(safe: int, unsafe: int) -> str:
+    """Return how many findings a repair certainly fixes; the graft may fix more."""
     if safe:
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
-        return f"`wheelfix repair` mends {safe:,}{more}."
-    return f"`wheelfix repair --unsafe-fixes` mends {unsafe:,}." if unsafe else ""
+        return f"`wheelfix repair` fixes {safe:,}{more}."
+    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
 def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
-    """Return what was wrong with a wheel, what was done, and what it will load now."""
+    """Return the findings of a wheel, the edits, and what the result loads."""
     lines = _head(outcome, colour=colour)
     if outcome.error is not None:
         return "\n".join(lines)
@@ -103,7 +103,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
 
 
 def failure(outcome: Outcome, *, colour: bool) -> str:
-    """Return why a wheel was not written, and no more; nothing for one that is fine."""
+    """Return why a wheel was not written; empty for a wheel that was."""
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
@@ -128,7 +128,7 @@ def _mild(outcome: Outcome) -> list[Finding]:
 
 
 def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each rule that found something, with the first few places or all."""
+    """Yield a line for each rule with findings, and its first few places, or all."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.name, []).append(finding)
@@ -143,7 +143,7 @@ def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
 
 
 def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each rule that asked for edits; all their files if `verbose`."""
+    """Yield a line for each rule with edits; if `verbose`, also all their files."""
     by_rule: dict[str, list[PlannedEdit]] = {}
     for edit in edits:
         by_rule.setdefault(edit.name, []).append(edit)
@@ -155,7 +155,7 @@ def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
 
 
 def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
-    """Yield how many objects were edited by which way; which ones if `verbose`."""
+    """Yield how many objects were edited in each way; if `verbose`, also which ones."""
     by_way: dict[str, list[str]] = {}
     for member, way in ways.items():
         by_way.setdefault(way, []).append(member)
@@ -165,7 +165,7 @@ def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
-    """Yield what each changed file finds, those with failures first; a few of the healthy."""
+    """Yield what each changed file loads, failures first; a few of those without."""
     ordered = sorted(loads, key=lambda load: (not load.fails, not load.libraries))
     troubled = sum(bool(load.fails) for load in loads)
     shown = ordered if verbose else ordered[: max(troubled, FEW)]
@@ -183,7 +183,7 @@ def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
 
 
 def _found(load: Loads, *, verbose: bool) -> str:
-    """Say what `load` finds in which folder: how many libraries, or which if `verbose`."""
+    """Return how many libraries `load` finds in each folder; if `verbose`, which ones."""
     folders: dict[str, list[str]] = {}
     for name, member in load.libraries:
         folders.setdefault(member.rpartition("/")[0] or ".", []).append(name)
@@ -192,7 +192,7 @@ def _found(load: Loads, *, verbose: bool) -> str:
             f"{', '.join(names) if verbose else counted(len(names), 'library')} from `{folder}`"
             for folder, names in folders.items()
         )
-        or "nothing of the wheel"
+        or "nothing from the wheel"
     )
 
 
@@ -204,7 +204,7 @@ def _tags(outcome: Outcome) -> Iterator[str]:
 
 def _sizes(outcome: Outcome) -> Iterator[str]:
     if outcome.output is not None and outcome.bytes_after:
-        by = f", what is new deflated by {outcome.codec}" if outcome.codec else ""
+        by = f", new members compressed by {outcome.codec}" if outcome.codec else ""
         yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}{by}"
 
 
@@ -219,7 +219,7 @@ def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
 
 
 def plan(outcome: Outcome, *, colour: bool) -> str:
-    """Return each edit of the plan: the file, the old value, the new one, and who asked for it."""
+    """Return each edit of the plan: the file, the old and the new value, and the rule."""
     head = f"plan for {printable(outcome.source.name)}"
     lines = [paint(head, Colour.BOLD, on=colour)]
     if not outcome.edits:
@@ -230,7 +230,7 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
     for member, edits in by_member.items():
         lines.append(f"  {printable(member)}")
         for edit in edits:
-            who = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
+            rule = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
-            lines.append(f"    {change}  {paint(f'[{printable(who)}]', Colour.DIM, on=colour)}")
+            lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Colour.DIM, on=colour)}")
     return "\n".join(lines)

@@ -10,13 +10,13 @@ from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed, Suppr
 
 
 def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
-    """Yield what does not count, of the set and of every wheel."""
+    """Yield the suppressed findings of the set and of every wheel."""
     return chain(found.suppressed, *(report.suppressed for report in found.reports))
 
 
 def suppressed_text(found: SetReport) -> str:
-    """Say how many findings do not count, and why; nothing if all do."""
-    by = Counter(each.because for each in all_suppressed(found))
+    """Return how many findings are suppressed, and why; empty if none are."""
+    by = Counter(suppressed.because for suppressed in all_suppressed(found))
     if not by:
         return ""
     words = {
@@ -31,7 +31,7 @@ def suppressed_text(found: SetReport) -> str:
 
 
 def counts(found: SetReport) -> dict[str, int]:
-    """Return the sums that machines ask for."""
+    """Return the counts for machine-readable reports."""
     findings = [finding for _, finding in found.all_findings]
     fixes = [finding.fix for finding in findings if finding.fix is not None]
     return {
@@ -46,10 +46,10 @@ def counts(found: SetReport) -> dict[str, int]:
     }
 
 
-def spans(text: str) -> Iterator[tuple[bool, str]]:
-    """Split a message at its backticks: whether a piece is a literal, and the piece.
+def backtick_spans(text: str) -> Iterator[tuple[bool, str]]:
+    """Split a message at its backticks into pieces, each with whether it is a literal.
 
-    A name that holds backticks itself shifts what is literal; no piece ever holds one.
+    A name with a backtick inverts the rest; no piece contains a backtick.
     """
     for number, piece in enumerate(text.split("`")):
         if piece:
@@ -57,18 +57,18 @@ def spans(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def advice(finding: Finding) -> str:
-    """Return what to do: the rule's own hint, else a command."""
+    """Return the hint of the finding, or a command that helps."""
     if finding.hint is not None:
         return finding.hint
     if finding.fix is None:
-        return f"`wheelfix rule {finding.code}` has the common causes, solved"
+        return f"`wheelfix rule {finding.code}` explains common causes and fixes"
     is_safe = finding.fix.safety is Safety.SAFE
     command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
-    return f"`{command}` mends it: {finding.fix.title}"
+    return f"`{command}` fixes it: {finding.fix.title}"
 
 
 def error_words(error: WheelfixError) -> str:
-    """Return message and hint of `error` as one text of several lines."""
+    """Return the message and the hint of `error`, on lines of their own."""
     return "\n".join([error.message, *([error.hint] if error.hint else [])])
 
 
