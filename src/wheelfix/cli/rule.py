@@ -14,7 +14,7 @@ from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 
 
-class Format(StrEnum):
+class RuleFormat(StrEnum):
     """How rules are printed."""
 
     TEXT = "text"
@@ -30,13 +30,13 @@ def rule(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
     output_format: Annotated[
-        Format, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
-    ] = Format.TEXT,
+        RuleFormat, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
+    ] = RuleFormat.TEXT,
 ) -> None:
     """Explain a rule, or list all rules."""
     rules = all_rules()
     named = None if name is None or every else _named(name, rules)
-    if output_format is Format.MARKDOWN:
+    if output_format is RuleFormat.MARKDOWN:
         typer.echo(rules_document(rules if named is None else [named]), nl=False)
     elif named is None:
         typer.echo(_listed(rules))

@@ -19,7 +19,7 @@ from wheelfix.reports.graph_page import page
 from wheelfix.reports.printable import json_text
 
 
-class Format(StrEnum):
+class GraphFormat(StrEnum):
     """How a graph is written."""
 
     TEXT = "text"
@@ -51,7 +51,7 @@ def tree(
     ] = None,
     site: load_options.Site = None,
     form: Annotated[
-        Format | None,
+        GraphFormat | None,
         typer.Option(
             "--format",
             help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
@@ -126,7 +126,7 @@ def _graph_of_site(
 # --- Output ---------------------------------------------------------------------------------------
 
 
-def _write(graphs: Sequence[Graph], form: Format, output: Path | None) -> None:
+def _write(graphs: Sequence[Graph], form: GraphFormat, output: Path | None) -> None:
     """Write the graphs to `output` or stdout. Raises `OutputError`."""
     terminal = Terminal(verbosity=0)
     if output is None:
@@ -139,30 +139,30 @@ def _write(graphs: Sequence[Graph], form: Format, output: Path | None) -> None:
         raise OutputError(f"cannot write `{output}`: {error.strerror}") from error
 
 
-def _by_suffix(output: Path | None) -> Format:
+def _by_suffix(output: Path | None) -> GraphFormat:
     suffixes = {
-        ".html": Format.HTML,
-        ".htm": Format.HTML,
-        ".dot": Format.DOT,
-        ".gv": Format.DOT,
-        ".mmd": Format.MERMAID,
-        ".mermaid": Format.MERMAID,
-        ".json": Format.JSON,
+        ".html": GraphFormat.HTML,
+        ".htm": GraphFormat.HTML,
+        ".dot": GraphFormat.DOT,
+        ".gv": GraphFormat.DOT,
+        ".mmd": GraphFormat.MERMAID,
+        ".mermaid": GraphFormat.MERMAID,
+        ".json": GraphFormat.JSON,
     }
-    return suffixes.get(output.suffix.lower(), Format.TEXT) if output else Format.TEXT
+    return suffixes.get(output.suffix.lower(), GraphFormat.TEXT) if output else GraphFormat.TEXT
 
 
-def _text(graphs: Sequence[Graph], form: Format, *, colour: bool) -> str:
+def _text(graphs: Sequence[Graph], form: GraphFormat, *, colour: bool) -> str:
     match form:
-        case Format.TEXT:
+        case GraphFormat.TEXT:
             if len(graphs) == 2:
                 return graph_formats.compared_text(graphs[0], graphs[1], colour=colour)
             return graph_formats.graph_text(graphs[0], colour=colour)
-        case Format.MERMAID:
+        case GraphFormat.MERMAID:
             return graph_formats.mermaid(graphs)
-        case Format.DOT:
+        case GraphFormat.DOT:
             return graph_formats.dot(graphs)
-        case Format.HTML:
+        case GraphFormat.HTML:
             return page(graphs)
-        case Format.JSON:
+        case GraphFormat.JSON:
             return json_text(graph_formats.graphs_value(graphs))
