@@ -204,7 +204,7 @@ def test_explain_names_what_was_too_much(
     files["x/vast.py"] = "#" * 9_000_000
     wheel = make_wheel(tmp_path, tag=f"py3-none-linux_{os.uname().machine}", files=files)
     assert run(["explain", str(wheel), "x/libx.so"]) == 0
-    assert "not followed to the end: x/b.py, x/vast.py; where" in capsys.readouterr().out
+    assert "not followed to the end: `x/b.py`, `x/vast.py`; where" in capsys.readouterr().out
     assert run(["explain", "--json", str(wheel), "x/libx.so"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["explanations"]
     assert found["not_followed"] == ["x/b.py", "x/vast.py"]

@@ -20,6 +20,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import Environment, Load, load_each
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, wanted_by
 from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, without_needed
 from wheelfix.wheel.model import Wheel
 
@@ -396,7 +397,7 @@ class _Trial:
                     for drop in self._responsible(drops, change, before):
                         found.setdefault(drop, {})[reference.symbol] = None
         return {
-            drop: [f"weak references become null: {_listed(symbols)}"]
+            drop: [f"weak references become null: {join_some(symbols)}"]
             for drop, symbols in found.items()
         }
 
@@ -533,12 +534,6 @@ class _Trial:
 
 def _is_platform(path: str) -> bool:
     return may_come_from_platform(path.rpartition("/")[2])
-
-
-def _listed(symbols: Iterable[str]) -> str:
-    names = list(symbols)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"`{name}`" for name in names[:5]) + more
 
 
 # --- Libraries that say too little ----------------------------------------------------------------

@@ -21,7 +21,6 @@ from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NOTHING, check_each, check_set, without
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.formats import Format
-from wheelfix.reports.printable import counted
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
@@ -29,6 +28,7 @@ from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Settings
 from wheelfix.system.crew import Crew
 from wheelfix.system.heap import spare
+from wheelfix.text import counted
 
 
 @options.with_settings

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Exports, Undefined
+from wheelfix.text import join_some
 
 _PYTHON = ("Py", "_Py")
 
@@ -73,11 +74,13 @@ class Decision(NamedTuple):
         """The reason in plain words."""
         match self.why:
             case Why.USED:
-                return f"defines {_listed(self.symbols)}"
+                return f"defines {join_some(self.symbols)}"
             case Why.SIBLING:
-                return f"defines {_listed(self.symbols)}, which `{self.user}` needs without saying"
+                return (
+                    f"defines {join_some(self.symbols)}, which `{self.user}` uses without DT_NEEDED"
+                )
             case Why.ABSENT if self.open_references:
-                return f"is not at hand, and may define {_listed(self.open_references)}"
+                return f"is not at hand, and may define {join_some(self.open_references)}"
             case Why.ABSENT:
                 return "is not at hand, though all that is referred to is defined elsewhere"
             case Why.UNUSED:
@@ -234,8 +237,3 @@ def _on_needed_list(
         )
 
     return listed(soname, len(needed))
-
-
-def _listed(symbols: tuple[str, ...]) -> str:
-    more = f" and {len(symbols) - 3} more" if len(symbols) > 3 else ""
-    return ", ".join(f"`{symbol}`" for symbol in symbols[:3]) + more

@@ -15,6 +15,8 @@ from enum import StrEnum
 from itertools import chain
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.elf.model import Libc
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
@@ -173,7 +175,7 @@ def schemes(name: WheelName) -> tuple[Scheme, ...]:
     tags = [parse_platform_tag(tag) for tag in name.platforms]
     musl = all(tag.libc is Libc.MUSL for tag in tags)
     narrow = all(tag.is_32_bit for tag in tags)
-    distribution = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    distribution = canonicalize_name(name.distribution)
     return tuple(
         scheme
         for python in interpreters(name)

@@ -63,6 +63,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.heap import trim
 from wheelfix.system.scratch import scratch
 from wheelfix.system.tmpdir import ADVICE
+from wheelfix.text import join_some
 from wheelfix.wheel.deflate import Codec, Early
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name, unhashed
@@ -476,7 +477,7 @@ class _Run:
         ]
         if wrong:
             raise VerificationError(
-                f"the wheel written differs from the plan in {_listed(wrong)}",
+                f"the wheel written differs from the plan in {join_some(wrong)}",
                 hint="nothing was published; please report this wheel",
             )
         return found
@@ -659,11 +660,6 @@ def _judged(wheel: Wheel) -> dict[str, Elf]:
     return {
         member: replace(elf, rpath=None, runpath=None) for member, elf in _all_said(wheel).items()
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"`{name}`" for name in names[:5]) + more
 
 
 # --- What the changed files will load -------------------------------------------------------------

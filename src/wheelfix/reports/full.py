@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
-from wheelfix.reports.printable import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why_briefly
 from wheelfix.reports.terminal_text import FEW, finding_text, tally
 from wheelfix.reports.wording import advice, all_suppressed, suppressed_text
 from wheelfix.rules.findings import Severity
+from wheelfix.text import counted, join_some
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
@@ -41,12 +42,8 @@ def totals(found: SetReport) -> Iterator[str]:
     if left_out := suppressed_text(found):
         yield left_out
     if found.unreadable:
-        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {_names(found)}."
-
-
-def _names(found: SetReport) -> str:
-    names = [f"`{printable(report.source.name)}`" for report in found.unreadable]
-    return ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+        names = join_some([printable(report.source.name) for report in found.unreadable], FEW)
+        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {names}."
 
 
 def _wheel(

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.full import totals
 from wheelfix.reports.located_findings import LocatedFinding, locate
-from wheelfix.reports.printable import counted, printable
+from wheelfix.reports.printable import printable
 from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.terminal_text import FEW
 from wheelfix.reports.wording import advice, error_words, titled
 from wheelfix.rules.findings import Severity
+from wheelfix.text import counted
 
 LIMIT = 10
 """Annotations of one kind that GitHub shows per step."""

@@ -1,4 +1,4 @@
-"""Escaped text, colour, counts and errors, as every output needs them.
+"""Escaped text, colour and errors, for every output.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
@@ -43,14 +43,6 @@ def json_text(value: object, *, indent: int | None = 2) -> str:
 def paint(text: str, colour: Colour, *, on: bool) -> str:
     """Return `text` in `colour` if `on`."""
     return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 file`, `2 files`, `2 libraries`."""
-    if number == 1:
-        return f"1 {noun}"
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {plural}"
 
 
 def error_text(error: WheelfixError, *, colour: bool) -> str:

@@ -6,8 +6,9 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports.printable import Colour, counted, error_text, hint_lines, paint, printable
+from wheelfix.reports.printable import Colour, error_text, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
+from wheelfix.text import counted
 
 FEW = 3
 """The number of items of one kind that a summary shows."""

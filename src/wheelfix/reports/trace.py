@@ -17,7 +17,8 @@ from wheelfix.host.trace_model import (
     whole,
 )
 from wheelfix.loader.search import How
-from wheelfix.reports.printable import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 FEW = 20
 """How many bindings, and names tried, are shown without `verbose`."""

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.host.verify import Check, Kind, Status, Verified
-from wheelfix.reports.printable import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 LINES = 8
 """How many of the last lines that were printed are shown."""

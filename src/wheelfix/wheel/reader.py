@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 from unicodedata import normalize
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
@@ -33,7 +34,6 @@ from wheelfix.wheel.model import (
     RecordRow,
     Wheel,
     WheelName,
-    normalized,
 )
 from wheelfix.wheel.python_opens import Budget, followed
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
@@ -526,7 +526,7 @@ def _check_lists(archive: Archive, dist_info: str) -> None:
 
 def _same_name(one: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
-    return normalized(one) == normalized(other)
+    return canonicalize_name(one) == canonicalize_name(other)
 
 
 def _same_version(one: str, other: str) -> bool:
