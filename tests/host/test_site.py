@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, shared_object
-from wheelfix import cli
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.installation import Installation, Provenance, find_subject
 from wheelfix.analysis.load_tree import how_found
+from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.model import How
@@ -301,7 +301,7 @@ def install_two(site: Path) -> None:
 
 
 def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = cli.run(["tree", *map(str, arguments)])
+    code = run(["tree", *map(str, arguments)])
     said = capsys.readouterr()
     return code, said.out + said.err
 

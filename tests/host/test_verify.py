@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import ALL_SCHEMES, interpreter
 from wheelfix.host.verify import verify
@@ -180,7 +180,7 @@ def test_a_failed_import_is_reported_with_object_output_and_explanation(
         "slow/ext.so": extension(tmp_path / "ext.so", "ext"),
     }
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
-    code = cli.run(["verify", "--timeout", "1", str(wheel)])
+    code = run(["verify", "--timeout", "1", str(wheel)])
     blocks = capsys.readouterr().out.split("error[")[1:]
     assert code == 1
     said = {block.split("`")[1]: block for block in blocks if ": import `" in block}

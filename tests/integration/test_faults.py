@@ -359,7 +359,7 @@ def test_no_temporary_folder_with_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
 ) -> None:
     code = (
-        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; "
+        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli.app as c; "
         "t._OTHERS = (); sys.exit(c.main())"
     )
     process = subprocess.Popen(

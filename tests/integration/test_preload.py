@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.values import elf, findings, wheel
-from wheelfix import cli
 from wheelfix.analysis.preload_shim import has_hook, read_shim
+from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.context import Stage
@@ -611,9 +611,9 @@ def test_verify_installs_it_and_all_that_is_imported_loads(
     assert outcome.status is Status.REPAIRED, outcome.remaining
     pro.unlink()
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
-    assert cli.run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
-    assert cli.run(["verify", "-q", str(outcome.output)]) == 1
+    assert run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
+    assert run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
+    assert run(["verify", "-q", str(outcome.output)]) == 1
 
 
 @pytest.mark.parametrize("where", ["pro/lib/", "pro-2.0.data/data/share/pro/"])

@@ -16,7 +16,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.errors import OwnerError
 from wheelfix.pipelines.check import check_each
 from wheelfix.pipelines.repair import repair
@@ -96,7 +96,7 @@ def grafted(path: Path) -> list[str]:
         return [name for name in archive.namelist() if ".libs/" in name]
 
 
-def run(python: str | Path, code: str, **environ: str) -> str:
+def run_python(python: str | Path, code: str, **environ: str) -> str:
     """Return the last line that Python prints, or complains with."""
     done = subprocess.run(
         [str(python), "-c", code],
@@ -138,11 +138,11 @@ def test_alone_the_library_is_installed_twice_and_together_once(
     core, plug = pair
     alone = outputs([*repaired([core], tmp_path / "alone"), *repaired([plug], tmp_path / "alone")])
     site = unpacked(tmp_path / "twice", *alone)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
     assert len(list(site.glob("*.libs/*"))) == 2
     together = outputs(repaired(pair, tmp_path / "together"))
     site = unpacked(tmp_path / "once", *together)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
     assert len(list(site.glob("*.libs/*"))) == 1
     assert [len(grafted(each)) for each in (*alone, *together)] == [1, 1, 1, 0]
     sizes = [sum(e.file_size for e in zipfile.ZipFile(each).infolist()) for each in alone]
@@ -164,8 +164,8 @@ def test_pip_installs_the_set_and_the_plugin_loads_by_itself(
         where = ["--target", str(tmp_path / "target")]
         environ = {"PYTHONPATH": str(tmp_path / "target")}
     subprocess.run([sys.executable, *pip, *where, str(written[1])], check=True, env=dict(ENVIRON))
-    assert run(python, PLUG, **environ) == "1"
-    assert run(python, BOTH, **environ) == "1 2 1"
+    assert run_python(python, PLUG, **environ) == "1"
+    assert run_python(python, BOTH, **environ) == "1 2 1"
 
 
 def test_what_is_installed_apart_is_not_found_unless_the_owner_is_loaded_first(
@@ -174,8 +174,8 @@ def test_what_is_installed_apart_is_not_found_unless_the_owner_is_loaded_first(
     core, plug = repaired(pair, tmp_path / "out")
     sites = [unpacked(tmp_path / name, *outputs([o])) for name, o in (("a", core), ("b", plug))]
     path = ":".join(map(str, sites))
-    assert "cannot open shared object file" in run(sys.executable, PLUG, PYTHONPATH=path)
-    assert run(sys.executable, BOTH, PYTHONPATH=path) == "1 2 1"
+    assert "cannot open shared object file" in run_python(sys.executable, PLUG, PYTHONPATH=path)
+    assert run_python(sys.executable, BOTH, PYTHONPATH=path) == "1 2 1"
     (said,) = (each for each in plug.remaining if each.code == "WF107")
     assert "user install" in said.notes[0]
 
@@ -229,10 +229,10 @@ def test_two_files_of_one_name_are_shared_only_under_a_kept_name(tmp_path: Path)
     (said,) = (each for each in found[1].messages if "two different files" in each)
     assert "`--keep-name 'libcount.so.*'`" in said
     site = unpacked(tmp_path / "site", *outputs(found))
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 10 2"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 10 2"
     kept = repaired([core, plug], tmp_path / "kept", keep_names=("libcount.so.*",))
     site = unpacked(tmp_path / "one", *outputs(kept))
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_a_library_in_the_owners_package_is_used_where_it_is(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_a_library_in_the_owners_package_is_used_where_it_is(tmp_path: Path) -> 
     assert [len(grafted(each)) for each in written] == [0, 1]
     assert not [e for e in found[0].remaining if e.severity > Severity.INFO], found[0].remaining
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_a_library_that_is_found_for_the_owner_alone_is_taken_from_there(tmp_path: Path) -> None:
@@ -266,7 +266,7 @@ def test_a_library_that_is_found_for_the_owner_alone_is_taken_from_there(tmp_pat
     written = outputs(repaired([plug, core], tmp_path / "out"))
     assert [len(grafted(each)) for each in written] == [0, 1]
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_a_plugin_that_was_linked_with_the_repaired_owner_is_tied_to_it(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_plugin_that_was_linked_with_the_repaired_owner_is_tied_to_it(tmp_path
     found = repaired([core, plug], tmp_path / "out")
     assert "WF822" in {each.code for each in found[1].remaining}
     site = unpacked(tmp_path / "site", *outputs(found))
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_what_a_plugin_grafts_itself_takes_the_rest_from_the_owner(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_what_a_plugin_grafts_itself_takes_the_rest_from_the_owner(tmp_path: Pat
     (only,) = grafted(written[1])
     assert "libouter" in only
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 102 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 102 1"
 
 
 def test_what_only_a_shared_library_needs_is_left_out_with_it(tmp_path: Path) -> None:
@@ -314,7 +314,7 @@ def test_what_only_a_shared_library_needs_is_left_out_with_it(tmp_path: Path) ->
     written = outputs(repaired([core, plug], tmp_path / "out"))
     assert [len(grafted(each)) for each in written] == [2, 0]
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_a_library_for_a_program_stays_unless_each_scheme_gets_its_entry(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_a_library_for_a_program_stays_unless_each_scheme_gets_its_entry(tmp_pat
     pip = [sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-index"]
     subprocess.run([*pip, *map(str, written)], check=True, env=dict(ENVIRON))
     subprocess.run([tmp_path / "env" / "bin" / "tool"], check=True)
-    assert run(python, BOTH) == "1 2 1"
+    assert run_python(python, BOTH) == "1 2 1"
 
 
 def test_a_chain_has_the_library_once_and_asks_for_a_pin_of_its_owner(tmp_path: Path) -> None:
@@ -358,7 +358,7 @@ def test_a_chain_has_the_library_once_and_asks_for_a_pin_of_its_owner(tmp_path: 
     assert "by way of mid only" in said.message
     assert 'add "core==1.0"' in (said.hint or "")
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_kept_names_tie_the_plugin_to_no_build(tmp_path: Path) -> None:
@@ -371,7 +371,7 @@ def test_kept_names_tie_the_plugin_to_no_build(tmp_path: Path) -> None:
     assert not grafted(written[1])
     assert "WF822" not in {each.code for each in found[1].remaining}
     site = unpacked(tmp_path / "site", *written)
-    assert run(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
+    assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
 
 def test_wheels_for_several_pythons_find_their_own_owner(tmp_path: Path) -> None:
@@ -540,16 +540,16 @@ def test_the_command_repairs_the_set_and_check_is_content_with_it(
 ) -> None:
     out = tmp_path / "out"
     paths = [str(each) for each in pair[::-1]]
-    assert cli.run(["repair", *paths, "-w", str(out)]) == 0
+    assert run(["repair", *paths, "-w", str(out)]) == 0
     written = capfd.readouterr().out.split()
     assert [Path(each).name.partition("-")[0] for each in written] == ["plug", "core"]
-    assert cli.run(["check", "-q", *written]) == 0
-    assert cli.run(["check", "-q", written[0]]) == 1
-    assert cli.run(["check", "-q", written[0], "--provider", written[1]]) == 0
-    assert cli.run(["verify", "-q", written[0], "--with", written[1]]) == 0
-    assert cli.run(["repair", *paths, "-w", str(tmp_path / "v"), "--verify"]) == 0
+    assert run(["check", "-q", *written]) == 0
+    assert run(["check", "-q", written[0]]) == 1
+    assert run(["check", "-q", written[0], "--provider", written[1]]) == 0
+    assert run(["verify", "-q", written[0], "--with", written[1]]) == 0
+    assert run(["repair", *paths, "-w", str(tmp_path / "v"), "--verify"]) == 0
     (tmp_path / "dist" / pair[0].name).write_bytes(b"")
-    assert cli.run(["repair", *paths, "-w", str(out)]) == 2
+    assert run(["repair", *paths, "-w", str(out)]) == 2
     said = capfd.readouterr().err
     assert "which was not repaired" in said
     assert [each.error is not None for each in check_each(pair, lambda _: Settings())] == [
@@ -562,9 +562,9 @@ def test_a_set_is_planned_on_the_command_line(
     tmp_path: Path, pair: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = ["repair", *map(str, pair), "-w", str(tmp_path / "out")]
-    assert cli.run([*command, "--dry-run"]) == 0
+    assert run([*command, "--dry-run"]) == 0
     plan = capfd.readouterr().out
     assert "$ORIGIN/../core.libs" in plan
     assert plan.count("absent -> grafted") == 1
-    assert cli.run([*command, "--diff", "-j", "2"]) == 0
+    assert run([*command, "--diff", "-j", "2"]) == 0
     assert not (tmp_path / "out").exists()

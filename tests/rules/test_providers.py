@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
 from tests.support.values import elf, findings, wheel
-from wheelfix import cli
 from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
+from wheelfix.cli.app import run
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import GivenLibraries
@@ -781,9 +781,9 @@ def test_verify_installs_wheels_beside_from_wherever_it_is_run(
     monkeypatch.chdir(tmp_path)
     beside = provider.relative_to(tmp_path)
     command = ["verify", "-q", str(output.relative_to(tmp_path))]
-    assert cli.run(command) == 1
-    assert cli.run([*command, "--with", str(beside)]) == 0
-    assert cli.run([*command, "--with", str(beside), "--scheme", "lib64,debian-system"]) == 0
+    assert run(command) == 1
+    assert run([*command, "--with", str(beside)]) == 0
+    assert run([*command, "--with", str(beside), "--scheme", "lib64,debian-system"]) == 0
 
 
 def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Path) -> None:

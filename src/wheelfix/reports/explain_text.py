@@ -8,7 +8,7 @@ from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not import WhyNot
 from wheelfix.loader.model import Candidate, How, SearchOutcome
-from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import join_some
 
 FEW = 4

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from wheelfix.analysis.graph import Edge, Graph, Node
 from wheelfix.analysis.installation import Provenance
 from wheelfix.reports.explain_text import possible_providers
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 FEW = 3
 """Dependents in a line before the rest is only counted."""

@@ -17,7 +17,8 @@ from wheelfix.host.trace_model import (
     whole,
 )
 from wheelfix.loader.model import How
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 FEW = 20
 """Bindings, and files of a variable, that are shown before the rest is only counted."""

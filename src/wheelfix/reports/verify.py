@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from wheelfix.host.verify_model import AttemptKind, Check, Status, Verified
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 LINES = 8
 """Last lines of a failed check's output that are shown."""
