@@ -22,8 +22,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import bench
-import corpus
+from benchmark.cases import Files, compile_shared, extension, new_wheel
+from benchmark.measure import compare
+from benchmark.tables import figure, shown, table
+from real_wheels.programs import DEFAULT_CACHE, ProgramError, find_program, run
 
 _LEAST_GROWTH = 0.02
 """Seconds above the smallest wheel, below which a point is noise and not part of the fit."""
@@ -34,7 +36,7 @@ class Curve:
     """A kind of wheel, and how large it is to be."""
 
     sizes: Sequence[int]
-    make: Callable[[Path, int], bench.Files]
+    make: Callable[[Path, int], Files]
     """Return the members of a wheel of so many units; large ones are put into the folder."""
 
 
@@ -51,25 +53,25 @@ class Point:
 # --- Wheels ---------------------------------------------------------------------------------------
 
 
-def with_files(folder: Path, count: int) -> bench.Files:
+def with_files(folder: Path, count: int) -> Files:
     """Yield an extension module and `count` small files."""
-    yield "bench/ext.abi3.so", bench.extension(folder)
+    yield "bench/ext.abi3.so", extension(folder)
     for number in range(count):
         suffix = ("py", "json", "txt")[number % 3]
         text = f"# file {number}\n" + f"value_{number} = {number * number}\n" * 20
         yield f"bench/part{number % 100}/file{number}.{suffix}", text.encode()
 
 
-def with_objects(folder: Path, count: int) -> bench.Files:
+def with_objects(folder: Path, count: int) -> Files:
     """Yield pairs of a module and the library that it alone needs; their names tell them apart."""
     library, module = folder / "libpart00000.so", folder / "ext.so"
     name = "-Wl,-soname,libpart00000.so"
-    bench.compile_shared(library, "int part(void) { return 1; }\n", name)
+    compile_shared(library, "int part(void) { return 1; }\n", name)
     source = (
         "#include <unistd.h>\nint part(void);\n"
         "int calls(void) { return part() + getpid(); }\nvoid *PyInit_m(void) { return 0; }\n"
     )
-    bench.compile_shared(module, source, library, "-Wl,-rpath,$ORIGIN/../../bench.libs")
+    compile_shared(module, source, library, "-Wl,-rpath,$ORIGIN/../../bench.libs")
     for number in range(count // 2):
         placed = f"{number:05}".encode()
         for file, member in (
@@ -79,7 +81,7 @@ def with_objects(folder: Path, count: int) -> bench.Files:
             yield member, file.read_bytes().replace(b"part00000", b"part" + placed)
 
 
-def with_symbols(folder: Path, count: int) -> bench.Files:
+def with_symbols(folder: Path, count: int) -> Files:
     """Yield a library that defines `count` symbols, and a module that uses a tenth of them."""
     library, module = folder / "libmany.so", folder / "ext.abi3.so"
     defined = "".join(
@@ -98,7 +100,7 @@ def assembled(target: Path, text: str, *options: str | Path) -> None:
     """Assemble and link a shared object."""
     source = target.with_suffix(".s")
     source.write_text(f"{text}.section .note.GNU-stack\n")
-    corpus.run("cc", "-shared", "-o", target, source, *options)
+    run("cc", "-shared", "-o", target, source, *options)
 
 
 CURVES: Mapping[str, Curve] = {
@@ -115,7 +117,7 @@ def wheel_of(curve: str, units: int, cache: Path) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         with tempfile.TemporaryDirectory(prefix="curves-") as made:
-            wheel = bench.new_wheel(folder, CURVES[curve].make(Path(made), units))
+            wheel = new_wheel(folder, CURVES[curve].make(Path(made), units))
         found = [wheel]
     return found[0]
 
@@ -133,10 +135,10 @@ def points(
             continue
         wheel = wheel_of(curve, units, options.cache)
         commands = {name: partial(command, words, wheel) for name, words in programs.items()}
-        for name, runs in bench.compare(commands, options.n, codes={0, 1}).items():
+        for name, runs in compare(commands, options.n, codes={0, 1}).items():
             if not runs:
-                raise corpus.ProgramError(f"`wheelfix {name}` failed on {wheel}")
-            seconds, peak = (bench.figure(runs, what, least=True) for what in ("cpu", "peak"))
+                raise ProgramError(f"`wheelfix {name}` failed on {wheel}")
+            seconds, peak = (figure(runs, what, least=True) for what in ("cpu", "peak"))
             found[name].append(Point(units=units, seconds=seconds, peak=peak))
         print(f"{curve} {units}: done", file=sys.stderr, flush=True)
     yield from found.items()
@@ -175,15 +177,15 @@ def drawn(curve: str, everything: Sequence[tuple[str, list[Point]]]) -> str:
     for number, point in enumerate(everything[0][1]):
         row = {curve: f"{point.units:,}"}
         for name, found in everything:
-            row[f"{name} CPU s"] = bench.shown(found[number].seconds)
-            row[f"{name} peak MB"] = bench.shown(found[number].peak)
+            row[f"{name} CPU s"] = shown(found[number].seconds)
+            row[f"{name} peak MB"] = shown(found[number].peak)
         rows.append(row)
     said: list[str] = []
     for name, found in everything:
         power = exponent(found)
         growth = "no growth to be seen" if power is None else f"exponent {power:.2f}"
         said.append(f"- {name}: {slope(found):.2f} µs for one more, {growth}")
-    return f"### {curve}\n\n{bench.table(rows)}\n\n" + "\n".join(said) + "\n"
+    return f"### {curve}\n\n{table(rows)}\n\n" + "\n".join(said) + "\n"
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -194,7 +196,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--curves", default=",".join(CURVES), help="default: %(default)s")
     parser.add_argument("-n", type=int, default=3, help="runs of each; default: %(default)s")
     parser.add_argument("--most", type=int, default=10**9, help="leave larger wheels out")
-    parser.add_argument("--cache", type=Path, default=corpus.DEFAULT_CACHE)
+    parser.add_argument("--cache", type=Path, default=DEFAULT_CACHE)
     parser.add_argument("--wheelfix", default="wheelfix", help="command; default: %(default)s")
     options = parser.parse_args()
     if unknown := [name for name in options.curves.split(",") if name not in CURVES]:
@@ -206,7 +208,7 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     """Draw the curves that were asked for."""
     options = parse_arguments()
-    wheelfix = corpus.find_program(options.wheelfix)
+    wheelfix = find_program(options.wheelfix)
     programs = {
         "check": [*wheelfix, "check"],
         "repair": [*wheelfix, "repair"],

@@ -11,7 +11,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from wheelfix.wheel.model import normalized
+from packaging.utils import canonicalize_name
 
 
 class Size(int):
@@ -169,7 +169,7 @@ class Provider:
         That is the only one which is known to serve.
         """
         bare = self.requirement.strip()
-        if self.version and self.name and normalized(bare) == self.name:
+        if self.version and self.name and canonicalize_name(bare) == self.name:
             return f"{bare}>={self.version}"
         return bare
 
@@ -186,7 +186,7 @@ _WILD = re.compile(r"[*?[]")
 def name_of(requirement: str) -> str:
     """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
     match = _NAME.match(requirement.strip())
-    return normalized(match[0]) if match else ""
+    return canonicalize_name(match[0]) if match else ""
 
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")

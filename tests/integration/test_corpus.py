@@ -13,12 +13,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripting import load_script
+from real_wheels.archives import removed_members, zip_problems
+from real_wheels.installed import elf_files, load_problems, load_results
+from real_wheels.listed import read_corpus
+from real_wheels.programs import ProgramError, fetch, find_program, run, tools_python
+from real_wheels.published import check_published
 
 pytestmark = pytest.mark.network
 
-corpus = load_script("corpus")
-CHOSEN = [item for item in corpus.read_corpus().published if item.ci]
+CHOSEN = [item for item in read_corpus().published if item.ci]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +33,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tools(cache: Path) -> Path:
     """An interpreter with pip and installer."""
     try:
-        made: Path = corpus.tools_python(cache, corpus.read_corpus().installer)
-    except corpus.ProgramError as error:
+        made: Path = tools_python(cache, read_corpus().installer)
+    except ProgramError as error:
         pytest.skip(f"no package registry: {error}")
     return made
 
@@ -39,10 +42,10 @@ def tools(cache: Path) -> Path:
 @pytest.mark.parametrize("item", CHOSEN, ids=[item.requirement for item in CHOSEN])
 def test_a_published_wheel_comes_through_unharmed(item: Any, cache: Path, tools: Path) -> None:
     try:
-        corpus.fetch(item.requirement, tools, cache)
-    except corpus.ProgramError as error:
+        fetch(item.requirement, tools, cache)
+    except ProgramError as error:
         pytest.skip(f"cannot be fetched: {error}")
-    outcome = corpus.check_published(item, corpus.find_program("wheelfix"), tools, cache)
+    outcome = check_published(item, find_program("wheelfix"), tools, cache)
     assert outcome.problems == ()
     assert outcome.cells["ELF"] != "0"
 
@@ -61,7 +64,7 @@ MEMBERS = [("p/a.so", b"a" * 99), ("p/b.py", b"b"), ("p-1.dist-info/RECORD", b""
 
 def rewritten(change: Callable[[Path], Path], tmp_path: Path, plan: str = "") -> list[str]:
     original = write(tmp_path / "original.whl", MEMBERS)
-    problems: list[str] = corpus.zip_problems(original, change(tmp_path / "new.whl"), plan)[0]
+    problems: list[str] = zip_problems(original, change(tmp_path / "new.whl"), plan)[0]
     return problems
 
 
@@ -108,16 +111,16 @@ def test_a_named_change_is_allowed_and_record_with_it(tmp_path: Path) -> None:
 def test_a_library_that_no_longer_loads_is_found() -> None:
     before = {"a.so": "", "b.so": "", "c.so": "libx: not found"}
     after = {"a.so": "", "b.so": "liby: not found", "c.so": "libx: not found"}
-    assert corpus.load_problems(before, after, ()) == ["b.so loaded before: liby: not found"]
-    assert corpus.load_problems(before, {"a.so": ""}, ()) == ["b.so loaded before: it is gone"]
+    assert load_problems(before, after, ()) == ["b.so loaded before: liby: not found"]
+    assert load_problems(before, {"a.so": ""}, ()) == ["b.so loaded before: it is gone"]
 
 
 def test_a_file_may_go_only_if_the_plan_removes_it() -> None:
     plan = "plan for x.whl\n  x.libs/b.so\n    present -> removed  [WF401 orphaned-library]\n"
-    removed = corpus.removed_members(plan)
+    removed = removed_members(plan)
     assert removed == {"x.libs/b.so"}
-    assert not corpus.load_problems({"lib/x.libs/b.so": ""}, {}, removed)
-    assert corpus.load_problems({"lib/x.libs/b.so": ""}, {"lib/x.libs/b.so": "liby"}, removed)
+    assert not load_problems({"lib/x.libs/b.so": ""}, {}, removed)
+    assert load_problems({"lib/x.libs/b.so": ""}, {"lib/x.libs/b.so": "liby"}, removed)
 
 
 def test_the_loader_is_asked_about_every_file(tmp_path: Path) -> None:
@@ -126,15 +129,15 @@ def test_the_loader_is_asked_about_every_file(tmp_path: Path) -> None:
     if compiler is None:
         pytest.skip("no C compiler")
     root = tmp_path / "env"
-    corpus.run(sys.executable, "-m", "venv", "--without-pip", root)
+    run(sys.executable, "-m", "venv", "--without-pip", root)
     source = tmp_path / "source.c"
     source.write_text("int missing(void); int good(void) { return 1; }\n")
-    corpus.run(compiler, "-shared", "-fPIC", "-o", root / "good.so", source)
+    run(compiler, "-shared", "-fPIC", "-o", root / "good.so", source)
     source.write_text("int missing(void); int bad(void) { return missing(); }\n")
-    corpus.run(compiler, "-shared", "-fPIC", "-o", root / "bad.so", source)
+    run(compiler, "-shared", "-fPIC", "-o", root / "bad.so", source)
     source.write_text("int main(void) { return 0; }\n")
-    corpus.run(compiler, "-o", root / "program", source)
-    results = corpus.load_results(root, corpus.elf_files(root))
+    run(compiler, "-o", root / "program", source)
+    results = load_results(root, elf_files(root))
     assert results["good.so"] == results["program"] == ""
     assert "undefined symbol: missing" in results["bad.so"]
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scripting import SCRIPTS, load_script
+import curves
+from tests.support.scripting import SCRIPTS
 from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -20,7 +21,6 @@ def beside_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("power", "expected"), [(1.0, 1.0), (1.5, 1.5), (2.0, 2.0)])
 def test_the_exponent_is_that_of_the_growth(power: float, expected: float) -> None:
-    curves = load_script("curves")
     sizes = (100, 2_000, 10_000, 50_000, 200_000)
     costs = [0.3 + 2e-5 * float(n) ** power for n in sizes]
     found = [
@@ -30,7 +30,6 @@ def test_the_exponent_is_that_of_the_growth(power: float, expected: float) -> No
 
 
 def test_the_slope_is_in_microseconds_for_one_more() -> None:
-    curves = load_script("curves")
     found = [curves.Point(units=n, seconds=0.3 + 2e-5 * n, peak=1.0) for n in (1_000, 50_000)]
     assert curves.slope(found) == pytest.approx(20)
     assert isnan(curves.slope(found[:1]))
@@ -46,7 +45,7 @@ def test_the_slope_is_in_microseconds_for_one_more() -> None:
 def test_a_wheel_has_as_many_units_as_its_curve_says(
     curve: str, units: int, members: int, tmp_path: Path
 ) -> None:
-    path = load_script("curves").wheel_of(curve, units, tmp_path)
+    path = curves.wheel_of(curve, units, tmp_path)
     with open_wheel(path) as archive:
         wheel = archive.wheel
     assert len(wheel.members) == members

@@ -590,7 +590,7 @@ def test_a_patchelf_that_misbehaves(
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("echo patchelf 0.17.2", "is version 0.17.2, and 0.19.1 or newer is needed"),
+        ("echo patchelf 0.17.2", "is version 0.17.2, and 0.19.3 or newer is needed"),
         ("echo something else entirely", "is version entirely"),
         ("printf '\\033[2J\\377'", "is version"),
         ("exit 1", "exit code 1"),

@@ -14,13 +14,14 @@ from wheelfix.analysis.providers import known_for
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
-_SHOWN = 4
 _NEAR = 8
 """Symbols up to which a tag counts as missed by little."""
 
@@ -172,7 +173,7 @@ def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]
             names = [u.name for u in elf.undefined if (u.file, u.version) == (file, version)]
             for name in names or ["no symbol that is used"]:
                 users.setdefault(f"`{name}@{version}` of `{file}`", []).append(member)
-    return [f"{symbol} in {_list(members)}" for symbol, members in users.items()]
+    return [f"{symbol} in {join_some(members)}" for symbol, members in users.items()]
 
 
 def _target(
@@ -229,10 +230,10 @@ def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> It
             for symbol in wheel.elfs[member].undefined
             if symbol.version == version and symbol.file == file
         }
-        of = f" ({_list(sorted(symbols))})" if symbols else ""
+        of = f" ({join_some(sorted(symbols))})" if symbols else ""
         yield (
             f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
-            f"needed by {_list(members)}"
+            f"needed by {join_some(members)}"
         )
 
 
@@ -251,7 +252,7 @@ def _allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, froz
 
 def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
     for need in elf.verneed:
-        if need.file.startswith(("ld-linux", "ld64.so.")):
+        if is_glibc_loader(need.file):
             continue  # auditwheel does not look at the loader's own (elfutils.py)
         for version in need.versions:
             known = allowed.get(version.partition("_")[0])
@@ -265,7 +266,7 @@ def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -
         users = _users_of_symbols(wheel, private)
         if users:
             used = sorted(private & {u.name for elf in wheel.elfs.values() for u in elf.undefined})
-            yield f"{_list(used)} of `{library}` may not be used: used by {users}"
+            yield f"{join_some(used)} of `{library}` may not be used: used by {users}"
 
 
 def _isa_reasons(wheel: Wheel) -> Iterator[str]:
@@ -297,13 +298,7 @@ def _users_of_symbols(wheel: Wheel, names: frozenset[str]) -> str:
 
 
 def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
-    return _list([member for member, elf in wheel.elfs.items() if holds(elf)])
-
-
-def _list(names: Sequence[str]) -> str:
-    shown = ", ".join(f"`{name}`" for name in names[:_SHOWN])
-    more = len(names) - _SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    return join_some([member for member, elf in wheel.elfs.items() if holds(elf)])
 
 
 # --- Failures -----------------------------------------------------------------------------------
@@ -351,8 +346,9 @@ def _bad_platform(said: str, wheel: Wheel, settings: Settings) -> WheelfixError 
         )
     if "no ELF executable" in said:
         return BadWheelError(
-            "no object of the wheel is for the architecture of its tag: " + _list(list(wheel.elfs)),
-            hint=f"were they built for {_list(wheel.name.platforms)}?",
+            "no object of the wheel is for the architecture of its tag: "
+            + join_some(list(wheel.elfs)),
+            hint=f"were they built for {join_some(wheel.name.platforms)}?",
         )
     return None
 
@@ -363,8 +359,8 @@ def _not_located(library: str, wheel: Wheel, searched: Sequence[str]) -> ToolErr
     paths = dict.fromkeys(
         entry for elf in wheel.elfs.values() if library in elf.needed for entry in elf.entries
     )
-    nor = f" nor in its search path {_list(list(paths))}" if paths else ""
-    nor += f" nor in {_list(list(searched))}" if searched else ""
+    nor = f" nor in its search path {join_some(list(paths))}" if paths else ""
+    nor += f" nor in {join_some(list(searched))}" if searched else ""
     option = known_for(library) or f"--exclude {library}"
     return ToolError(
         f"`{library}` is needed {by}, and is neither in the wheel nor among this machine's "

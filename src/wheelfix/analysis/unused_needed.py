@@ -13,19 +13,20 @@ from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from wheelfix.elf.exports import Wanted, among, announce
-from wheelfix.elf.model import Elf, Exports
+from wheelfix.elf.model import Elf, Exports, libc_of
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, Load, load_each
+from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, wanted_by
 from wheelfix.settings import PruneNeeded, Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, without_needed
 from wheelfix.wheel.model import Wheel
 
 _INTERPOSED = frozenset({"malloc", "free", "calloc", "realloc"})
 _HOOKS = ("PyInit_", "PyInitU_", "PyModExport_", "PyModExportU_")
-_NEVER = ("libc.so.6", "libc.so", "libc.musl-*", "ld-linux*", "ld64.so*", "ld-musl-*")
 
 
 class Definitions(Protocol):
@@ -139,7 +140,7 @@ def _judge(world: "LoadedWheel", settings: Settings, definitions: Definitions) -
 
 def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
-    if _matches(name, _NEVER) or _matches(name, settings.keep_needed):
+    if libc_of(name) or _matches(name, settings.keep_needed):
         return False
     if decision.why is Why.ABSENT:
         return not decision.open_references and _matches(name, settings.drop_needed)
@@ -396,7 +397,7 @@ class _Trial:
                     for drop in self._responsible(drops, change, before):
                         found.setdefault(drop, {})[reference.symbol] = None
         return {
-            drop: [f"weak references become null: {_listed(symbols)}"]
+            drop: [f"weak references become null: {join_some(symbols)}"]
             for drop, symbols in found.items()
         }
 
@@ -533,12 +534,6 @@ class _Trial:
 
 def _is_platform(path: str) -> bool:
     return may_come_from_platform(path.rpartition("/")[2])
-
-
-def _listed(symbols: Iterable[str]) -> str:
-    names = list(symbols)
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"`{name}`" for name in names[:5]) + more
 
 
 # --- Libraries that say too little ----------------------------------------------------------------

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
-from wheelfix.wheel.model import WheelName, normalized
+from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 
@@ -55,7 +56,7 @@ def places(parts: Sequence[Part]) -> tuple[Place, ...]:
 
     Wheels that require each other in a circle own nothing of each other.
     """
-    if len({normalized(part.name.distribution) for part in parts}) < 2:
+    if len({canonicalize_name(part.name.distribution) for part in parts}) < 2:
         return (Place(),) * len(parts)
     among = _Among(
         parts=parts, reach=tuple(_reach(part.name) for part in parts), present=_by_name(parts)
@@ -122,17 +123,17 @@ def _reach(name: WheelName) -> _Reach:
 def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for index, part in enumerate(parts):
-        found.setdefault(normalized(part.name.distribution), []).append(index)
+        found.setdefault(canonicalize_name(part.name.distribution), []).append(index)
     return found
 
 
 def _asked(among: _Among, index: int) -> _Asked:
     part = among.parts[index]
-    others = among.present.keys() - {normalized(part.name.distribution)}
+    others = among.present.keys() - {canonicalize_name(part.name.distribution)}
     owners: dict[int, bool] = {}
     messages: list[str] = []
     for requirement in _requirements(part, others):
-        named = among.present[normalized(requirement.name)]
+        named = among.present[canonicalize_name(requirement.name)]
         there = [n for n in named if _meets(among.reach[n], among.reach[index])]
         if not there or not _applies(requirement, among.reach[index]):
             continue
@@ -250,7 +251,7 @@ def _alone(
         why = f"{shown} is not for all Pythons and machines that this wheel is for"
     else:
         why = f"there are {len(serving)} wheels of it, and no way to tell which one is meant"
-    return f"nothing is shared with {normalized(requirement.name)}: {why}"
+    return f"nothing is shared with {canonicalize_name(requirement.name)}: {why}"
 
 
 # --- Chains and circles ---------------------------------------------------------------------------
@@ -278,7 +279,7 @@ def _owners(
             continue
         seen.add(owner.index)
         yield owner
-        through = owner.through or normalized(parts[owner.index].name.distribution)
+        through = owner.through or canonicalize_name(parts[owner.index].name.distribution)
         waiting.extend(
             Owner(index=index, through=through, same_product=same and owner.same_product)
             for index, same in edges[owner.index].items()
@@ -304,5 +305,5 @@ def _circles(
 ) -> Iterator[str]:
     for index in asked:
         if index not in kept:
-            name = normalized(parts[index].name.distribution)
+            name = canonicalize_name(parts[index].name.distribution)
             yield f"nothing is shared with {name}: the two require each other, in a circle"

@@ -12,7 +12,7 @@ from pathlib import Path
 from wheelfix.analysis.policy_reasons import Policy
 from wheelfix.errors import ToolError
 
-INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8'"
+INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8.2'"
 
 
 def read_policies() -> tuple[Policy, ...]:

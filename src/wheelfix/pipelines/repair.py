@@ -31,8 +31,8 @@ from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.verify import Options, Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
+from wheelfix.loader.model import Load, Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Load, Request
 from wheelfix.pipelines import auditwheel
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply
@@ -62,6 +62,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.scratch import scratch
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.system.tmpdir import ADVICE
+from wheelfix.text import join_some
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name, unhashed
@@ -459,7 +460,7 @@ class _Run:
         ]
         if wrong:
             raise VerificationError(
-                f"the wheel written differs from the plan in {_listed(wrong)}",
+                f"the wheel written differs from the plan in {join_some(wrong)}",
                 hint="nothing was published; please report this wheel",
             )
         return found
@@ -642,11 +643,6 @@ def _judged(wheel: Wheel) -> dict[str, Elf]:
     return {
         member: replace(elf, rpath=None, runpath=None) for member, elf in _all_said(wheel).items()
     }
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(f"`{name}`" for name in names[:5]) + more
 
 
 # --- What the changed files will load -------------------------------------------------------------

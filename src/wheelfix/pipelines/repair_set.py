@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
@@ -20,7 +22,7 @@ from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 
 
 class Attempt(Protocol):
@@ -205,12 +207,12 @@ def _grafted(wheel: Wheel | None) -> Mapping[str, int]:
 def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> Iterator[str]:
     """Say which libraries of a wheel are in one of another distribution, too."""
     own = run.parts[index].name
-    told = {normalized(own.distribution)}
+    told = {canonicalize_name(own.distribution)}
     for other, theirs in enumerate(grafted[:index]):
         name = run.parts[other].name
         both = grafted[index].keys() & theirs.keys()
         size = sum(grafted[index][base] for base in both)
-        distribution = normalized(name.distribution)
+        distribution = canonicalize_name(name.distribution)
         if size < NOTABLE or distribution in told or not meet(name, own):
             continue
         told.add(distribution)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.utils import canonicalize_name
 
 from wheelfix.host.os_packages import Package, _purl
 from wheelfix.host.provider_lookup import text_in, zip_file
@@ -249,7 +250,7 @@ def _expected_component(expected: Expected) -> dict[str, Any]:
 
 
 def _wheel_component(name: WheelName) -> dict[str, Any]:
-    project = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    project = canonicalize_name(name.distribution)
     purl = _purl("pypi", [project], name.version, {"file_name": str(name)})
     return {
         "type": "library",

@@ -13,8 +13,9 @@ from wheelfix.analysis.explain import (
     World,
     how_found,
 )
-from wheelfix.loader.search import Candidate, How, Outcome
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.loader.model import Candidate, How, SearchOutcome
+from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.text import join_some
 
 FEW = 4
 """How many names a line lists before it counts the rest."""
@@ -79,9 +80,8 @@ def _unfollowed(world: World) -> Iterator[str]:
     """Say whose searches are not all known."""
     names = world.searches.unfollowed
     if names:
-        rest = f" and {len(names) - FEW:,} more" if len(names) > FEW else ""
         yield printable(
-            f"not followed to the end: {', '.join(names[:FEW])}{rest}; where Python code "
+            f"not followed to the end: {join_some(names)}; where Python code "
             "looks for libraries is not all known"
         )
 
@@ -165,7 +165,7 @@ def _candidates(world: World, step: Step, indent: str, *, colour: bool) -> Itera
         if heading != (each.how, each.owner):
             heading = (each.how, each.owner)
             yield f"{indent}    {printable(list_name(world, each))}"
-        good = each.outcome is Outcome.FOUND
+        good = each.outcome is SearchOutcome.FOUND
         shown = printable(f"{each.path}: {each.outcome}")
         yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 
@@ -190,7 +190,7 @@ def _depends(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterat
     for kind in Kind:
         for each in explanation.alternatives:
             if each.kind is kind:
-                names = _listed(each.names, few=not verbose)
+                names = join_some(each.names, len(each.names) if verbose else FEW)
                 yield printable(f"  {kind}: {names}: if {_clause(each.when)}, {each.then}")
 
 
@@ -199,14 +199,6 @@ def _clause(when: str) -> str:
         if when.startswith(word):
             return f"it runs {when}" if word != "installed " else f"it is {when}"
     return when
-
-
-def _listed(names: Sequence[str], *, few: bool) -> str:
-    shown = names[:FEW] if few and len(names) > FEW + 1 else names
-    more = (
-        f" and {counted(len(names) - len(shown), 'name')} more" if len(shown) < len(names) else ""
-    )
-    return ", ".join(f"`{name}`" for name in shown) + more
 
 
 def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
@@ -249,7 +241,7 @@ def _all_depend(explanations: Sequence[Explanation]) -> Iterator[str]:
         for alternative in each.alternatives:
             kinds.setdefault(alternative.kind, {}).update(dict.fromkeys(alternative.names))
     for kind, names in kinds.items():
-        yield printable(f"depends on the {kind}: {_listed(tuple(names), few=True)}")
+        yield printable(f"depends on the {kind}: {join_some(names, FEW)}")
 
 
 def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool) -> str:
@@ -263,7 +255,7 @@ def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool)
         giver = possible_providers(step.package, step.wheels)
         text = f"{step.place.name}  {how}" if step.place else f"{how}{giver}"
         lines.append(f"  {printable(text)}")
-        lines.append(f"    for {printable(_listed(each.requesters, few=True))}")
+        lines.append(f"    for {printable(join_some(each.requesters, FEW))}")
         if step.place is None:
             lines += _candidates(world, step, "", colour=colour)
     return "\n".join(lines)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.rules.findings import Finding
 from wheelfix.wheel.grafted_name import original_name
@@ -43,7 +45,7 @@ class Baseline:
 def known(distribution: str, finding: Finding) -> Known:
     """Return what tells `finding` from others in any build of `distribution`."""
     return Known(
-        distribution=re.sub(r"[-_.]+", "-", distribution).lower(),  # PEP 503
+        distribution=canonicalize_name(distribution),
         code=finding.code,
         member=_stable(finding.member or ""),
         entry=_stable(finding.entry or ""),

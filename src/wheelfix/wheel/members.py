@@ -20,8 +20,7 @@ from wheelfix.errors import BadElfError, OutputError
 from wheelfix.system.mmap_io import pieces
 from wheelfix.system.tmpdir import ADVICE, unnamed_file
 from wheelfix.wheel.record import hash_field
-from wheelfix.wheel.sniff import is_library_name, likeness, may_open
-from wheelfix.wheel.strings import Strings
+from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.zip_format import Entry
 
 LARGE = 8 * 2**20

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from wheelfix.errors import BadWheelError
@@ -20,9 +21,9 @@ from wheelfix.wheel.model import (
     RecordRow,
     Wheel,
     WheelName,
-    normalized,
 )
-from wheelfix.wheel.python_opens import Budget, followed
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
 from wheelfix.wheel.zip_format import shown
@@ -187,7 +188,7 @@ def _find_dist_info(names: Iterable[str], wheel: WheelName) -> str:
 
 def _same_name(one: str, other: str) -> bool:
     """Compare distribution names by the rule of PEP 503."""
-    return normalized(one) == normalized(other)
+    return canonicalize_name(one) == canonicalize_name(other)
 
 
 def _same_version(one: str, other: str) -> bool:

@@ -1,6 +1,6 @@
 """What `fuzz.py --atheris` runs: one target, guided by which lines of wheelfix a case reaches.
 
-    python scripts/guided.py TARGET SECONDS
+    python scripts/fuzzing/guided.py TARGET SECONDS
 
 Needs atheris (`pip install atheris`: Python 3.11 to 3.13 on x86-64). The cases begin with those of
 fixtures/fuzz and some of `fuzz.py`; each next one is damaged as there or by libFuzzer.
@@ -15,13 +15,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 atheris: Any = import_module("atheris")  # it ships no types, and is installed by who wants it
 
 with atheris.instrument_imports(include=["wheelfix"]):
     import fuzz
+    from fuzzing import damage, judge, targets
 
-    for each in fuzz.TARGETS:  # what is imported when it is called shall be seen, too
-        fuzz.run(each, 0, 3)
+    for name in targets.TARGETS:  # what is imported at the first call is instrumented, too
+        fuzz.run(name, 0, 3)
 
 # ruff: noqa: S311 -- dice need no secrecy
 
@@ -33,24 +36,24 @@ MEMORY = 1 << 30
 def main(target: str, seconds: int) -> None:
     """Run until the time is over, or a case goes wrong; then exit."""
     folder = Path(tempfile.mkdtemp(prefix="wheelfix-guided-"))
-    seeds = [*fuzz.corpus(target), *(fuzz.case(target, number) for number in range(SEEDS))]
+    seeds = [*judge.corpus(target), *(judge.case(target, number) for number in range(SEEDS))]
     for number, data in enumerate(seeds):
         (folder / str(number)).write_bytes(data)
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
     def attempt(data: bytes) -> None:
         try:
-            fuzz.tried(target, data)
-        except fuzz.CaseError as error:
+            judge.tried(target, data)
+        except judge.CaseError as error:
             print(f"{error}; the input is in {fuzz.kept(target, error.data)}", flush=True)
             os._exit(1)
 
     def mutate(data: bytes, most: int, seed: int) -> bytes:
         dice = random.Random(seed)
         if dice.random() < 0.1:
-            return fuzz.case(target, SEEDS + dice.randrange(1 << 30))[:most]
+            return judge.case(target, SEEDS + dice.randrange(1 << 30))[:most]
         if data and dice.random() < 0.4:
-            return fuzz.damaged(data, dice)[:most]
+            return damage.damaged(data, dice)[:most]
         return bytes(atheris.Mutate(data, most))
 
     largest = max(map(len, seeds)) * 2

@@ -1,0 +1,1 @@
+"""Time and memory of wheelfix beside other tools."""

@@ -1,0 +1,1 @@
+"""Damaged wheels, objects and texts, and what may come of them."""

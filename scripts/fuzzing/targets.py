@@ -1,0 +1,297 @@
+"""What is tried with each case, and which errors may come of it."""
+
+import json
+import random
+import re
+import subprocess
+import tempfile
+import tomllib
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree as ET
+
+from fuzzing.damage import damaged
+from fuzzing.sound import _METADATA, _RECORD, _SOURCE, _WHEEL, objects, wheels
+from fuzzing.well_formed import _settings, _text, _wheel
+from oracle.lookups import read_lookups
+from wheelfix.cli.config.values import settings_from
+from wheelfix.elf.compare import differences
+from wheelfix.elf.constants import Dt
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.exports import LazyDefinitions
+from wheelfix.elf.image import Image
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import Dynamic
+from wheelfix.errors import BadWheelError, WheelfixError
+from wheelfix.pipelines.check import check, check_set
+from wheelfix.pipelines.check_result import SetReport
+from wheelfix.reports.formats import FORMATS
+from wheelfix.reports.render import RenderOptions
+from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import Settings
+from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
+from wheelfix.wheel.inflate import LIBRARY, inflated_pieces
+from wheelfix.wheel.model import WheelName
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_searches import searches
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record, parse_record, verify_record
+from wheelfix.wheel.zip_format import Entry, fresh_entry
+
+READELF_EACH = 50
+"""Every so many edited objects go to readelf, which takes a hundred times as long as the edit."""
+
+# ruff: noqa: S311 -- dice need no secrecy
+
+
+_rules = cache(all_rules)
+_NAME = "demo-1.0-cp311-cp311-linux_x86_64.whl"
+
+
+def try_zip(data: bytes) -> None:
+    """Open a wheel, and read each member."""
+    with tempfile.NamedTemporaryFile(suffix=".whl") as file:
+        file.write(data)
+        file.flush()
+        with open_wheel(Path(file.name), name=WheelName.parse(_NAME)) as archive:
+            for member in archive.wheel.members:
+                archive.read(member.name)
+
+
+def try_stream(data: bytes) -> None:
+    """Inflate a stream, whose stated size stands before it, by zlib and by what is installed."""
+    size, stored = int.from_bytes(data[:4], "little"), data[4:]
+    entry = fresh_entry("member", mode=0, stamp=0)._replace(size=size)
+    said = _inflated(entry, stored, zlib)
+    other = _inflated(entry, stored, LIBRARY)
+    if other != said:
+        raise AssertionError(f"{LIBRARY.__name__} says {other!r}, zlib {said!r}")
+    if isinstance(said, str):
+        raise BadWheelError(said)
+
+
+def _inflated(entry: Entry, stored: bytes, library: ModuleType) -> bytes | str:
+    """Return the content of a member whose data come in several pieces, or why there is none."""
+    raw = (stored[at : at + 300] for at in range(0, len(stored), 300))
+    try:
+        return b"".join(inflated_pieces(entry, raw, library))
+    except BadWheelError as error:
+        return error.message
+
+
+def try_wheel(data: bytes) -> None:
+    """Check a wheel with all rules, and draw what is found in every format."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / _NAME
+        path.write_bytes(data)
+        found = check_set([check(path, Settings())], lambda _: Settings())
+    drawing = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    for name, render in FORMATS.items():
+        _judged(name, render(found, drawing))
+    for report in found.unreadable:
+        if report.error is not None:
+            raise report.error
+
+
+def _told(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
+    """Return the rules to draw: mostly those that found something, as the others take the time."""
+    hit = {finding.code for _, finding in found.all_findings}
+    return tuple(rule for rule in _rules() if everything or rule.code in hit)
+
+
+_STEERING = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""What moves a terminal's cursor or turns its text around, and what cannot be encoded."""
+
+
+def _judged(form: str, text: str) -> None:
+    """Make sure that nothing of the wheel breaks a format, or steers who reads it."""
+    if form in {"json", "sarif", "gitlab"}:
+        json.loads(text)
+    elif form == "junit":
+        ET.fromstring(text)  # noqa: S314 -- it is ours
+    found = _STEERING.search(text)
+    if found:
+        around = text[max(0, found.start() - 80) : found.end() + 80]
+        raise AssertionError(f"{form} lets {found[0]!r} through: {around!r}")
+    commands = [line for line in text.splitlines() if line.lstrip().startswith("::")]
+    ours = tuple(f"::{kind} " for kind in ("error", "warning", "notice"))
+    if (
+        "##[" in text
+        or (commands and form != "github")
+        or not all(line.startswith(ours) for line in commands)
+    ):
+        raise AssertionError(f"{form} has a workflow command that is not ours: {text!r}")
+
+
+def try_record(data: bytes) -> None:
+    """Read a RECORD, and judge files by it."""
+    rows, problems = parse_record(data, "demo-1.0.dist-info/RECORD")
+    verify_record(rows, (), {}, "demo-1.0.dist-info/RECORD")
+    if not problems:
+        again, _ = parse_record(format_record(rows), "demo-1.0.dist-info/RECORD")
+        if again != rows:
+            raise AssertionError("RECORD does not say the same when it is written again")
+
+
+def try_metadata(data: bytes) -> None:
+    """Read METADATA, and read and edit WHEEL."""
+    text = data.decode("utf-8", "replace")
+    read_core_metadata(text)
+    said = read_metadata(text)
+    tags = ("py3-none-any", "cp311-cp311-linux_x86_64")
+    now = read_metadata(edit_metadata(text, tags=tags, root_is_purelib=not said.root_is_purelib))
+    if (now.tags, now.root_is_purelib) != (tags, not said.root_is_purelib):
+        raise AssertionError("the edited WHEEL does not say what it should")
+
+
+def try_elf(data: bytes) -> None:
+    """Read an object, what it defines, and how its loader looks symbols up."""
+    _look_up(data)
+    with suppress(WheelfixError):
+        read_lookups(data, "x.so")
+    read_elf(data, "x.so")
+
+
+def _look_up(data: bytes) -> None:
+    """Read what an object defines at once, and by name; both have to say the same."""
+    view = memoryview(data)
+    whole: Mapping[str, object] | None = None
+    asked: LazyDefinitions | None = None
+    with suppress(WheelfixError):
+        whole = read_exports(data, "x.so").definitions
+    with suppress(WheelfixError):
+        dynamic = Dynamic.parse(Image.parse(view, "x.so"))
+        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+            return
+        asked = LazyDefinitions(lambda: view, dynamic)
+    if whole is None:
+        return
+    if asked is None:
+        raise AssertionError("definitions are read at once, but not by name")
+    found = asked.among({*whole, "no_such_name"})
+    if {name: asked[name] for name in found} != whole:
+        raise AssertionError("definitions by name are not those that are read at once")
+
+
+def try_edit(data: bytes) -> None:
+    """Edit an object; what comes out is read again, by readelf too."""
+    dice = random.Random(data)
+    before = read_elf(data, "x.so")
+    wanted = replace(
+        before,
+        needed=tuple(name for name in before.needed if dice.random() < 0.7),
+        soname=dice.choice((before.soname, "libx.so", None)),
+        runpath=dice.choice(
+            (before.runpath, "$ORIGIN", "$ORIGIN/" + "l" * dice.randrange(9), None)
+        ),
+        rpath=dice.choice((before.rpath, None)),
+    )
+    content = bytearray(data)
+    now = edit_in_place(content, before, wanted, "x.so")
+    found = read_elf(bytes(content), "x.so")
+    if (found.needed, found.soname, found.runpath) != (now.needed, now.soname, now.runpath):
+        # Tables that overlap can do that; a repair publishes nothing that `elfverify` doubts.
+        if not differences(data, bytes(content), now, "x.so"):
+            raise AssertionError("the edited object does not say what the editor says")
+        return
+    if bytes(content) != data and differences(data, bytes(content), now, "x.so"):
+        return
+    if dice.randrange(READELF_EACH) == 0 and _readelf(data) == "":
+        said = _readelf(bytes(content))
+        if said:
+            raise AssertionError(f"readelf rejects what was written: {said}")
+
+
+def _readelf(data: bytes) -> str:
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(data)
+        file.flush()
+        command = ["readelf", "-W", "-d", "-V", "-l", "--dyn-syms", file.name]
+        return subprocess.run(command, capture_output=True, check=False).stderr.decode(
+            errors="replace"
+        )
+
+
+def try_source(data: bytes) -> None:
+    """Scan a Python source for what it opens, and where it searches."""
+    followed(data, "demo/__init__.py", {"demo": "demo/__init__.py"})
+    searches(data, "demo/__init__.py")
+
+
+def try_config(data: bytes) -> None:
+    """Read settings, as long as they are TOML."""
+    try:
+        table = tomllib.loads(data.decode("utf-8", "replace"))
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return
+    settings_from(table, Settings(), "fuzz")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is fed, and with what."""
+
+    make: Callable[[random.Random], bytes]
+    attempt: Callable[[bytes], object]
+
+
+def _broken(sound: Callable[[], Sequence[bytes]], dice: random.Random) -> bytes:
+    return damaged(dice.choice(sound()), dice)
+
+
+def _edited(dice: random.Random) -> bytes:
+    return _broken(objects, dice) if dice.random() < 0.7 else dice.choice(objects())
+
+
+def _source(dice: random.Random) -> bytes:
+    return _text(dice) if dice.random() < 0.7 else damaged(_SOURCE.encode(), dice)
+
+
+@cache
+def streams() -> tuple[bytes, ...]:
+    """Return deflate streams of every kind of block, with the sizes of their contents before them.
+
+    Some sizes are less or more than that.
+    """
+    contents = (b"", b"a", bytes(5000), Path(__file__).read_bytes(), objects()[0])
+    found: list[bytes] = []
+    for content in contents:
+        for level, strategy in ((0, 0), (1, 0), (6, 0), (9, 0), (6, 2), (6, 3), (6, 4)):
+            packer = zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy)
+            stream = packer.compress(content) + packer.flush()
+            sizes = (len(content), max(len(content) - 1, 0), len(content) + 300)
+            found += (size.to_bytes(4, "little") + stream for size in sizes)
+    return tuple(found)
+
+
+def _stream(dice: random.Random) -> bytes:
+    data = bytearray(dice.choice(streams()))
+    if dice.random() < 0.2:  # codes of its own, as no other damage makes them
+        data[4:] = bytes([dice.choice((4, 5)) | dice.randrange(32) << 3]) + dice.randbytes(150)
+    for _ in range(dice.randrange(4)):  # the codes stand at the beginning
+        data[dice.randrange(4, min(len(data), 100))] ^= 1 << dice.randrange(8)
+    stream = bytes(data[4:])
+    return bytes(data[:4]) + (stream if dice.random() < 0.6 else damaged(stream, dice))
+
+
+TARGETS: Mapping[str, Target] = {
+    "stream": Target(_stream, try_stream),
+    "zip": Target(partial(_broken, wheels), try_zip),
+    "wheel": Target(_wheel, try_wheel),
+    "record": Target(partial(_broken, lambda: [_RECORD.encode()]), try_record),
+    "metadata": Target(
+        partial(_broken, lambda: [_WHEEL.encode(), _METADATA.encode()]), try_metadata
+    ),
+    "elf": Target(partial(_broken, objects), try_elf),
+    "edit": Target(_edited, try_edit),
+    "source": Target(_source, try_source),
+    "config": Target(_settings, try_config),
+}

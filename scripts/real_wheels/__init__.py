@@ -1,0 +1,1 @@
+"""`wheelfix repair` on real wheels, beside auditwheel."""
