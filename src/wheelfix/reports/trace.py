@@ -16,7 +16,7 @@ from wheelfix.host.trace_model import (
     copies,
     whole,
 )
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 from wheelfix.reports.terminal_text import Colour, counted, paint, printable
 
 FEW = 20

@@ -11,8 +11,8 @@ from typing import Any, cast
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
 from wheelfix.loader.installed_wheel import environment
+from wheelfix.loader.model import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Opening as LoaderOpening
 from wheelfix.loader.search import load_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -320,7 +320,7 @@ def _opens(context: Context, member: str, name: str) -> bool:
             installed_as = environment(context.wheel, layout)
             alone = {path: replace(context.wheel.elfs[member], needed=())}
             there = replace(installed_as, files={**installed_as.files, **alone})
-            *_, load = load_all([path, LoaderOpening(name=name, caller=path)], there)
+            *_, load = load_all([path, Dlopen(name=name, caller=path)], there)
             if load.requests[0].result is None:
                 return False
     return True

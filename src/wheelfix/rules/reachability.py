@@ -122,8 +122,7 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
 
 def _fits(dependent: Elf, library: Elf) -> bool:
     """Return whether the loader would take `library` for `dependent` (glibc elf/dl-load.c)."""
-    mine, theirs = ((e.bits, e.machine, e.little_endian) for e in (dependent, library))
-    return mine == theirs
+    return dependent.abi == library.abi
 
 
 def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:

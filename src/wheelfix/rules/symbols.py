@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
-from wheelfix.elf.demangle import readable
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
 from wheelfix.loader import python_api
@@ -25,7 +25,7 @@ _SHOWN = 3
 
 def _spelled(reference: Reference) -> str:
     name, version = reference
-    return readable(name) + (f"@{version}" if version else "")
+    return demangle(name) + (f"@{version}" if version else "")
 
 
 # --- Undefined symbols ----------------------------------------------------------------------------
@@ -147,12 +147,12 @@ def _undefined(
         member=unresolved.member,
         entry=name,
         notes=(
-            *([f"the symbol is `{name}`"] if readable(name) != name else []),
+            *([f"the symbol is `{name}`"] if demangle(name) != name else []),
             *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
             *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
             *_resembling(name),
             *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
-            *([f"a similar symbol is defined: `{readable(near)}`"] if near else []),
+            *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
             *(
                 [f"searched in this machine's {join_some(unresolved.foreign, 3)}"]
                 if unresolved.foreign
@@ -196,7 +196,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             message=f"{len(symbols):,} symbols of {members} may be "
             f"defined by libraries not available here: {join_some(absent, 3)}",
             member=some[0].member,
-            notes=(f"such as {join_some(map(readable, sorted(symbols)), 3)}",),
+            notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
             hint="pass the libraries with `--library-path`",
         )
 
