@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from wheelfix.analysis.opened_libraries import opened_by_path
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -91,9 +91,8 @@ def soname_differs(context: Context) -> Iterator[Hit]:
 
 
 def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
-    kind = (user.bits, user.machine, user.little_endian)
     for member, elf in wheel.elfs.items():
-        fits = (elf.bits, elf.machine, elf.little_endian) == kind
+        fits = elf.abi == user.abi
         if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
             return member
     return None
@@ -121,12 +120,12 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: it is unknown which object is meant to use which library.
     """
-    groups: dict[tuple[str, int, int], list[str]] = {}
+    groups: dict[tuple[str, Abi], list[str]] = {}
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for member, elf in context.wheel.elfs.items():
         if elf.soname and elf.soname in needed and elf.dynamic and not elf.is_executable:
-            groups.setdefault((elf.soname, elf.bits, elf.machine), []).append(member)
-    for (soname, *_), members in groups.items():
+            groups.setdefault((elf.soname, elf.abi), []).append(member)
+    for (soname, _), members in groups.items():
         first, *others = members
         for other in others:
             if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
