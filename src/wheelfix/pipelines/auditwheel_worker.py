@@ -12,6 +12,7 @@ import signal
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -172,7 +173,11 @@ def _start() -> _Worker:
     """
     try:
         executor = ProcessPoolExecutor(1, get_context("fork"), initializer=_settle_in)
-        pid = executor.submit(os.getpid).result()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of other threads' locks. The child uses none that Python does not
+            # make anew after a fork.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = executor.submit(os.getpid).result()
     except (OSError, BrokenProcessPool) as error:
         raise ToolError(
             f"no process can be started for auditwheel: {error}",
