@@ -29,23 +29,25 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from oracle.binding import LoadBindings, ProcessBinder, Symbols
+from oracle.lookups import Lookup, read_lookups, read_plt_entries
 from real_wheels.listed import read_corpus
 from real_wheels.programs import fetch as fetch_wheel
 from real_wheels.programs import tools_python
-from wheelfix.elf.model import Exports, Libc, Lookup
-from wheelfix.elf.reader import read_exports, read_lookups
+from wheelfix.elf.model import Definition, Exports, Libc
+from wheelfix.elf.reader import read_exports
 from wheelfix.errors import WheelfixError
 from wheelfix.host.ld_debug import Asked, Log
 from wheelfix.host.machine import describe
 from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
-from wheelfix.loader.binding import Binding, Process, Symbols
-from wheelfix.loader.search import Environment, How, Load, Outcome, Request, load, load_all
+from wheelfix.loader.model import Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.search import load, load_all
 from wheelfix.wheel.reader import open_wheel
 
 OPEN = "import sys, _ctypes\n_ctypes.dlopen(sys.argv[1], 2)"
@@ -374,7 +376,7 @@ def foreseen(
 def foretold(one: Load, *, is_program: bool) -> Seen:
     """Return what the model says of the files."""
     requests = list(until_failure(one, to_the_end=is_program))
-    absent = {Outcome.ABSENT, Outcome.NO_DIRECTORY}
+    absent = {SearchOutcome.ABSENT, SearchOutcome.NO_DIRECTORY}
     missing = one.missing[0] if one.missing else None
     return Seen(
         opened=tuple(each.candidates[-1].path for each in requests if each.how in NEW),
@@ -399,7 +401,7 @@ def with_symbols(
     is_program: bool,
 ) -> Seen:
     """Add what the model says of the symbols."""
-    process = Process(environment.files, symbols)
+    process = ProcessBinder(environment.files, symbols)
     binding = process.start(loads[0])
     for each in loads[1:]:
         binding = process.open(each)
@@ -416,7 +418,7 @@ def with_symbols(
     )
 
 
-def blamed_by_model(binding: Binding, *, to_the_end: bool) -> Iterator[str]:
+def blamed_by_model(binding: LoadBindings, *, to_the_end: bool) -> Iterator[str]:
     """Yield what the model says is not defined."""
     if binding.missing:
         yield f"version {binding.missing[0].version}"
@@ -437,7 +439,11 @@ def read_symbols() -> Symbols:
     def lookups(path: str) -> tuple[Lookup, ...]:
         return read_lookups(Path(path).read_bytes(), path)
 
-    return Symbols(exports=exports, lookups=lookups)
+    @cache
+    def plt_entries(path: str) -> Mapping[str, tuple[Definition, ...]]:
+        return read_plt_entries(Path(path).read_bytes(), path)
+
+    return Symbols(exports=exports, plt_entries=plt_entries, lookups=lookups)
 
 
 def until_failure(one: Load, *, to_the_end: bool) -> Iterator[Request]:

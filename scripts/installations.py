@@ -17,17 +17,19 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from wheelfix.elf.image import gnu_hash
-from wheelfix.elf.model import Elf, ElfType, Exports, Libc, Lookup, Machine
-from wheelfix.elf.reader import read_elf, read_exports, read_lookups
+from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
+from oracle.lookups import Lookup, read_lookups, read_plt_entries
+from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import gnu_hash
 from wheelfix.host.machine import describe
-from wheelfix.loader.binding import Binding, MissingVersion, Process, Symbols
-from wheelfix.loader.search import Environment, How, Load, Opening, Outcome, load, load_all
+from wheelfix.loader.model import Environment, How, Load, SearchOutcome
+from wheelfix.loader.search import load, start_process
 
 # ruff: noqa: S311 -- dice need no secrecy
 
@@ -451,7 +453,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
     directories = {f"{root}/{each}" for each in [*DIRECTORIES, "bin", "d1/sub/deep"]}
     files: dict[str, Elf] = {}
     codes: dict[str, Code] = {}
-    broken: dict[str, Outcome] = {}
+    broken: dict[str, SearchOutcome] = {}
     links: dict[str, str] = {}
     hard_links: dict[str, str] = {}
     if dice.random() < 0.4:
@@ -473,7 +475,7 @@ def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path
         elif kind < 0.97:
             files[path] = random_misfit(dice)
         elif kind < 0.985:
-            broken[path] = Outcome.NOT_ELF
+            broken[path] = SearchOutcome.NOT_ELF
         else:
             directories.add(path)
     files[f"{root}/bin/probe"] = main
@@ -761,7 +763,7 @@ class Foretold:
     """One step of the model's."""
 
     load: Load
-    binding: Binding | None = None
+    binding: LoadBindings | None = None
     """None if a file is missing."""
 
     @property
@@ -782,7 +784,7 @@ def predict(case: Case) -> list[Foretold]:
     """Ask the model for the start, and for each dlopen until the process ends."""
     environment = case.environment
     assert environment.main is not None
-    process = Process(environment.files, _symbols(), environment.libc)
+    process = ProcessBinder(environment.files, _symbols(), environment.libc)
     started = load(environment.main, environment)
     if started.missing:
         return [Foretold(load=started)]
@@ -793,27 +795,33 @@ def predict(case: Case) -> list[Foretold]:
 class _Run:
     """The steps of one process, as the model takes them."""
 
-    def __init__(self, case: Case, process: Process, started: Load) -> None:
+    def __init__(self, case: Case, process: ProcessBinder, started: Load) -> None:
         self._case = case
         self._process = process
         self._step = Step(name="")
-        self._bindings: dict[int, Binding] = {}
+        self._bindings: dict[int, LoadBindings] = {}
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[Foretold]:
-        loads = load_all(self._roots(), self._case.environment, accepts=self._accepts)
+        process = start_process(self._case.environment)
+        loads: list[Load] = []
+        for name, caller in self._roots():
+            one = process.dlopen(name, caller)
+            if not one.missing and not self._accepts(one):
+                process.undo(one)
+            loads.append(one)
         for one in loads:
             yield (foretold := Foretold(load=one, binding=self._bindings.get(id(one))))
             if foretold.aborts:
                 return
 
-    def _roots(self) -> Iterator[str | Opening]:
+    def _roots(self) -> Iterator[tuple[str, str | None]]:
         for step in self._case.steps:
             self._step = step
             if not step.caller:
-                yield step.name
+                yield step.name, None
             elif identity(self._case, step.caller) in self._loaded:
-                yield Opening(name=step.name, caller=step.caller)
+                yield step.name, step.caller
 
     def _accepts(self, one: Load) -> bool:
         mode = self._step.mode
@@ -838,7 +846,11 @@ def _symbols() -> Symbols:
         found = read_lookups(Path(path).read_bytes(), path)
         return tuple(each for each in found if each.name in SYMBOLS)
 
-    return Symbols(exports=exports, lookups=lookups)
+    @cache
+    def plt_entries(path: str) -> Mapping[str, tuple[Definition, ...]]:
+        return read_plt_entries(Path(path).read_bytes(), path) if Path(path).exists() else {}
+
+    return Symbols(exports=exports, plt_entries=plt_entries, lookups=lookups)
 
 
 def opened(one: Load) -> list[str]:
@@ -849,7 +861,7 @@ def opened(one: Load) -> list[str]:
 
 def existing(one: Load) -> Iterator[str]:
     """Yield the files that the search finds, up to the failure."""
-    absent = {Outcome.ABSENT, Outcome.NO_DIRECTORY}
+    absent = {SearchOutcome.ABSENT, SearchOutcome.NO_DIRECTORY}
     for request in one.requests:
         for candidate in request.candidates:
             if candidate.outcome not in absent and candidate.how is not How.PATH:

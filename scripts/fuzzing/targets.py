@@ -18,12 +18,15 @@ from xml.etree import ElementTree as ET
 from fuzzing.damage import damaged
 from fuzzing.sound import _METADATA, _RECORD, _SOURCE, _WHEEL, objects, wheels
 from fuzzing.well_formed import _settings, _text, _wheel
+from oracle.lookups import read_lookups
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
+from wheelfix.elf.constants import Dt
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.exports import Defined
-from wheelfix.elf.image import Dt, Dynamic, Image
-from wheelfix.elf.reader import read_elf, read_exports, read_lookups
+from wheelfix.elf.exports import LazyDefinitions
+from wheelfix.elf.image import Image
+from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
@@ -166,14 +169,14 @@ def _look_up(data: bytes) -> None:
     """Read what an object defines at once, and by name; both have to say the same."""
     view = memoryview(data)
     whole: Mapping[str, object] | None = None
-    asked: Defined | None = None
+    asked: LazyDefinitions | None = None
     with suppress(WheelfixError):
         whole = read_exports(data, "x.so").definitions
     with suppress(WheelfixError):
         dynamic = Dynamic.parse(Image.parse(view, "x.so"))
         if dynamic is None or Dt.SYMTAB not in dynamic.tags:
             return
-        asked = Defined(lambda: view, dynamic)
+        asked = LazyDefinitions(lambda: view, dynamic)
     if whole is None:
         return
     if asked is None:

@@ -25,7 +25,7 @@ from wheelfix.analysis.explain import (
 )
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
-from wheelfix.loader.search import Outcome
+from wheelfix.loader.model import SearchOutcome
 from wheelfix.loader.targets import find
 from wheelfix.reports.explain_text import asked_text, explanation_text, roots_text
 from wheelfix.wheel.model import Wheel
@@ -136,7 +136,7 @@ def test_a_wheel_for_another_machine_is_explained_as_well() -> None:
     )
     _, found = explained(subject, "pkg/a.so", "debian:12")
     (missing,) = found.missing
-    assert missing.request.candidates[0].outcome is Outcome.WRONG_MACHINE
+    assert missing.request.candidates[0].outcome is SearchOutcome.WRONG_MACHINE
     assert missing.request.candidates[-1].path == "/usr/lib/libb.so"
     assert "/lib/aarch64-linux-gnu/libb.so" in [c.path for c in missing.request.candidates]
 

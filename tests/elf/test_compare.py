@@ -9,10 +9,12 @@ import pytest
 
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
+from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.image import Dt, Dynamic, Image, Pt
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.pipelines.patchelf import find_patchelf
 from wheelfix.wheel.edits import without_needed
 
@@ -151,7 +153,7 @@ DAMAGES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
         lambda b: b.replace(b"liba.so.1", b"libz.so.1"),
         "needed: predicted ('liba.so.1',), found ('libz.so.1',)",
     ),
-    "truncated": (lambda b: b[: len(b) // 2], "it cannot be read any more"),
+    "truncated": (lambda b: b[: len(b) // 2], "it cannot be read after the edit"),
     "entry point": (lambda b: put(b, 0x18, b"\x77"), "the entry point moved"),
 }
 
@@ -277,4 +279,4 @@ def test_a_strong_reference_that_lost_its_version_is_named(
     edit_in_place(data, said, without_needed(said, {"libstrong.so"}), "lib.so")
     after = put(bytes(data), symbol + 4, before[symbol + 4 : symbol + 5])
     found = differences(before, after, read_elf(after, "lib.so"), "lib.so")
-    assert found == ("`strong` lost its version, and is no weak reference",)
+    assert found == ("`strong` lost its version, but is no weak reference",)

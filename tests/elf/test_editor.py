@@ -15,10 +15,12 @@ import pytest
 from tests.support import build
 from tests.support.build import executable, shared_object, stub_library_with_versions
 from wheelfix.elf.compare import differences
+from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.image import Dt, Dynamic, Image, Pt
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
 from wheelfix.pipelines.patchelf import find_patchelf
@@ -246,7 +248,7 @@ def editable(content: bytes) -> Iterator[tuple[int, int]]:
         needs = sum(16 * (1 + len(versions)) for _, versions in dynamic.version_needs())
         sizes = {
             Dt.STRTAB: dynamic.tags[Dt.STRSZ],
-            Dt.VERSYM: 2 * dynamic.symbol_count(),
+            Dt.VERSYM: 2 * dynamic.symbol_count,
             Dt.VERNEED: needs,
         }
         for tag, size in sizes.items():
@@ -305,10 +307,10 @@ def test_what_is_in_use_is_never_pruned(tmp_path: Path) -> None:
     content = GRAPHS["first record"].link(tmp_path, "lib.so", as_needed=False).read_bytes()
     before = read_elf(content, "lib.so")
     data = bytearray(content)
-    with pytest.raises(PlanConflictError, match=r"`lib\.so` needs `b1` in a version"):
+    with pytest.raises(PlanConflictError, match=r"`lib\.so` needs `b1` with a version"):
         edit_in_place(data, before, without_needed(before, {"libb.so.1"}), "lib.so")
     dangling = replace(before, needed=before.needed[1:])
-    with pytest.raises(PlanConflictError, match=r"`liba\.so\.1` cannot go while versions"):
+    with pytest.raises(PlanConflictError, match=r"`liba\.so\.1` cannot be dropped while versions"):
         edit_in_place(data, before, dangling, "lib.so")
     assert data == content
 
@@ -471,7 +473,7 @@ def test_a_renamed_library_takes_its_versions_along(plain: bytes) -> None:
     assert data == plain
 
 
-def test_pruning_and_renaming_at_once_is_told_apart(tmp_path: Path) -> None:
+def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None:
     graph = GRAPHS["all but one"]
     path = graph.link(tmp_path, "lib.so", as_needed=False)
     content = path.read_bytes()

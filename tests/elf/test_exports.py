@@ -1,4 +1,4 @@
-"""What an object defines, looked up by name, is what reading all of it says."""
+"""Definitions looked up by name equal those read all at once."""
 
 import os
 from collections.abc import Iterator
@@ -8,38 +8,28 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import shared_object
-from wheelfix.elf import exports as defined
-from wheelfix.elf import image as elfimage
-from wheelfix.elf.exports import Defined, Wanted, among, announce, exports_when_asked
-from wheelfix.elf.image import Dynamic, Image
+from wheelfix.elf.exports import LazyDefinitions, Wanted, among, announce, lazy_exports
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import Environment, load
+from wheelfix.loader.model import Environment
+from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Reference, SymbolIndex, bindings
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 
 
-@pytest.fixture(params=["whole", "in parts"], autouse=True)
-def string_tables(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let string tables be in memory as a whole, or in parts that names do not respect."""
-    if request.param == "in parts":
-        monkeypatch.setattr(defined, "_LARGE", 0)
-        monkeypatch.setattr(defined, "_STRINGS", 100)
-        monkeypatch.setattr(defined, "_SYMBOLS", 7)
-        monkeypatch.setattr(elfimage, "_LARGE", 0)
-
-
 def both(data: bytes) -> tuple[Exports, Exports]:
-    """Return the exports as read at once, and as looked up."""
-    asked = exports_when_asked(lambda: memoryview(data), "x.so")
-    assert isinstance(asked.definitions, Defined)
+    """Return the exports read at once, and those looked up by name."""
+    asked = lazy_exports(lambda: memoryview(data), "x.so")
+    assert isinstance(asked.definitions, LazyDefinitions)
     return read_exports(data, "x.so"), asked
 
 
 def libraries() -> Iterator[Path]:
-    """Yield libraries of this machine, of many versions and of none."""
+    """Yield libraries of this machine, with and without symbol versions."""
     for folder in ("/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64"):
         for name in ("libc.so.6", "libm.so.6", "libstdc++.so.6", "libcrypto.so.3"):
             if os.path.isfile(f"{folder}/{name}"):  # noqa: PTH113 - as it stands
@@ -47,7 +37,7 @@ def libraries() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("path", list(libraries())[:5], ids=lambda path: str(path.name))
-def test_libraries_define_what_they_define(path: Path) -> None:
+def test_lookup_by_name_finds_what_reading_all_finds(path: Path) -> None:
     data = path.read_bytes()
     whole, asked = both(data)
     some = {*sorted(whole.definitions)[::10], "no_such_name", ""}
@@ -85,7 +75,7 @@ def test_all_versions_of_a_name_come_in_their_order(tmp_path: Path) -> None:
     assert asked.definitions["f"] == whole.definitions["f"]
 
 
-def test_what_nobody_announced_is_found_too(tmp_path: Path) -> None:
+def test_names_are_found_without_announcement(tmp_path: Path) -> None:
     data = shared_object(tmp_path / "x.so", MANY, libc=False).read_bytes()
     whole, asked = both(data)
     for number in range(100):
@@ -96,7 +86,7 @@ def test_what_nobody_announced_is_found_too(tmp_path: Path) -> None:
         _ = asked.definitions["no_function"]
 
 
-def test_tables_are_gone_through_once_for_all_names(tmp_path: Path) -> None:
+def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "libmany.so", MANY, libc=False)
     calls = "".join(f"int function_{number}(void);" for number in range(0, 600, 7))
     used = " + ".join(f"function_{number}()" for number in range(0, 600, 7))
@@ -113,7 +103,7 @@ def test_tables_are_gone_through_once_for_all_names(tmp_path: Path) -> None:
         str(each): Library(
             path=str(each),
             elf=read_elf(each.read_bytes(), each.name),
-            read=partial(exports_when_asked, partial(reopen, each), each.name),
+            read=partial(lazy_exports, partial(reopen, each), each.name),
         )
         for each in (user, path)
     }

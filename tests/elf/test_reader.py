@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
-from wheelfix.elf.model import Elf, ElfType, Machine, Undefined, VersionNeed
+from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf, read_elf_and_tables, read_exports
 from wheelfix.errors import BadElfError
 
@@ -103,7 +103,7 @@ def versioned(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_table_of_an_object_is_read(versioned: Path) -> None:
     elf = read(versioned)
-    assert (elf.bits, elf.little_endian, elf.machine) == (64, True, Machine.X86_64)
+    assert elf.abi == Abi(Machine.X86_64, 64, little_endian=True)
     assert elf.type == ElfType.DYN
     assert elf.dynamic
     assert elf.soname == "libmine.so.1"
@@ -246,7 +246,7 @@ def test_big_endian_is_read_as_little_endian_is() -> None:
             place = struct.pack(">IIIIIIII", 2, 256, 256, 0, len(dynamic), len(dynamic), 6, 8)
         content = (header + load + place).ljust(256, b"\0") + dynamic
         elf = read_elf(content.ljust(0x200, b"\0") + strings, "libbig.so")
-        assert (elf.bits, elf.little_endian, elf.machine) == (bits, False, Machine.S390)
+        assert elf.abi == Abi(Machine.S390, bits, little_endian=False)
         assert (elf.soname, elf.needed, elf.rpath) == ("libbig.so.1", ("libc.so.6",), "/opt/lib")
 
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf.compare import differences
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.shrink import removable_ranges, restore, write_abridged
+from wheelfix.elf.shrink import removable_ranges, restore, write_shrunken
 from wheelfix.pipelines.patchelf import find_patchelf
 
 SOURCE = """
@@ -41,7 +41,7 @@ def test_patchelf_sees_a_small_object_and_edits_the_large_one(
     wanted = replace(before, runpath="$ORIGIN/" + "x" * 500, soname="another-name.so.12345")
     abridged = tmp_path / "abridged"
     with abridged.open("wb") as file:
-        write_abridged(memoryview(original), left_out, file)
+        write_shrunken(memoryview(original), left_out, file)
     assert abridged.stat().st_size < 300_000
     assert read_elf(abridged.read_bytes(), "libbig.so").needed == before.needed
     find_patchelf().patch(abridged, before, wanted)
@@ -71,7 +71,7 @@ def test_the_names_of_local_symbols_are_left_out_and_come_back(tmp_path: Path) -
     left_out = removable_ranges(memoryview(original), "libnames.so")
     abridged = tmp_path / "abridged"
     with abridged.open("wb") as file:
-        write_abridged(memoryview(original), left_out, file)
+        write_shrunken(memoryview(original), left_out, file)
     assert abridged.stat().st_size < len(original) // 10
     before = read_elf(original, "libnames.so")
     wanted = replace(before, runpath="$ORIGIN/" + "x" * 500)

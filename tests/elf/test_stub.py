@@ -12,7 +12,7 @@ import pytest
 from tests.support import build
 from wheelfix.elf.model import Elf, ElfType, Machine, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.stub import skeleton
+from wheelfix.elf.stub import build_stub
 
 # auditwheel promises no Python API: what it reads is its own affair, and the point here.
 elfutils: Any = importlib.import_module("auditwheel.elfutils")
@@ -67,7 +67,7 @@ def test_auditwheel_reads_the_same(kind: str, tmp_path: Path) -> None:
     small = tmp_path / "small" / real.name
     small.parent.mkdir()
     small.write_bytes(
-        skeleton(
+        build_stub(
             elf,
             needed=elf.needed,
             search_path=elf.search_path,
@@ -133,7 +133,9 @@ def test_every_class_and_byte_order_reads_back(  # noqa: PLR0913 - a table
     elf = _elf(bits, machine, flags, interpreter, little_endian=little_endian)
     path = tmp_path / "m.so"
     needed = ["libc.so.6", "libm.so.6", "libc.so.6"]
-    path.write_bytes(skeleton(elf, needed=needed, search_path="/a:/b", hook="PyInit_m", soname="s"))
+    path.write_bytes(
+        build_stub(elf, needed=needed, search_path="/a:/b", hook="PyInit_m", soname="s")
+    )
     assert _complaints(path) == ""
     facts = _facts(path)
     assert facts["needed"] == needed
@@ -168,7 +170,7 @@ def test_an_object_without_dynamic_section_keeps_what_it_has(tmp_path: Path) -> 
     bare = Elf(
         bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=ElfType.REL, dynamic=False
     )
-    path.write_bytes(skeleton(bare, needed=[]))
+    path.write_bytes(build_stub(bare, needed=[]))
     assert _complaints(path) == ""
     assert lddtree.ldd(path, ldpaths={"conf": [], "env": [], "interp": []}).needed == ()
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from wheelfix.host.ld_debug import MAX_KEPT, Binding, Image, Log
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 
 START = """\
        100:\t

@@ -13,7 +13,8 @@ from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import read_file
 from wheelfix.host.machine import describe
-from wheelfix.loader.search import How, Outcome, load_all
+from wheelfix.loader.model import How, SearchOutcome
+from wheelfix.loader.search import load_all
 
 PYTHON = os.path.realpath(sys.executable)
 SCRIPT = Path(__file__).parents[2] / "scripts" / "fidelity.py"
@@ -58,7 +59,7 @@ def test_what_the_objects_reach_is_read_with_links_and_misfits(tmp_path: Path) -
     text.write_text("GROUP ( libinner.so )")
     bad = describe(PYTHON, [str(user)], library_path=(str(text.parent),))
     (missing,) = load_all([str(user)], bad)[0].missing
-    assert missing.candidates[-1].outcome is Outcome.NOT_ELF
+    assert missing.candidates[-1].outcome is SearchOutcome.NOT_ELF
 
 
 def test_the_model_is_held_to_the_real_loader_by_a_script(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from wheelfix.cli.app import run
 from wheelfix.elf.model import Machine
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import parse_cache, planted, read_site
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 from wheelfix.loader.targets import find
 
 _HOW = {

@@ -1,33 +1,19 @@
-"""What `--as-needed` would have left out: the linker itself is the judge."""
+"""The entries that `--as-needed` omits, compared with the linker itself."""
 
-import importlib.util
 import shutil
 import sys
 from collections import Counter
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests.support.build import executable, shared_object
+from tests.support.scripting import load_script
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.loader.as_needed import Library, Why, decide
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "linkers.py"
-
-
-def load_script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("linkers", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["linkers"] = module  # dataclasses look their module up by name
-    spec.loader.exec_module(module)
-    return module
-
-
-linkers = load_script()
+linkers = load_script("linkers")
 needs_gnu_ld = pytest.mark.skipif(shutil.which("ld.bfd") is None, reason="GNU ld is not installed")
 
 
@@ -250,7 +236,7 @@ def test_glibc_2_34_does_not_make_libpthread_unused(tmp_path: Path) -> None:
 class TestAbsentLibrary:
     """A library that cannot be looked into is never judged unused."""
 
-    def test_is_kept_for_what_nobody_defines(self, tmp_path: Path) -> None:
+    def test_is_kept_for_an_undefined_reference(self, tmp_path: Path) -> None:
         lib = shared_object(tmp_path / "libf.so", F, soname="libf.so", libc=False)
         user = shared_object(tmp_path / "x.so", CALL, needed=[lib], libc=False)
         (found,) = decide(library(user), {"libf.so": None})

@@ -85,7 +85,7 @@ def layout_of(wheel: Wheel, scheme: Scheme) -> Layout:
     return layout
 
 
-def foretold(wheel: Wheel, scheme: Scheme) -> set[str]:
+def predicted(wheel: Wheel, scheme: Scheme) -> set[str]:
     """Return where the scheme puts the marker files, relative to the environment."""
     kept = layout_of(wheel, scheme).paths
     paths = {installed(member, wheel, scheme) for member in kept}
@@ -116,7 +116,7 @@ def found(root: Path) -> set[str]:
 def test_every_file_lands_where_the_scheme_says(way: str, name: str, tmp_path: Path) -> None:
     path, wheel = marker(tmp_path)
     install(path, way, tmp_path / "env")
-    assert found(tmp_path / "env") == foretold(wheel, chosen(wheel, name))
+    assert found(tmp_path / "env") == predicted(wheel, chosen(wheel, name))
 
 
 @pytest.mark.skipif(not has_debian_python(), reason="needs Debian's python3 with pip")
@@ -131,7 +131,7 @@ def test_debian_has_schemes_of_its_own(option: str, name: str, tmp_path: Path) -
     command += ["--break-system-packages", "--ignore-installed", "--no-warn-script-location"]
     command += ["--root-user-action=ignore", option, str(tmp_path / "env"), str(path)]
     subprocess.run(command, check=True, capture_output=True)
-    assert found(tmp_path / "env") == foretold(wheel, chosen(wheel, name, python))
+    assert found(tmp_path / "env") == predicted(wheel, chosen(wheel, name, python))
 
 
 def test_pip_target_loses_scripts_and_headers_where_the_wheel_has_such_packages(
@@ -150,7 +150,7 @@ def test_pip_target_loses_scripts_and_headers_where_the_wheel_has_such_packages(
     install(path, "target-pip", tmp_path / "env")
     expected = {"bin/root.so", "include/root.so", "share/data.so"}
     assert found(tmp_path / "env") == expected
-    assert foretold(wheel, chosen(wheel, "target-pip")) == expected
+    assert predicted(wheel, chosen(wheel, "target-pip")) == expected
 
 
 @pytest.mark.parametrize("scheme", ["lib64", "free-threaded"])

@@ -9,18 +9,9 @@ import pytest
 
 from tests.support.scripting import load_script
 from wheelfix.elf.model import Elf, Libc, Machine
-from wheelfix.loader.search import (
-    Environment,
-    How,
-    Opening,
-    Outcome,
-    expand,
-    hwcaps,
-    load,
-    load_all,
-    load_each,
-    search_directories,
-)
+from wheelfix.loader.glibc import expand, hwcaps
+from wheelfix.loader.model import Dlopen, Environment, How, SearchOutcome
+from wheelfix.loader.search import load, load_all, load_each, search_directories
 
 installations = load_script("installations")
 LIBRARY: Elf = installations.LIBRARY
@@ -88,9 +79,9 @@ def test_the_candidates_are_kept_in_order_with_their_entries() -> None:
     assert request.result == "/usr/lib/libz.so.1"
     assert request.how is How.DEFAULT
     assert [(each.path, each.outcome, each.entry) for each in request.candidates] == [
-        ("/env/p/nowhere", Outcome.NO_DIRECTORY, "$ORIGIN/nowhere"),
-        ("/env/p/../p.libs/libz.so.1", Outcome.WRONG_MACHINE, "$ORIGIN/../p.libs"),
-        ("/usr/lib/libz.so.1", Outcome.FOUND, "/usr/lib"),
+        ("/env/p/nowhere", SearchOutcome.NO_DIRECTORY, "$ORIGIN/nowhere"),
+        ("/env/p/../p.libs/libz.so.1", SearchOutcome.WRONG_MACHINE, "$ORIGIN/../p.libs"),
+        ("/usr/lib/libz.so.1", SearchOutcome.FOUND, "/usr/lib"),
     ]
     assert {each.owner for each in request.candidates[:2]} == {"/env/p/m.so"}
 
@@ -100,7 +91,7 @@ def test_a_miss_that_the_platform_serves_is_none_but_a_fatal_file_is() -> None:
     files = {"/env/m.so": user}
     known = frozenset({"libm.so.6", "libz.so.1"})
     assert not load("/env/m.so", described(files, provided=known)).missing
-    broken = {"/env/libz.so.1": Outcome.NOT_ELF}
+    broken = {"/env/libz.so.1": SearchOutcome.NOT_ELF}
     (request,) = load("/env/m.so", described(files, provided=known, broken=broken)).missing
     assert request.name == "libz.so.1"
     assert request.fatal
@@ -118,7 +109,7 @@ def test_a_library_asks_with_its_own_search_path_when_it_calls_dlopen() -> None:
         "/env/libs/libx.so": library("liby.so"),
         "/env/libs/liby.so": library(),
     }
-    openings: list[str | Opening] = ["/env/p/m.so", Opening(name="libx.so", caller="/env/p/m.so")]
+    openings: list[str | Dlopen] = ["/env/p/m.so", Dlopen(name="libx.so", caller="/env/p/m.so")]
     first, second = load_all(openings, described(files))
     assert first.objects == ("/env/p/m.so",)
     # The caller's path serves the name, but what was opened does not inherit it.

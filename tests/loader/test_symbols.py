@@ -13,7 +13,8 @@ from tests.support.build import shared_object
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import Environment, load
+from wheelfix.loader.model import Environment
+from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, binds
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)

@@ -14,10 +14,10 @@ from wheelfix.errors import SettingsError
 from wheelfix.loader.search import load
 from wheelfix.loader.targets import (
     TRIPLETS,
+    abi_of,
     default_name,
     described,
     find,
-    machine_of,
     names,
     populate,
 )
@@ -104,7 +104,7 @@ def test_a_description_file_extends_a_preset() -> None:
         world_of(subject, Question(target=target)).environment,
         target,
         scheme,
-        machine_of(subject),
+        abi_of(subject),
     )
     assert environment.main == "/opt/app"
     assert environment.library_path == ("/opt/lib",)

@@ -151,7 +151,7 @@ def test_it_is_all_one_whether_it_reads_the_libraries_of_the_platform(
         )
 
     here = grafted()
-    monkeypatch.setattr("wheelfix.pipelines.auditwheel_view._COMPILERS", ())
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_view.COMPILER_LIBRARIES", ())
     assert grafted() == here
     assert "libc-user.so.1" in [each.original for each in here.libraries]
     assert read == [any("/" in pattern for pattern in exclude), True]

@@ -13,7 +13,6 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
-from wheelfix.elf.demangle import readable
 from wheelfix.errors import SettingsError
 from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
 from wheelfix.loader import python_api
@@ -301,25 +300,3 @@ def test_demands_are_read_from_the_configuration() -> None:
 def test_other_demands_are_refused(value: object) -> None:
     with pytest.raises(SettingsError):
         settings_from({"require": value}, Settings(), "test")
-
-
-# --- C++ names ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("symbol", "name"),
-    [
-        ("_ZN3foo3barEv", "foo::bar"),
-        ("_ZNK3foo6Reader4readEPci", "foo::Reader::read"),
-        ("_ZN3foo6ReaderC1Ev", "foo::Reader::Reader"),
-        ("_ZN3foo6ReaderD2Ev", "foo::Reader::~Reader"),
-        ("_Z3runi", "run"),
-        ("_ZTI6Reader", "typeinfo for Reader"),
-        ("_ZTVN3foo6ReaderE", "vtable for foo::Reader"),
-        ("_ZNSt6vectorIiE4sizeEv", "_ZNSt6vectorIiE4sizeEv"),
-        ("_Zmagic", "_Zmagic"),
-        ("plain", "plain"),
-    ],
-)
-def test_plain_cpp_names_are_made_readable(symbol: str, name: str) -> None:
-    assert readable(symbol) == name

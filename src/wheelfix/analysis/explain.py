@@ -28,18 +28,9 @@ from wheelfix.loader.install_schemes import (
     schemes,
 )
 from wheelfix.loader.installed_wheel import environment as installed_environment
-from wheelfix.loader.search import (
-    Candidate,
-    Environment,
-    How,
-    Load,
-    Outcome,
-    Request,
-    load,
-    load_all,
-    search_directories,
-)
-from wheelfix.loader.targets import Target, machine_of, newer, populate
+from wheelfix.loader.model import Candidate, Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.search import load, load_all, search_directories
+from wheelfix.loader.targets import Target, abi_of, newer, populate
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Search, Searches, Stop
@@ -189,7 +180,7 @@ class PlantedLibraries:
     """What stands in directories of this machine: part of an environment."""
 
     files: Mapping[str, Elf] = field(default_factory=dict[str, Elf])
-    broken: Mapping[str, Outcome] = field(default_factory=dict[str, Outcome])
+    broken: Mapping[str, SearchOutcome] = field(default_factory=dict[str, SearchOutcome])
     links: Mapping[str, str] = field(default_factory=dict[str, str])
     directories: frozenset[str] = frozenset()
 
@@ -266,7 +257,7 @@ def world_of(wheel: Wheel, question: Question, layout: Layout | None = None) -> 
         links=planted.links,
         directories=own.directories | planted.directories,
     )
-    environment = populate(bare, target, scheme, machine_of(wheel), question.library_path)
+    environment = populate(bare, target, scheme, abi_of(wheel), question.library_path)
     main = environment.main
     beside = set(environment.files) - set(bare.files)
     strange = {path: name for path, (name, _) in others.items() if path not in layout.members}
@@ -817,7 +808,7 @@ def _reasons(world: World, steps: Iterable[Step], path: str) -> Iterator[str]:
 
 
 def _leads_to(world: World, candidate: Candidate, path: str) -> bool:
-    if candidate.outcome is Outcome.NO_DIRECTORY:
+    if candidate.outcome is SearchOutcome.NO_DIRECTORY:
         return False
     spelled = posixpath.normpath(candidate.path)
     return path in {spelled, world.environment.links.get(spelled)}

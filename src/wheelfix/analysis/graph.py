@@ -16,7 +16,8 @@ from wheelfix.analysis.explain import (
 )
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
-from wheelfix.loader.search import How, Load, load, load_each
+from wheelfix.loader.model import How, Load
+from wheelfix.loader.search import load, load_each
 from wheelfix.wheel.model import Wheel
 
 

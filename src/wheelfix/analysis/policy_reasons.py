@@ -14,6 +14,7 @@ from wheelfix.analysis.providers import known_for
 from wheelfix.analysis.verdict import Verdict
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, SettingsError, ToolError, WheelfixError
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
@@ -251,7 +252,7 @@ def _allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, froz
 
 def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
     for need in elf.verneed:
-        if need.file.startswith(("ld-linux", "ld64.so.")):
+        if is_glibc_loader(need.file):
             continue  # auditwheel does not look at the loader's own (elfutils.py)
         for version in need.versions:
             known = allowed.get(version.partition("_")[0])

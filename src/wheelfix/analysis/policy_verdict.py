@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from wheelfix.analysis.policy_reasons import Policy, isa_level, judge
 from wheelfix.analysis.verdict import Verdict
-from wheelfix.elf.model import Elf, Machine, Undefined
+from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
+from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
+from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
@@ -39,7 +41,6 @@ _MUSL_OWN = frozenset(f"lib{name}.so" for name in ("c", "pthread", "rt", "m", "d
 
 auditwheel looks for files of these names, and judges by what the machine has.
 """
-_STT_NOTYPE, _STT_FUNC = 0, 2
 
 
 class _Subject(NamedTuple):
@@ -168,7 +169,7 @@ def _baseline(elf: Elf) -> str | None:
     )
     if elf.machine == Machine.ARM and not hard_float:
         return None
-    return _BASELINES.get((elf.bits, elf.little_endian, elf.machine))
+    return _BASELINES.get(elf.abi)
 
 
 def _said_architecture(platforms: Iterable[str]) -> str | None:
@@ -194,7 +195,7 @@ def _family_of(member: str, elf: Elf) -> Family | None:
     for name in elf.needed:
         if name.startswith(("libc.musl-", "ld-musl-")):
             return Family.MUSLLINUX
-        if name == "libc.so.6" or name.startswith(("ld-linux-", "ld64.so.")):
+        if libc_of(name) is Libc.GLIBC:
             return Family.MANYLINUX
     if member.endswith(_MUSL_FILES):
         return Family.MUSLLINUX
@@ -257,7 +258,7 @@ def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
         version
         for elf in elfs
         for need in elf.verneed
-        if not need.file.startswith("ld-linux") and need.file not in {"ld64.so.1", "ld64.so.2"}
+        if not is_glibc_loader(need.file)
         for version in need.versions
     )
 
@@ -300,7 +301,7 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
     waiting = [name for member in subject.tops for name in subject.needed[member]]
     while waiting:
         name = waiting.pop()
-        if name in seen or name in allowed or _is_loader(name):
+        if name in seen or name in allowed or is_glibc_loader(name):
             continue
         seen.add(name)
         if _LIBPYTHON.fullmatch(name):
@@ -310,10 +311,6 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
             waiting += subject.needed[shipped[name]]
         else:
             yield name
-
-
-def _is_loader(name: str) -> bool:
-    return "ld-linux" in name or name in {"ld64.so.1", "ld64.so.2"}
 
 
 def _musl_soname(name: str, subject: _Subject) -> str:
@@ -354,7 +351,7 @@ def _fpectl(subject: _Subject) -> bool:
     """Whether an extension needs a Python built with fpectl (PEP 513)."""
     names = {"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}
     return any(
-        symbol.name in names and symbol.type in {_STT_NOTYPE, _STT_FUNC}
+        symbol.name in names and symbol.type in {STT_NOTYPE, STT_FUNC}
         for symbol in _undefined(subject.extensions.values())
     )
 
@@ -367,7 +364,7 @@ def _narrow_unicode(subject: _Subject) -> bool:
         if not (_hook(member, elf) or "").startswith("PyInit_")
     )
     return any(
-        "PyUnicodeUCS2_" in symbol.name and symbol.type == _STT_FUNC for symbol in _undefined(old)
+        "PyUnicodeUCS2_" in symbol.name and symbol.type == STT_FUNC for symbol in _undefined(old)
     )
 
 

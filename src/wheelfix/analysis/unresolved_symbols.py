@@ -5,25 +5,25 @@ or a library that nothing else loads brings along when it is the first.
 """
 
 from collections.abc import Container, Iterable, Iterator
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.unused_needed import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.platform_libraries import defined_by, may_come_from_platform
-from wheelfix.loader.search import Load
+from wheelfix.loader.model import Load
+from wheelfix.loader.platform_libraries import (
+    COMPILER_LIBRARIES,
+    LIBC_SONAMES,
+    PYTHON_LIBRARIES,
+    defined_by,
+    is_glibc_loader,
+    may_come_from_platform,
+)
 from wheelfix.loader.symbols import Scope, binds
 from wheelfix.wheel.model import Wheel
-
-_PROGRAM = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
-"""What every CPython for glibc is linked with: in the global scope of each of its processes."""
-_TOOLCHAIN = (*_PROGRAM, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6", "ld-linux*", "ld64*")
-
-_LIBC = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 
 Reference = tuple[str, str | None]
 """A symbol, and the version asked for."""
@@ -57,7 +57,7 @@ class _Search:
     def __init__(self, wheel: Wheel, world: LoadedWheel, definitions: Definitions) -> None:
         self._wheel = wheel
         self._definitions = definitions
-        self._programs: dict[tuple[int, int, bool], tuple[Library, ...]] = {}
+        self._programs: dict[Abi, tuple[Library, ...]] = {}
         self.world = world
 
     def found(self) -> tuple[Unresolved, ...]:
@@ -111,7 +111,7 @@ class _Search:
             left = tuple(each for each in left if not _defines(program, each))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
         if not program:
-            absent.setdefault(_LIBC[self.world.environment.libc])
+            absent.setdefault(LIBC_SONAMES[self.world.environment.libc])
         listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
             member=member,
@@ -157,17 +157,17 @@ class _Search:
         """Return what the interpreter has loaded; nothing if its C library is not at hand."""
         if self.world.environment.libc is Libc.MUSL:
             return ()
-        kind = (elf.bits, elf.machine, elf.little_endian)
+        kind = elf.abi
         if kind not in self._programs:
             self._programs[kind] = self._loaded_with(elf)
         return self._programs[kind]
 
     def _loaded_with(self, elf: Elf) -> tuple[Library, ...]:
         definitions = self._definitions
-        libc = definitions.host(_PROGRAM[0], elf)
+        libc = definitions.host(PYTHON_LIBRARIES[0], elf)
         if libc is None:
             return ()
-        names = (*_PROGRAM[1:], *libc.elf.needed)
+        names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
         found = (libc, *filter(None, (definitions.host(name, elf) for name in names)))
         for library in found:
             announce(library.exports, self.world.wanted)
@@ -176,7 +176,7 @@ class _Search:
     def _foreign(self, load: Load) -> tuple[str, ...]:
         own = set(self.world.paths.values())
         names = [path.rpartition("/")[2] for path in load.objects if path not in own]
-        return tuple(n for n in names if not any(fnmatchcase(n, each) for each in _TOOLCHAIN))
+        return tuple(n for n in names if n not in COMPILER_LIBRARIES and not is_glibc_loader(n))
 
 
 def _defines(libraries: Iterable[Library], reference: Reference) -> bool:

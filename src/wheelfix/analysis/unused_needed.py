@@ -13,11 +13,12 @@ from functools import cached_property, partial
 from typing import NamedTuple, Protocol
 
 from wheelfix.elf.exports import Wanted, among, announce
-from wheelfix.elf.model import Elf, Exports
+from wheelfix.elf.model import Elf, Exports, libc_of
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
 from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, Load, load_each
+from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, wanted_by
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.text import join_some
@@ -26,7 +27,6 @@ from wheelfix.wheel.model import Wheel
 
 _INTERPOSED = frozenset({"malloc", "free", "calloc", "realloc"})
 _HOOKS = ("PyInit_", "PyInitU_", "PyModExport_", "PyModExportU_")
-_NEVER = ("libc.so.6", "libc.so", "libc.musl-*", "ld-linux*", "ld64.so*", "ld-musl-*")
 
 
 class Definitions(Protocol):
@@ -140,7 +140,7 @@ def _judge(world: "LoadedWheel", settings: Settings, definitions: Definitions) -
 
 def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
-    if _matches(name, _NEVER) or _matches(name, settings.keep_needed):
+    if libc_of(name) or _matches(name, settings.keep_needed):
         return False
     if decision.why is Why.ABSENT:
         return not decision.open_references and _matches(name, settings.drop_needed)

@@ -1,7 +1,7 @@
-"""What an edit may not change: proof that an object came through an edit whole.
+"""Comparison of an edited ELF object with the original.
 
-An edited object must say what was predicted, and everything else must load to the same bytes at
-the same addresses: code, data, symbols, relocations, constructors.
+The edited object must read as predicted, and everything else must load to the same bytes at the
+same addresses: code, data, symbols, relocations, constructors.
 """
 
 from __future__ import annotations
@@ -15,9 +15,19 @@ from dataclasses import fields
 from itertools import islice, pairwise
 from typing import cast
 
-from wheelfix.elf.image import Dt, Dynamic, Image, Layout, Pt
+from wheelfix.elf.constants import (
+    SHN_LORESERVE,
+    STB_WEAK,
+    STT_SECTION,
+    VER_NDX_GLOBAL,
+    VERSYM_INDEX,
+    Dt,
+    Pt,
+)
+from wheelfix.elf.image import Image, Structs
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
+from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 from wheelfix.system.mmap_io import equal, forget
 
@@ -26,7 +36,7 @@ Buffer = bytes | bytearray | memoryview | mmap.mmap
 
 _CHUNK = 1 << 18
 _PAGE = 1 << 12
-_SHOWN = 3
+_MOST_SHOWN = 3
 _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
 _LARGE_PAGES = {Machine.AARCH64, Machine.PPC64, Machine.LOONGARCH}
@@ -48,23 +58,20 @@ _MOVABLE = {
 }
 """Tags of tables that are compared by content, wherever they are."""
 _ST_SHNDX = {32: 14, 64: 6}
-"""Where st_shndx stands in a symbol, by class."""
-_STT_SECTION = 3
-_STB_WEAK = 2
-_VER_NDX_GLOBAL = 1
+"""Offset of st_shndx in a symbol, by class."""
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
-    """Say in what `after` is not the object `before` with just the predicted edit.
+    """Return the differences of `after` from the object `before` with the predicted edit.
 
-    Empty if `after` reads as `predicted` (its segments aside: an edit may add one) and loads the
-    rest of `before` unchanged. Each text names what differs, with the expected and the found value.
+    Empty if `after` reads as `predicted` (segments aside, as an edit may add one) and loads the
+    rest of `before` unchanged. Each text gives the expected and the found value.
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
         said = read_elf(after, name)
     except BadElfError as error:
-        return (f"it cannot be read any more: {error.message}",)
+        return (f"it cannot be read after the edit: {error.message}",)
     found = list(_unlike(predicted, said))
     with memoryview(before) as old_view, memoryview(after) as new_view:
         old, new = Image.parse(old_view, name), Image.parse(new_view, name)
@@ -89,9 +96,9 @@ def _unlike(predicted: Elf, said: Elf) -> Iterator[str]:
 
 
 def _unlike_tuples(want: tuple[object, ...], got: tuple[object, ...]) -> str:
-    if len(want) + len(got) <= 2 * _SHOWN:
+    if len(want) + len(got) <= 2 * _MOST_SHOWN:
         return f"predicted {want}, found {got}"
-    pairs = [(w, g) for w, g in zip(want, got, strict=False) if w != g][:_SHOWN]
+    pairs = [(w, g) for w, g in zip(want, got, strict=False) if w != g][:_MOST_SHOWN]
     lengths = f"{len(want)} predicted, {len(got)} found; " if len(want) != len(got) else ""
     return lengths + "; ".join(f"predicted {w}, found {g}" for w, g in pairs)
 
@@ -161,14 +168,14 @@ def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     counts = Counter(tag for tag, _ in was.entries)
     for tag, count in Counter(tag for tag, _ in now.entries).items():
         if tag != Dt.NEEDED and count > max(counts[tag], 1):
-            yield f"{_tag(tag)} stands there {count} times"
+            yield f"{_tag(tag)} occurs {count} times"
 
 
 def _version_tags(was: Dynamic, now: Dynamic) -> dict[int, int | None]:
-    """Return what the tags of version needs must be after records were dropped.
+    """Return the values that the tags of version needs must have after records were dropped.
 
-    With the last record they all go, and DT_VERSYM goes unless versions are defined: glibc's loader
-    takes it for a promise of one or the other.
+    Without records they are all gone, and DT_VERSYM too unless versions are defined: glibc's loader
+    crashes on a DT_VERSYM without either.
     """
     if Dt.VERNEED not in was.tags:
         return {}
@@ -206,69 +213,69 @@ def _needed(dynamic: Dynamic) -> set[str]:
 
 
 def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
-    count = was.symbol_count()
-    if now.symbol_count() != count:
-        yield f"the dynamic symbols changed in number from {count} to {now.symbol_count()}"
+    count = was.symbol_count
+    if now.symbol_count != count:
+        yield f"the dynamic symbols changed in number from {count} to {now.symbol_count}"
         return
     if not count:
         return
-    size = count * was.image.layout.sym.size
+    size = count * was.image.structs.sym.size
     raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
-    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.layout):
-        yield from islice(_unlike_symbols(was, now, count), _SHOWN)
+    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.structs):
+        yield from islice(_unlike_symbols(was, now, count), _MOST_SHOWN)
     elif not _keeps_strings(was, now):
-        yield from islice(_unlike_names(was, now, raw[0]), _SHOWN)
+        yield from islice(_unlike_names(was, now, raw[0]), _MOST_SHOWN)
     yield from _version_index_differences(was, now, count)
 
 
-def _unlike_in_sections_alone(old: bytes, new: bytes, layout: Layout) -> bool:
-    """Whether two symbol tables are one but for sections that have other numbers now."""
-    size = layout.sym.size
-    at = _ST_SHNDX[layout.bits]
+def _unlike_in_sections_alone(old: bytes, new: bytes, structs: Structs) -> bool:
+    """Return whether two symbol tables differ only in their section numbers."""
+    size = structs.sym.size
+    at = _ST_SHNDX[structs.bits]
     tables = bytearray(old), bytearray(new)
-    high, low = (at, at + 1) if layout.order == ">" else (at + 1, at)
-    columns = (column for each in tables for column in (each[high::size], each[low::size]))
+    high, low = (at, at + 1) if structs.order == ">" else (at + 1, at)
+    columns = (column for table in tables for column in (table[high::size], table[low::size]))
     for a, b, c, d in set(zip(*columns, strict=True)):
         if _section_kind(a << 8 | b) != _section_kind(c << 8 | d):
             return False
-    for each in tables:
-        each[at::size] = each[at + 1 :: size] = bytes(len(each) // size)
+    for table in tables:
+        table[at::size] = table[at + 1 :: size] = bytes(len(table) // size)
     return tables[0] == tables[1]
 
 
 def _keeps_strings(was: Dynamic, now: Dynamic) -> bool:
-    """Whether all strings are where they were, in a table that may be longer."""
+    """Return whether all strings have kept their offsets; the table may be longer."""
     size = was.tags.get(Dt.STRSZ, 0)
     if now.tags.get(Dt.STRSZ, 0) < size:
         return False
     what = "the dynamic string table"
-    place, other = (each.image.place(each.tags[Dt.STRTAB], size, what) for each in (was, now))
+    place, other = (d.image.place(d.tags[Dt.STRTAB], size, what) for d in (was, now))
     return _first_difference(was.image.view, now.image.view, place, other, size) is None
 
 
 def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
-    """Allow weak references to lose a version that is no longer needed, and nothing else."""
+    """Compare DT_VERSYM; weak references may lose a version that is no longer needed."""
     old, new = was.version_indices(count), now.version_indices(count)
     if old == new:
         return
     kept = frozenset[int]().union(*(record.indices for record in now.need_records()))
     gone = frozenset[int]().union(*(record.indices for record in was.need_records())) - kept
-    lost = [n for n, index in enumerate(old or ()) if index & 0x7FFF in gone]
+    lost = [n for n, index in enumerate(old or ()) if index & VERSYM_INDEX in gone]
     for number in lost:
         ((name, info, _, section, *_),) = was.symbols(number, number + 1)
-        if section != 0 or info >> 4 != _STB_WEAK:
-            yield f"`{was.string(name, 'a symbol')}` lost its version, and is no weak reference"
+        if section != 0 or info >> 4 != STB_WEAK:
+            yield f"`{was.string(name, 'a symbol')}` lost its version, but is no weak reference"
     expected = list(old or ())
     for number in lost:
-        expected[number] = _VER_NDX_GLOBAL
-    if list(new or ()) != expected and not (new is None and max(expected) <= _VER_NDX_GLOBAL):
+        expected[number] = VER_NDX_GLOBAL
+    if list(new or ()) != expected and not (new is None and max(expected) <= VER_NDX_GLOBAL):
         yield "the version indices of the symbols changed"
 
 
 def _unlike_names(was: Dynamic, now: Dynamic, raw: bytes) -> Iterator[str]:
-    """Compare the names of one symbol table in two string tables: where those differ."""
-    names = array("I", raw)[:: was.image.layout.sym.size // 4]  # st_name, four bytes, comes first
-    if (was.image.layout.order == "<") != (sys.byteorder == "little"):
+    """Compare the names of one symbol table in two string tables."""
+    names = array("I", raw)[:: was.image.structs.sym.size // 4]  # st_name, four bytes, comes first
+    if (was.image.structs.order == "<") != (sys.byteorder == "little"):
         names.byteswap()
     used = frozenset(names)
     for start in range(0, len(was.strings), _PAGE):
@@ -293,8 +300,8 @@ def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
         if _section_kind(old[3]) != _section_kind(new[3]):
             yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
         if old[4] != new[4] and moved.get(old[4]) != new[4]:
-            # A section symbol goes with its table, which is compared by content.
-            follows = old[1] & 0xF == _STT_SECTION and any(a <= old[4] < b for a, b in tables)
+            # A section symbol moves with its table, which is compared by content.
+            follows = old[1] & 0xF == STT_SECTION and any(a <= old[4] < b for a, b in tables)
             if not follows:
                 yield f"symbol `{name}` changed its value from {old[4]:#x} to {new[4]:#x}"
         if (old[1], old[2], old[5]) != (new[1], new[2], new[5]):
@@ -310,8 +317,8 @@ def _symbol_name(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
 
 
 def _section_kind(index: int) -> int:
-    """Keep SHN_UNDEF and the reserved indices; the others change with the section headers."""
-    return index if index == 0 or index >= 0xFF00 else 1
+    """Return SHN_UNDEF and reserved indices as they are, 1 for any section."""
+    return index if index == 0 or index >= SHN_LORESERVE else 1
 
 
 def _dynamic_address(dynamic: Dynamic) -> int:
@@ -327,15 +334,15 @@ def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         if size is None or size != new_sizes.get(tag):
             yield f"the relocations of {what} changed in number"
             continue
-        place, other = (each.image.place(each.tags[tag], size, what) for each in (was, now))
+        place, other = (d.image.place(d.tags[tag], size, what) for d in (was, now))
         if _first_difference(was.image.view, now.image.view, place, other, size) is not None:
-            yield from islice(_unlike_relocations(was, now, tag), _SHOWN)
+            yield from islice(_unlike_relocations(was, now, tag), _MOST_SHOWN)
     if _relr(was) != _relr(now):
         yield "the relocations of DT_RELR changed"
 
 
 def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
-    old, new = (next(t for t in each.relocations() if t.tag == tag) for each in (was, now))
+    old, new = (next(t for t in d.relocations() if t.tag == tag) for d in (was, now))
     pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
     for a, b in pairs:
         if a != b:
@@ -347,10 +354,10 @@ def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
 
 def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
     offset, info, *addends = entry
-    wide = dynamic.image.layout.bits == 64
+    wide = dynamic.image.structs.bits == 64
     number, kind = (info >> 32, info & 0xFFFFFFFF) if wide else divmod(info, 256)
     symbol = f"the missing symbol {number}"
-    if number < dynamic.symbol_count():
+    if number < dynamic.symbol_count:
         for target in dynamic.symbols(number, number + 1):
             symbol = f"symbol `{_symbol_name(dynamic, target)}`"
     addend = "".join(f", addend {value:#x}" for value in addends)
@@ -377,7 +384,7 @@ def _note_differences(old: Image, new: Image) -> Iterator[str]:
 
 
 def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield note by note: patchelf splits PT_NOTE segments, one for each section."""
+    """Yield single notes: patchelf splits PT_NOTE segments into one for each section."""
     for segment in image.segments:
         if segment.type == Pt.NOTE:
             yield from image.notes(segment.offset, segment.filesz)
@@ -387,7 +394,7 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
-    """Yield the addresses of file and program headers, PT_INTERP and the notes if they moved."""
+    """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
     old_place, new_place = old.program_headers, new.program_headers
     for offset, size in ((0, old.header_size), old_place, new_place):
         for load in old.segments:
@@ -401,16 +408,19 @@ def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
 
 
 def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
-    """Yield the addresses in `was` of what an edit rewrites or moves; all compared by content."""
+    """Yield the addresses in `was` of tables that an edit rewrites or moves.
+
+    All of these are compared by content.
+    """
     image, tags = was.image, was.tags
     dynamic = image.segment(Pt.DYNAMIC)
     if dynamic is not None:
         yield dynamic.vaddr, dynamic.vaddr + dynamic.memsz
     if Dt.STRTAB in tags:
         yield tags[Dt.STRTAB], tags[Dt.STRTAB] + tags.get(Dt.STRSZ, 0)
-    count = was.symbol_count()
+    count = was.symbol_count
     if count:
-        yield tags[Dt.SYMTAB], tags[Dt.SYMTAB] + count * image.layout.sym.size
+        yield tags[Dt.SYMTAB], tags[Dt.SYMTAB] + count * image.structs.sym.size
     if Dt.VERNEED in tags:  # 16 bytes for each Verneed and Vernaux record
         records = sum(1 + len(versions) for _, versions in was.version_needs())
         yield tags[Dt.VERNEED], tags[Dt.VERNEED] + 16 * records
@@ -426,8 +436,8 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
 
 
 def _global_offset_table(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
-    """Yield the first word of the GOT if it holds, as it should, the new address of .dynamic."""
-    word = was.image.layout.addr
+    """Yield the first word of the GOT if it has followed .dynamic to its new address."""
+    word = was.image.structs.addr
     at = was.tags.get(Dt.PLTGOT)
     if at is None or at != now.tags.get(Dt.PLTGOT):
         return
@@ -435,7 +445,7 @@ def _global_offset_table(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]
         (old,) = word.unpack(was.image.loaded(at, word.size, "DT_PLTGOT"))
         (new,) = word.unpack(now.image.loaded(at, word.size, "DT_PLTGOT"))
     except BadElfError:
-        return  # in .bss on some machines: nothing is in the file
+        return  # in .bss on some machines: not in the file
     if (old, new) == (_dynamic_address(was), _dynamic_address(now)):
         yield at, at + word.size
 
@@ -458,9 +468,9 @@ def _memory_differences(
 
 def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image) -> Iterator[str]:
     shift = load.offset - load.vaddr
-    for start, stop, heir in _heirs(*gap, load.flags, new):
-        if heir is not None:
-            other = start - heir.vaddr + heir.offset
+    for start, stop, segment in _loaded_by(*gap, load.flags, new):
+        if segment is not None:
+            other = start - segment.vaddr + segment.offset
             at = _first_difference(old.view, new.view, start + shift, other, stop - start)
             if at is not None:
                 yield f"the byte loaded to {start + at:#x} changed"
@@ -471,24 +481,24 @@ def _gap_differences(load: Segment, gap: tuple[int, int], old: Image, new: Image
             )
 
 
-def _heirs(
+def _loaded_by(
     start: int, stop: int, flags: int, new: Image
 ) -> Iterator[tuple[int, int, Segment | None]]:
-    """Split `start` to `stop` by the segments of `new` that load it; None where none does."""
-    heirs = [s for s in new.segments if s.type == Pt.LOAD and s.flags == flags]
-    for heir in sorted(heirs, key=lambda segment: segment.vaddr):
-        low, high = max(heir.vaddr, start), min(heir.vaddr + heir.filesz, stop)
+    """Split the addresses by the segment of `new` that loads them; None for a part without one."""
+    segments = [s for s in new.segments if s.type == Pt.LOAD and s.flags == flags]
+    for segment in sorted(segments, key=lambda segment: segment.vaddr):
+        low, high = max(segment.vaddr, start), min(segment.vaddr + segment.filesz, stop)
         if low < high:
             if start < low:
                 yield start, low, None
-            yield low, high, heir
+            yield low, high, segment
             start = high
     if start < stop:
         yield start, stop, None
 
 
 def _zeros_kept(load: Segment, new: Image) -> bool:
-    """Whether a segment of `new` ends like `load`: with zeros from the same address on."""
+    """Return whether a segment of `new` has the same zeros (.bss) at its end as `load`."""
     return any(
         segment.type == Pt.LOAD
         and segment.flags == load.flags
@@ -499,7 +509,7 @@ def _zeros_kept(load: Segment, new: Image) -> bool:
 
 
 def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the parts of `start` to `stop` that no (sorted) range covers."""
+    """Yield the parts of `start` to `stop` outside of the sorted `ranges`."""
     for low, high in ranges:
         if low >= stop:
             break
@@ -513,7 +523,7 @@ def _gaps(start: int, stop: int, ranges: list[tuple[int, int]]) -> Iterator[tupl
 def _first_difference(
     old: memoryview, new: memoryview, place: int, other: int, size: int
 ) -> int | None:
-    """Return the offset of the first byte that differs, chunk by chunk, None if all agree.
+    """Return the offset of the first byte that differs, None if all are equal.
 
     A header may state any size: beyond the ends of both files there is nothing to compare.
     """

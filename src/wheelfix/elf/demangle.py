@@ -1,4 +1,4 @@
-"""C++ symbols for people to read."""
+"""Demangling of C++ symbols (Itanium C++ ABI)."""
 
 import re
 
@@ -7,15 +7,15 @@ _PLAIN = re.compile(r"_Z(\d.*)")
 _SPECIAL = {"_ZTI": "typeinfo for ", "_ZTV": "vtable for ", "_ZTS": "typeinfo name for "}
 
 
-def readable(symbol: str) -> str:
-    """Return the qualified name in a mangled `symbol`, without its parameters.
+def demangle(symbol: str) -> str:
+    """Return the qualified name of a mangled `symbol`, without parameters.
 
-    What goes beyond plain and nested names (Itanium C++ ABI, "External Names") is left mangled:
-    templates, operators, the standard library's abbreviations.
+    Only plain and nested names are demangled (Itanium C++ ABI, "External Names"). Templates,
+    operators and the standard library's abbreviations stay mangled, and so do symbols of C.
     """
     for prefix, words in _SPECIAL.items():
         if symbol.startswith(prefix):
-            name = readable("_Z" + symbol.removeprefix(prefix))
+            name = demangle("_Z" + symbol.removeprefix(prefix))
             return symbol if name.startswith("_Z") else words + name
     nested = _NESTED.fullmatch(symbol)
     plain = _PLAIN.fullmatch(symbol)
@@ -35,7 +35,7 @@ def readable(symbol: str) -> str:
 
 
 def _source_names(text: str, most: int = 100) -> tuple[list[str], str]:
-    """Split off `<length><name>` from the front."""
+    """Split `<length><name>` pairs off the front of `text`."""
     names: list[str] = []
     while len(names) < most and (match := re.match(r"(\d{1,4})", text)):
         size = int(match[1])

@@ -1,9 +1,9 @@
-"""Edits of an ELF object in its own bytes: nothing grows, nothing moves, nothing is added.
+"""In-place edits of an ELF object: nothing grows or moves, and nothing is added.
 
-Entries of DT_NEEDED go together with the versions that were wanted from them; names and search
-paths change where .dynstr has the new string already, or has room for it in a string that nothing
-else uses. Everything is found as the loader finds it, so that an object without section headers
-can be edited too; where there are section headers, they are kept true.
+A DT_NEEDED entry is dropped together with its Verneed record. Names and search paths are changed if
+.dynstr has the new string already, or has room for it in a string that nothing else uses. Tables
+are found as the loader finds them, so an object without section headers can be edited as well;
+section headers are kept correct.
 """
 
 from __future__ import annotations
@@ -15,16 +15,14 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from wheelfix.elf.image import VERNAUX, VERNEED, Dt, Dynamic, Image, NeedRecord, Pt, Sht
+from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
+from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
 
-_VER_NDX_GLOBAL = 1
-_STB_WEAK = 2
-_SHT_PROGBITS = 1
 _RECORD = 16
 """Bytes of a Verneed and of a Vernaux record, in both classes."""
-_DT_GNU_LIBLIST = 0x6FFFFEF9
 _PATHS = (Dt.RPATH, Dt.RUNPATH)
 _STRING_TAGS = {
     Dt.NEEDED,
@@ -41,16 +39,16 @@ _STRING_TAGS = {
 def edit_in_place(
     data: bytearray | memoryview | mmap.mmap, before: Elf, after: Elf, name: str
 ) -> Elf:
-    """Make as much of `before` -> `after` as fits into `data`; return what it says now.
+    """Apply as much of the change from `before` to `after` as fits; return the resulting `Elf`.
 
-    `data` is the writable content of an object that says `before`, of any class and byte order;
-    its size stays. What is left, `now` -> `after`, needs room. Entries that leave DT_NEEDED never
-    are: with them go their Verneed records, and weak references to those versions become
-    unversioned.
+    `data` is the writable content of an object that reads as `before`; its size does not change.
+    What is left, from the result to `after`, needs more room. Entries can always be dropped from
+    DT_NEEDED: their Verneed records are dropped with them, and weak references to those versions
+    become unversioned.
 
-    Raises `PlanConflictError`, with `data` untouched, where a strong reference needs a version that
-    shall go, or a version would be needed of a library that is not in DT_NEEDED any more, and
-    `BadElfError` for tables that do not hold together.
+    Raises `PlanConflictError`, with `data` unchanged, if a strong reference needs a version to be
+    dropped, or a version would be needed from a library without DT_NEEDED; `BadElfError` for
+    broken tables.
     """
     with memoryview(data) as view:
         image = Image.parse(view, name)
@@ -58,7 +56,7 @@ def edit_in_place(
         if dynamic is None or before == after:
             return before
         now, draft = before, _Draft.of(dynamic)
-        for step in (_pruned, _renamed, _with_soname, _with_paths):
+        for step in (_with_needed_dropped, _with_needed_renamed, _with_soname, _with_paths):
             now, draft = step(now, after, draft)
         for at, raw in list(_writes(draft.wiped())):
             view[at : at + len(raw)] = raw
@@ -67,17 +65,17 @@ def edit_in_place(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Draft:
-    """The dynamic section, its strings and its version needs as they shall be."""
+    """The edited dynamic section, with its strings and version needs."""
 
     dynamic: Dynamic
-    """As they are."""
+    """The original."""
     entries: tuple[tuple[int, int], ...]
     needs: tuple[NeedRecord, ...]
     strings: bytes
     fixed: frozenset[int]
     """The offsets into `strings` that symbols and version definitions use."""
     capacity: int
-    """How many entries fit into the dynamic section, the DT_NULL at its end left out."""
+    """Number of entries that fit into the dynamic section, not counting the final DT_NULL."""
     unversioned: tuple[int, ...] = ()
     """Numbers of the symbols that lose their version."""
     vacated: tuple[int, ...] = ()
@@ -85,7 +83,7 @@ class _Draft:
 
     @classmethod
     def of(cls, dynamic: Dynamic) -> _Draft:
-        """Start from what is there."""
+        """Return a draft without changes."""
         return cls(
             dynamic=dynamic,
             entries=dynamic.entries,
@@ -103,7 +101,7 @@ class _Draft:
         return self.strings[offset:end].decode("utf-8", "surrogateescape")
 
     def place(self, text: str) -> tuple[_Draft, int] | None:
-        """Find `text` among the strings, or write it over one that nothing uses any more."""
+        """Find `text` among the strings, or write it over an unused one; None without room."""
         raw = text.encode("utf-8", "surrogateescape") + b"\0"
         at = self.strings.find(raw)
         if at >= 0:
@@ -114,7 +112,7 @@ class _Draft:
         return None
 
     def wiped(self) -> _Draft:
-        """Fill with zeros what nothing uses any more: it may name directories of the build."""
+        """Fill unused strings with zeros: they may name build directories."""
         draft = self
         for start, stop in self._free():
             draft = draft._overwritten(start, stop, b"")
@@ -122,13 +120,13 @@ class _Draft:
 
     def _overwritten(self, start: int, stop: int, raw: bytes) -> _Draft:
         padded = raw.ljust(stop - start, b"\0")
-        with memoryview(self.strings) as view:  # of a large table, one copy and no more
+        with memoryview(self.strings) as view:  # a single copy of a large table
             return replace(self, strings=b"".join((view[:start], padded, view[stop:])))
 
     def _free(self) -> Iterator[tuple[int, int]]:
-        """Yield where each vacated string starts, and where its end or the next user is.
+        """Yield start and end of each vacated string, as far as nothing else uses it.
 
-        A string may be the tail of a longer one, and tails of it may have users of their own.
+        Linkers merge tails: a string may be the tail of a longer one, and its own tail may be used.
         """
         used = self.fixed.union(
             (value for tag, value in self.entries if tag in _STRING_TAGS),
@@ -143,31 +141,31 @@ class _Draft:
 
 
 def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
-    """Return the offsets into .dynstr that are used by what no edit changes."""
+    """Return the offsets into .dynstr that symbols and version definitions use."""
     place = dynamic.tags.get(Dt.SYMTAB)
-    table = dynamic.gnu_hash()
+    table = dynamic.gnu_hash
     sections = [
         section.size
         for section in dynamic.image.sections
         if section.type == Sht.DYNSYM and section.addr == place
     ]
     known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or sections
-    if place is None or not known or _DT_GNU_LIBLIST in dynamic.tags:
-        return frozenset(range(len(dynamic.strings)))  # who knows
-    size = dynamic.image.layout.sym.size
-    count = max([dynamic.symbol_count(), *(length // size for length in sections)])
+    if place is None or not known or Dt.GNU_LIBLIST in dynamic.tags:
+        return frozenset(range(len(dynamic.strings)))  # any of them may be in use
+    size = dynamic.image.structs.sym.size
+    count = max([dynamic.symbol_count, *(length // size for length in sections)])
     raw = memoryview(dynamic.image.loaded(place, count * size, "the symbol table")).cast("I")
     names = array("I", raw[:: size // raw.itemsize])  # st_name comes first in both classes
-    if (dynamic.image.layout.order == "<") != (sys.byteorder == "little"):
+    if (dynamic.image.structs.order == "<") != (sys.byteorder == "little"):
         names.byteswap()
     definitions = (name for _, _, names in dynamic.definition_records() for name in names)
     return frozenset(chain(names, definitions))
 
 
 def _capacity(dynamic: Dynamic) -> int:
-    """Count the entries in use and the zeroed ones after them; the last must stay DT_NULL."""
+    """Count the entries in use and the zeroed ones after them, without the final DT_NULL."""
     segment = dynamic.image.segment(Pt.DYNAMIC)
-    used, size = len(dynamic.entries), dynamic.image.layout.dyn.size
+    used, size = len(dynamic.entries), dynamic.image.structs.dyn.size
     if segment is None or segment.filesz < used * size:
         return used
     spare = segment.filesz // size - used
@@ -179,8 +177,8 @@ def _capacity(dynamic: Dynamic) -> int:
 # --- DT_NEEDED and Verneed -----------------------------------------------------------------------
 
 
-def _pruned(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
-    """Drop the entries of DT_NEEDED that `after` lacks, and the Verneed records that it lacks."""
+def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    """Drop the DT_NEEDED entries and Verneed records that `after` does not have."""
     pairs = dict(_pairs(now, after))
     kept = [number for number in range(len(now.needed)) if number in pairs]
     renamed = {now.needed[old]: after.needed[new] for old, new in pairs.items()}
@@ -190,7 +188,7 @@ def _pruned(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     for need in now.verneed:
         if need.file in now.needed and need.file not in {*needed, *gone}:
             raise PlanConflictError(
-                f"DT_NEEDED `{need.file}` cannot go while versions are needed from it:"
+                f"DT_NEEDED `{need.file}` cannot be dropped while versions are needed from it:"
                 f" {', '.join(need.versions)}",
                 hint="the loader would abort; drop its Verneed record too, or keep the entry",
             )
@@ -207,7 +205,7 @@ def _pruned(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
 
 
 def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
-    """Drop these entries of DT_NEEDED, counted among themselves."""
+    """Drop DT_NEEDED entries, given by their number among the DT_NEEDED entries."""
     places = [place for place, (tag, _) in enumerate(draft.entries) if tag == Dt.NEEDED]
     gone = {places[number] for number in dropped}
     return replace(
@@ -218,9 +216,9 @@ def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
 
 
 def _without_records(draft: _Draft, files: Collection[str]) -> _Draft:
-    """Drop the Verneed records of these libraries, and the tags that an empty table may not have.
+    """Drop the Verneed records of these libraries, and the tags of an empty table.
 
-    A DT_VERSYM without versions makes glibc's loader crash.
+    glibc's loader crashes on a DT_VERSYM without DT_VERNEED and DT_VERDEF.
     """
     gone = [need for need in draft.needs if draft.text(need.file) in files]
     needs = tuple(need for need in draft.needs if need not in gone)
@@ -246,24 +244,27 @@ def _without_records(draft: _Draft, files: Collection[str]) -> _Draft:
 
 
 def _losing_version(dynamic: Dynamic, gone: Iterable[NeedRecord]) -> tuple[int, ...]:
-    """Return the numbers of the symbols that use versions of these records: weak references."""
+    """Return the numbers of the symbols with versions of these records.
+
+    Raises `PlanConflictError` unless all are weak references.
+    """
     indices = frozenset[int]().union(*(need.indices for need in gone))
-    count = dynamic.symbol_count()
+    count = dynamic.symbol_count
     versions = dynamic.version_indices(count) or ()
-    numbers = tuple(n for n, version in enumerate(versions) if version & 0x7FFF in indices)
+    numbers = tuple(n for n, version in enumerate(versions) if version & VERSYM_INDEX in indices)
     for number in numbers:
         ((name, info, _, section, *_),) = dynamic.symbols(number, number + 1)
-        if section != 0 or info >> 4 != _STB_WEAK:
+        if section != 0 or info >> 4 != STB_WEAK:
             raise PlanConflictError(
-                f"`{dynamic.image.name}` needs `{dynamic.string(name, 'a symbol')}` in a version"
-                " of a library that shall leave DT_NEEDED",
+                f"`{dynamic.image.name}` needs `{dynamic.string(name, 'a symbol')}` with a version"
+                " from a library that is to be dropped from DT_NEEDED",
                 hint="the library is in use: keep the entry",
             )
     return numbers
 
 
-def _renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
-    """Rename entries of DT_NEEDED, each with its Verneed record, where there is room."""
+def _with_needed_renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
+    """Rename DT_NEEDED entries and their Verneed records, as far as there is room."""
     names = [(now.needed[old], after.needed[new]) for old, new in _pairs(now, after)]
     for old, new in dict.fromkeys(names):
         if old == new or {b for a, b in names if a == old} != {new}:
@@ -278,7 +279,7 @@ def _renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
 
 
 def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = None) -> _Draft:
-    """Let DT_NEEDED and Verneed use the string at `offset` for the library `name`."""
+    """Set the name of the library `name` in DT_NEEDED and Verneed to the string at `offset`."""
     entries = [
         (tag, offset) if tag == Dt.NEEDED and draft.text(value) == name else (tag, value)
         for tag, value in draft.entries
@@ -308,9 +309,9 @@ def _with_renamed(elf: Elf, old: str, new: str) -> Elf:
 
 
 def _pairs(before: Elf, after: Elf) -> list[tuple[int, int]]:
-    """Pair the entries of DT_NEEDED that stay with what they become, by number and in order.
+    """Pair the DT_NEEDED entries of `before` and `after`, by number and in order.
 
-    By position if that explains Verneed too; else some are gone, and likeness tells which.
+    By position if that fits Verneed too; otherwise some were dropped, and similarity decides.
     """
     old, new = before.needed, after.needed
     if len(old) == len(new):
@@ -319,13 +320,13 @@ def _pairs(before: Elf, after: Elf) -> list[tuple[int, int]]:
         if files == [need.file for need in after.verneed]:
             return [(number, number) for number in range(len(old))]
     was, then = ({need.file: need.versions for need in elf.verneed} for elf in (before, after))
-    return _aligned([[_likeness(a, b, was, then) for b in new] for a in old])
+    return _aligned([[_similarity(a, b, was, then) for b in new] for a in old])
 
 
-def _likeness(
+def _similarity(
     old: str, new: str, was: Mapping[str, tuple[str, ...]], then: Mapping[str, tuple[str, ...]]
 ) -> float:
-    """Say how likely two names are one library's; 0 if other versions are needed from it."""
+    """Return how likely `new` is `old` renamed; 0 if other versions are needed from it."""
     if old == new:
         return 3.0
     if was.get(old) != then.get(new):
@@ -335,13 +336,13 @@ def _likeness(
     return 1.0 + shared / (len(old) + 1)
 
 
-def _aligned(likeness: list[list[float]]) -> list[tuple[int, int]]:
-    """Pair rows with columns, both in order, so that the likeness of all pairs adds up to most."""
-    rows, columns = len(likeness), len(likeness[0]) if likeness else 0
+def _aligned(similarity: list[list[float]]) -> list[tuple[int, int]]:
+    """Pair rows with columns, both in order, for the highest sum of similarities."""
+    rows, columns = len(similarity), len(similarity[0]) if similarity else 0
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in reversed(range(rows)):
         for j in reversed(range(columns)):
-            value = likeness[i][j]
+            value = similarity[i][j]
             paired = value + best[i + 1][j + 1] if value else 0.0
             best[i][j] = max(best[i + 1][j], best[i][j + 1], paired)
     pairs: list[tuple[int, int]] = []
@@ -377,7 +378,7 @@ def _with_paths(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
 
 
 def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
-    """Give each of these tags its text, or take it away; None where there is no room for them."""
+    """Set each of these tags to its text, or remove it; None without room for them."""
     places = [place for place, (tag, _) in enumerate(draft.entries) if tag in texts]
     entries = [entry for entry in draft.entries if entry[0] not in texts]
     place = places[0] if places else len(entries)
@@ -401,18 +402,18 @@ def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
 
 
 def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
-    """Yield the file offset and the new content of everything that changes."""
+    """Yield file offset and new content of each change."""
     dynamic, image = draft.dynamic, draft.dynamic.image
     segment = image.segment(Pt.DYNAMIC)
     if segment is not None and draft.entries != dynamic.entries:
-        dyn = image.layout.dyn
+        dyn = image.structs.dyn
         raw = b"".join(dyn.pack(*entry) for entry in draft.entries)
         raw = raw.ljust(len(dynamic.entries) * dyn.size, b"\0")
         yield image.offset(segment.vaddr, len(raw), "the dynamic section"), raw
     if draft.strings != dynamic.strings:
         at = image.offset(dynamic.tags[Dt.STRTAB], len(draft.strings), "the string table")
         yield at, draft.strings
-    half = image.layout.half.pack(_VER_NDX_GLOBAL)
+    half = image.structs.half.pack(VER_NDX_GLOBAL)
     for number in draft.unversioned:
         yield image.offset(dynamic.tags[Dt.VERSYM] + 2 * number, 2, "DT_VERSYM"), half
     yield from _need_writes(draft)
@@ -420,7 +421,7 @@ def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
 
 
 def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
-    """Yield the Verneed table: without holes, as a linker would have written the rest."""
+    """Yield the new Verneed table, without holes."""
     old = tuple(draft.dynamic.need_records())
     if old == draft.needs:
         return
@@ -429,29 +430,29 @@ def _need_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
     start = old[0].offset
     if places != set(range(start, start + _RECORD * records, _RECORD)):
         raise draft.dynamic.image.bad("its Verneed records overlap or have holes between them")
-    order = draft.dynamic.image.layout.order
+    structs = draft.dynamic.image.structs
     raw = b""
     for need in draft.needs:
         count = len(need.auxiliaries)
         step = 0 if need is draft.needs[-1] else _RECORD * (1 + count)
-        raw += VERNEED[order].pack(1, count, need.file, _RECORD, step)
+        raw += structs.verneed.pack(1, count, need.file, _RECORD, step)
         for left, (_, hashed, flags, index, name) in zip(
             reversed(range(count)), need.auxiliaries, strict=True
         ):
-            raw += VERNAUX[order].pack(hashed, flags, index, name, _RECORD if left else 0)
+            raw += structs.vernaux.pack(hashed, flags, index, name, _RECORD if left else 0)
     yield start, raw.ljust(_RECORD * records, b"\0")
 
 
 def _section_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
-    """Yield the headers of .gnu.version_r and .gnu.version, where they no longer hold.
+    """Yield the changed section headers of .gnu.version_r and .gnu.version.
 
-    Tools read versions by section, the loader by tag. A section whose tag is gone becomes plain
-    bytes, because an empty table of versions is an error to them.
+    Tools read versions by section, the loader by tag. A section whose tag is gone becomes
+    SHT_PROGBITS, because tools reject an empty table of versions.
     """
     image, tags = draft.dynamic.image, draft.dynamic.tags
     left = dict(draft.entries)
     tag_of: dict[int, Dt] = {Sht.GNU_VERNEED: Dt.VERNEED, Sht.GNU_VERSYM: Dt.VERSYM}
-    shdr = image.layout.shdr
+    shdr = image.structs.shdr
     for number, section in enumerate(image.sections):
         tag = tag_of.get(section.type)
         if tag is None or section.addr != tags.get(tag):
@@ -459,7 +460,7 @@ def _section_writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:
         at = image.section_headers + number * shdr.size
         fields = list(shdr.unpack_from(image.view, at))
         if tag not in left:
-            fields[1], fields[6], fields[7], fields[9] = _SHT_PROGBITS, 0, 0, 0
+            fields[1], fields[6], fields[7], fields[9] = Sht.PROGBITS, 0, 0, 0
         elif tag == Dt.VERNEED:
             fields[5] = _RECORD * sum(1 + len(need.auxiliaries) for need in draft.needs)
             fields[7] = len(draft.needs)

@@ -1,4 +1,4 @@
-"""What one ELF object says of itself, as frozen values.
+"""ELF objects as frozen values: header, dynamic section, version needs, symbols.
 
 Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) and the GNU
 extensions described in the LSB core specification.
@@ -40,11 +40,34 @@ class Libc(StrEnum):
     MUSL = "musl"
 
 
+def libc_of(name: str) -> Libc | None:
+    """Return the C library whose SONAME, or whose dynamic loader, is `name`; None for others.
+
+    It stands here rather than in `loader.platform_libraries` because `Elf.libc` needs it.
+    """
+    if name == "libc.so" or name.startswith(("ld-musl-", "libc.musl-")):
+        return Libc.MUSL
+    if name == "libc.so.6" or name.startswith(("ld-linux", "ld64.so")):
+        return Libc.GLIBC
+    return None
+
+
 class PathTag(StrEnum):
     """The dynamic tag that carries the search path."""
 
     RPATH = "DT_RPATH"
     RUNPATH = "DT_RUNPATH"
+
+
+class Abi(NamedTuple):
+    """The properties that all objects of one process share."""
+
+    machine: int
+    """`e_machine`; see `Machine` for the ones with a platform tag."""
+    bits: int
+    """32 or 64, from EI_CLASS."""
+    little_endian: bool
+    """EI_DATA."""
 
 
 class Segment(NamedTuple):
@@ -60,23 +83,20 @@ class Segment(NamedTuple):
 
 
 class VersionNeed(NamedTuple):
-    """One Verneed record: versions that the object wants from `file`, in file order."""
+    """One Verneed record: versions that the object needs from `file`, in file order."""
 
     file: str
     versions: tuple[str, ...]
 
 
 class Undefined(NamedTuple):
-    """One undefined entry of .dynsym: a symbol that another object must define.
-
-    A tuple, since a wheel has ten thousands.
-    """
+    """One undefined entry of .dynsym: a symbol that another object must define."""
 
     name: str
     version: str | None
-    """The version asked for, from Vernaux; None for an unversioned reference."""
+    """The needed version, from Vernaux; None for an unversioned reference."""
     file: str | None
-    """The library that the static linker took it from: vn_file of its Verneed record."""
+    """The library that the static linker bound it to: vn_file of its Verneed record."""
     type: int
     """STT_*, the low four bits of st_info."""
     weak: bool
@@ -100,7 +120,7 @@ class Elf:
     interpreter: str | None = None
     """PT_INTERP, on executables."""
     dynamic: bool = True
-    """Whether there is a PT_DYNAMIC at all: a static executable or a `.o` has none."""
+    """Whether it has a PT_DYNAMIC; a static executable or a `.o` has none."""
     soname: str | None = None
     needed: tuple[str, ...] = ()
     """DT_NEEDED, in link order, duplicates included."""
@@ -109,39 +129,44 @@ class Elf:
     runpath: str | None = None
     verneed: tuple[VersionNeed, ...] = ()
     verdef: tuple[str, ...] = ()
-    """Versions that the object defines, the base version (its own name) left out."""
+    """The defined versions, without the base version (its own name)."""
     undefined: tuple[Undefined, ...] = ()
     module_hooks: tuple[str, ...] = ()
     """Defined functions that CPython or cffi look up: `PyInit_x`, `PyInitU_x`, `initx`, ..."""
     gnu_properties: bytes = b""
-    """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty where there is none."""
+    """The raw NT_GNU_PROPERTY_TYPE_0 descriptor (x86 ISA level), empty without one."""
     dlopen_notes: tuple[str, ...] = ()
-    """What the object says that it opens by name, as JSON (FDO ".note.dlopen" specification)."""
+    """Libraries that it opens with dlopen, as JSON (`.note.dlopen`, uapi-group.org)."""
     dt_flags: int = 0
     """DT_FLAGS, with DT_SYMBOLIC, DT_TEXTREL and DT_BIND_NOW folded in, as glibc does."""
     dt_flags_1: int = 0
     has_init: bool = False
-    """Whether there is a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
+    """Whether it has a DT_INIT: then the first entry of DT_INIT_ARRAY is the compiler's own."""
     init_array: int = 0
     """Number of entries in DT_INIT_ARRAY."""
     versym_alone: bool = False
-    """Whether there is a DT_VERSYM, and neither DT_VERNEED nor DT_VERDEF to give it a meaning."""
+    """Whether it has a DT_VERSYM, but neither DT_VERNEED nor DT_VERDEF."""
     symtab: bool = False
-    """Whether there is a .symtab, which only linkers and debuggers read: `strip -s` removes it."""
+    """Whether it has a .symtab, which only linkers and debuggers read (`strip -s` removes it)."""
     relr: bool = False
     """Whether it has packed relative relocations (DT_RELR)."""
     hashed: bool = True
     """Whether its symbols can be looked up: DT_HASH or DT_GNU_HASH, or no symbols at all."""
     unique_symbols: int = 0
-    """Number of its STB_GNU_UNIQUE symbols, of which a process has one for each name."""
+    """Number of its STB_GNU_UNIQUE symbols: a process has one definition for each such name."""
     symtab_size: int = 0
     """Bytes of .symtab and of its string table."""
     debug_size: int = 0
-    """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G) and kin."""
+    """Bytes of the sections that only debuggers read: `.debug_*` (DWARF 5, appendix G), stabs."""
+
+    @property
+    def abi(self) -> Abi:
+        """Machine, class and byte order: other objects of the process must have the same."""
+        return Abi(self.machine, self.bits, self.little_endian)
 
     @property
     def has_constructors(self) -> bool:
-        """Whether code of its own runs when it is loaded, besides the compiler's crt file."""
+        """Whether it runs code when it is loaded, the compiler's crt file aside."""
         return self.init_array > (1 if self.has_init else 0)
 
     @property
@@ -169,62 +194,34 @@ class Elf:
 
     @property
     def libc(self) -> Libc | None:
-        """The C library it asks for, by interpreter or DT_NEEDED; None where it asks for none."""
-        for name in (self.interpreter or "", *self.needed):
-            base = name.rpartition("/")[2]
-            if base.startswith(("ld-musl-", "libc.musl-")) or base == "libc.so":
-                return Libc.MUSL
-            if base == "libc.so.6" or base.startswith(("ld-linux", "ld64.so")):
-                return Libc.GLIBC
-        return None
+        """The C library it needs, by interpreter or DT_NEEDED; None if it needs none."""
+        names = (self.interpreter or "", *self.needed)
+        return next(filter(None, (libc_of(name.rpartition("/")[2]) for name in names)), None)
 
 
 class Definition(NamedTuple):
-    """One definition of a symbol in .dynsym; a library has thousands, with few different values."""
+    """One definition of a symbol in .dynsym."""
 
     version: str | None
     """From Verdef; None for an unversioned definition."""
     version_index: int | None
     """The version index without the hidden bit; None where the object has no DT_VERSYM."""
     hidden: bool
-    """Not the default version: only references that ask for it by version bind to it."""
+    """Not the default version: only references to this version bind to it."""
     weak: bool
     type: int
     """STT_*, the low four bits of st_info."""
     unique: bool = False
-    """STB_GNU_UNIQUE: one definition serves the whole process, whatever group it came with."""
-
-
-class Lookup(NamedTuple):
-    """One symbol that the loader looks up to relocate an object, defined there or not."""
-
-    name: str
-    version: str | None
-    weak: bool
-    """Whether it may stay without a definition: undefined, and STB_WEAK."""
-    plt: bool
-    """For a call or for thread-local data: another object's PLT entry is no definition then."""
-    copy: bool
-    """R_*_COPY: the program itself is left out of the search."""
-    protected: bool = False
-    """STV_PROTECTED: the object binds its own definition, unless only a PLT entry comes first."""
-    file: str | None = None
-    """The library that should have the version, by its Verneed record."""
-    late: bool = True
-    """Not in DT_JMPREL, to which musl comes first."""
+    """STB_GNU_UNIQUE: the whole process uses one definition, in whatever scope it was loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exports:
-    """What one object offers to others, and the copies that it made of others' data."""
+    """The symbols that one object defines for others, and its copies of others' data."""
 
     definitions: Mapping[str, tuple[Definition, ...]] = field(
         default_factory=dict[str, tuple[Definition, ...]]
     )
     """By symbol name, in the order of .dynsym."""
     copies: tuple[Undefined, ...] = ()
-    """The targets of R_*_COPY relocations: defined here, but they stand for a library's symbol."""
-    plt_entries: Mapping[str, tuple[Definition, ...]] = field(
-        default_factory=dict[str, tuple[Definition, ...]]
-    )
-    """Functions of others whose address is that of the PLT entry here: undefined, with a value."""
+    """The targets of R_*_COPY relocations: defined here, as copies of a library's symbols."""

@@ -1,44 +1,43 @@
-"""A large object without its middle, for a program that would read it into memory as a whole.
+"""Shrunken ELF objects for patchelf, which reads a whole object into memory.
 
-patchelf moves tables and never code, and does not look at the names of .symtab. So it may as well
-see an object from which most of each large section is cut out: what it writes is put back around
-what was cut out.
+patchelf moves tables but no code, and ignores the names of .symtab. So most of each large section
+is left out of the file that it edits, and put back afterwards. Objects of a gigabyte are edited in
+less than 128 MB this way.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from struct import Struct
 from typing import BinaryIO, NamedTuple
 
-from wheelfix.elf.image import Image, Section, Sht
-from wheelfix.elf.model import Machine
+from wheelfix.elf.constants import SHF_ALLOC, Sht
+from wheelfix.elf.image import Image, Section
+from wheelfix.elf.model import ElfType, Machine
 from wheelfix.system.mmap_io import pieces
 
 _LARGE = 1 << 20
-"""Bytes; from smaller sections nothing is cut out."""
+"""Bytes; smaller sections are kept whole."""
 _LEFT = 64
-"""Bytes that stay of each section on both sides, so that nothing else begins or ends at a cut."""
-_ET_DYN = 3
-_SHF_ALLOC = 2
-# Where fields stand in the structures of `elfimage.Layout`.
+"""Bytes kept at both ends of a section, so that nothing else begins or ends at a cut."""
+# Indices of the fields in the records of `image.Structs`.
 _E_PHOFF, _E_SHOFF = 4, 5
 _P_OFFSET, _P_FILESZ = {32: 1, 64: 2}, {32: 4, 64: 5}
 _SH_OFFSET, _SH_SIZE = 4, 5
 
 
 class Cut(NamedTuple):
-    """A range of a file that is left out."""
+    """A range of a file that is left out, in bytes."""
 
     start: int
     size: int
 
 
 def removable_ranges(view: memoryview, name: str) -> tuple[Cut, ...]:
-    """Choose what of an object can be left out, in order; nothing of one that has no large section.
+    """Return the ranges of an object that can be left out, in order; none without large sections.
 
-    Raises `BadElfError` for headers that do not hold together.
+    Raises `BadElfError` for broken headers.
     """
     image = Image.parse(view, name)
-    if image.type != _ET_DYN:  # patchelf makes room in front of the code of other programs
+    if image.type != ElfType.DYN:  # patchelf makes room before the code of programs
         return ()
     unit = max([1 << 16, *(segment.align for segment in image.segments)])
     filled = [section for section in image.sections if section.type != Sht.NOBITS and section.size]
@@ -59,13 +58,13 @@ def removable_ranges(view: memoryview, name: str) -> tuple[Cut, ...]:
 
 
 def _is_only_carried(image: Image, section: Section) -> bool:
-    """Whether patchelf takes a section's content as it is, and leaves it where it is."""
+    """Return whether patchelf neither changes nor moves the section."""
     match section.type:
         case Sht.PROGBITS:
             return True
         case Sht.STRTAB:  # that of .symtab; the loaded one is .dynstr
-            return not section.flags & _SHF_ALLOC
-        case Sht.X86_64_UNWIND:  # psABI, table 4.11; the number means other things elsewhere
+            return not section.flags & SHF_ALLOC
+        case Sht.X86_64_UNWIND:  # psABI, table 4.11; another type on other machines
             return image.machine == Machine.X86_64
         case _:
             return False
@@ -76,8 +75,8 @@ def _apart_or_around(cut: Cut, start: int, stop: int) -> bool:
     return stop <= cut.start or end <= start or (start < cut.start and end < stop)
 
 
-def write_abridged(view: memoryview, left_out: Sequence[Cut], file: BinaryIO) -> None:
-    """Write an object without its cuts, with headers that say so."""
+def write_shrunken(view: memoryview, left_out: Sequence[Cut], file: BinaryIO) -> None:
+    """Write an object without its cuts, with adapted headers."""
     at = 0
     for cut in left_out:
         file.writelines(pieces(view[at : cut.start]))
@@ -89,21 +88,21 @@ def write_abridged(view: memoryview, left_out: Sequence[Cut], file: BinaryIO) ->
         file.write(raw)
 
 
-def restore(abridged: memoryview, left_out: Sequence[Cut], file: BinaryIO) -> None:
-    """Write an abridged object over the whole one, around what was cut out of it.
+def restore(shrunken: memoryview, left_out: Sequence[Cut], file: BinaryIO) -> None:
+    """Write an edited shrunken object over the original, around what was cut out of it.
 
-    Where patchelf has moved a table of headers, the old one is left behind with offsets of the
-    abridged object; nothing refers to it any more.
+    If patchelf has moved a table of headers, the old one keeps offsets of the shrunken object;
+    nothing refers to it.
     """
     at = removed = 0
     for cut in left_out:
         file.seek(at + removed)
-        file.writelines(pieces(abridged[at : cut.start - removed]))
+        file.writelines(pieces(shrunken[at : cut.start - removed]))
         at = cut.start - removed
         removed += cut.size
     file.seek(at + removed)
-    file.writelines(pieces(abridged[at:]))
-    image = Image.parse(abridged, "the edited object")
+    file.writelines(pieces(shrunken[at:]))
+    image = Image.parse(shrunken, "the edited object")
     for place, raw in _moved_headers(image, lambda offset: _with(left_out, offset)):
         file.seek(_with(left_out, place))
         file.write(raw)
@@ -120,20 +119,20 @@ def _with(left_out: Sequence[Cut], offset: int) -> int:
 
 
 def _moved_headers(image: Image, moved: Callable[[int], int]) -> Iterator[tuple[int, bytes]]:
-    """Yield place and content of every header, with offsets as `moved` has them."""
-    layout, view = image.layout, image.view
-    header = list(layout.ehdr.unpack_from(view, 16))
+    """Yield file offset and new content of each header, with offsets mapped by `moved`."""
+    structs, view = image.structs, image.view
+    header = list(structs.ehdr.unpack_from(view, 16))
     header[_E_PHOFF], header[_E_SHOFF] = moved(header[_E_PHOFF]), moved(header[_E_SHOFF])
-    yield 16, layout.ehdr.pack(*header)
-    offset, size = _P_OFFSET[layout.bits], _P_FILESZ[layout.bits]
+    yield 16, structs.ehdr.pack(*header)
+    offset, size = _P_OFFSET[structs.bits], _P_FILESZ[structs.bits]
     start, length = image.program_headers
-    for place in range(start, start + length, layout.phdr.size):
-        yield place, _moved(layout.phdr, view, place, (offset, size), moved)
+    for place in range(start, start + length, structs.phdr.size):
+        yield place, _moved(structs.phdr, view, place, (offset, size), moved)
     for number, section in enumerate(image.sections):
-        place = image.section_headers + number * layout.shdr.size
+        place = image.section_headers + number * structs.shdr.size
         filled = section.type not in {Sht.NULL, Sht.NOBITS}
         fields = (_SH_OFFSET, _SH_SIZE if filled else None)
-        yield place, _moved(layout.shdr, view, place, fields, moved)
+        yield place, _moved(structs.shdr, view, place, fields, moved)
 
 
 def _moved(
@@ -143,7 +142,7 @@ def _moved(
     fields: tuple[int, int | None],
     moved: Callable[[int], int],
 ) -> bytes:
-    """Return a header at `place` with its offset, and with it its size in the file, changed."""
+    """Return the header at `place` with its offset and size in the file mapped by `moved`."""
     values = list(struct.unpack_from(view, place))
     offset, size = fields
     start = values[offset]

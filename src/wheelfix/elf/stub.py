@@ -1,29 +1,31 @@
-"""A small ELF object that tells auditwheel the same as the real one.
+"""Stub ELF objects: small files for auditwheel to read in place of the real objects.
 
 auditwheel reads the header, PT_INTERP, the dynamic section, `.dynsym`, `.gnu.version_r` and the
-GNU property note, and never any code. What `Elf` holds is therefore enough to build an object
-of a few kilobytes on which it decides alike. Nothing can load such an object.
+GNU property note, and never any code. So a stub of a few kilobytes, built from an `Elf`, gives the
+same verdict. It cannot be loaded.
 
-Layouts are those of the gABI, chapters 4 and 5; Verneed is the LSB core specification's, 10.7.
+Formats are those of the gABI, chapters 4 and 5; Verneed is in the LSB core specification, 10.7.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from wheelfix.elf.constants import (
+    MAGIC,
+    NT_GNU_PROPERTY_TYPE_0,
+    PF_R,
+    SHF_ALLOC,
+    SHN_ABS,
+    STB_GLOBAL,
+    STB_WEAK,
+    STT_FUNC,
+    Dt,
+    Pt,
+    Sht,
+)
 from wheelfix.elf.model import Elf, ElfType, VersionNeed
 
-_PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
-_SHT_PROGBITS, _SHT_STRTAB, _SHT_DYNAMIC, _SHT_NOTE, _SHT_DYNSYM = 1, 3, 6, 7, 11
-_SHT_GNU_VERNEED = 0x6FFFFFFE
-_SHF_ALLOC = 2
-_SHN_ABS = 0xFFF1
-_STB_GLOBAL, _STB_WEAK = 1, 2
-_STT_FUNC = 2
-_DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB, _DT_STRSZ, _DT_SYMENT = 0, 1, 5, 6, 10, 11
-_DT_SONAME, _DT_RPATH, _DT_VERNEED, _DT_VERNEEDNUM = 14, 15, 0x6FFFFFFE, 0x6FFFFFFF
-_NT_GNU_PROPERTY_TYPE_0 = 5
-_PF_R = 4
 _MAX_SEGMENTS = 3
 
 
@@ -38,14 +40,14 @@ class _Strings:
         """Return the offset of `text`, appended if it is new."""
         if text not in self.offsets:
             self.offsets[text] = len(self.data)
-            # Names need not be UTF-8: whoever read them escaped the odd byte.
+            # Names need not be UTF-8: the reader decoded them with surrogateescape.
             self.data += text.encode("utf-8", "surrogateescape") + b"\0"
         return self.offsets[text]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Layout:
-    """The record formats of one ELF class and byte order."""
+class _Packer:
+    """The record formats of one ELF class and byte order, for writing."""
 
     bits: int
     order: str
@@ -64,7 +66,7 @@ class _Layout:
     def segment(self, kind: int, offset: int, size: int) -> bytes:
         """Pack a read-only program header whose address is its file offset."""
         wide = self.bits == 64
-        flags = (_PF_R,)
+        flags = (PF_R,)
         return self.pack(
             "IIAAAAAA" if wide else "8I",
             *(kind, *(flags if wide else ()), offset, offset, offset, size, size),
@@ -81,10 +83,10 @@ class _Layout:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Image:
-    """A file under construction: the headers' place, then section after section."""
+class _Builder:
+    """An ELF file under construction: room for the headers, then the sections."""
 
-    layout: _Layout
+    packer: _Packer
     body: bytearray
     names: _Strings = field(default_factory=_Strings)
     sections: list[tuple[int, ...]] = field(default_factory=lambda: [(0,) * 10])
@@ -103,11 +105,11 @@ class _Image:
         segment: int | None = None,
         loaded: bool = True,
     ) -> int:
-        """Append a section, and the segment that covers just it, and return its offset."""
+        """Append a section, and a segment for it if given, and return its offset."""
         self.body += bytes(-len(self.body) % align)
         offset = len(self.body)
         self.body += data
-        address, flags = (offset, _SHF_ALLOC) if loaded else (0, 0)
+        address, flags = (offset, SHF_ALLOC) if loaded else (0, 0)
         self.sections.append(
             (
                 *(self.names.add(name), type_, flags, address, offset),
@@ -120,11 +122,11 @@ class _Image:
 
     @property
     def next_index(self) -> int:
-        """The index that the next section will have."""
+        """The index of the next section."""
         return len(self.sections)
 
 
-def skeleton(
+def build_stub(
     elf: Elf,
     *,
     needed: Sequence[str],
@@ -132,99 +134,99 @@ def skeleton(
     hook: str | None = None,
     soname: str | None = None,
 ) -> bytes:
-    """Build an object with the dynamic section given and everything else that auditwheel reads.
+    """Build an object with the given dynamic section, and the rest that auditwheel reads of `elf`.
 
     `search_path` becomes DT_RPATH, `hook` a defined function. Class, byte order, machine, flags,
-    OS ABI, interpreter, version needs, undefined symbols and the GNU property note are `elf`'s.
+    OS ABI, interpreter, version needs, undefined symbols and the GNU property note are from `elf`.
     """
-    layout = _Layout(order="<" if elf.little_endian else ">", bits=elf.bits)
+    packer = _Packer(order="<" if elf.little_endian else ">", bits=elf.bits)
     header_size, segment_size = (64, 56) if elf.bits == 64 else (52, 32)
-    image = _Image(layout=layout, body=bytearray(header_size + _MAX_SEGMENTS * segment_size))
-    _add_notes(image, elf)
+    file = _Builder(packer=packer, body=bytearray(header_size + _MAX_SEGMENTS * segment_size))
+    _add_notes(file, elf)
     if elf.dynamic:
         strings = _Strings()
-        entries = [(_DT_NEEDED, strings.add(name)) for name in needed]
-        named = ((_DT_SONAME, soname), (_DT_RPATH, search_path))
+        entries = [(Dt.NEEDED, strings.add(name)) for name in needed]
+        named = ((Dt.SONAME, soname), (Dt.RPATH, search_path))
         entries += [(tag, strings.add(text)) for tag, text in named if text is not None]
-        _add_dynamic(image, elf, strings, entries, hook)
-    return _finish(image, elf, header_size, segment_size)
+        _add_dynamic(file, elf, strings, entries, hook)
+    return _finish(file, elf, header_size, segment_size)
 
 
-def _add_notes(image: _Image, elf: Elf) -> None:
-    layout = image.layout
+def _add_notes(file: _Builder, elf: Elf) -> None:
+    packer = file.packer
     if elf.interpreter is not None:
         interpreter = elf.interpreter.encode("utf-8", "surrogateescape") + b"\0"
-        image.add(".interp", _SHT_PROGBITS, interpreter, segment=_PT_INTERP)
+        file.add(".interp", Sht.PROGBITS, interpreter, segment=Pt.INTERP)
     if elf.gnu_properties:
         size = len(elf.gnu_properties)
-        note = layout.pack("III4s", 4, size, _NT_GNU_PROPERTY_TYPE_0, b"GNU\0")
-        image.add(".note.gnu.property", _SHT_NOTE, note + elf.gnu_properties, align=layout.word)
+        note = packer.pack("III4s", 4, size, NT_GNU_PROPERTY_TYPE_0, b"GNU\0")
+        file.add(".note.gnu.property", Sht.NOTE, note + elf.gnu_properties, align=packer.word)
 
 
 def _add_dynamic(
-    image: _Image,
+    file: _Builder,
     elf: Elf,
     strings: _Strings,
-    entries: list[tuple[int, int]],
+    entries: Iterable[tuple[int, int]],
     hook: str | None,
 ) -> None:
-    """Add .dynsym, .gnu.version_r, .dynstr, and .dynamic with `entries` and where those are."""
-    layout = image.layout
+    """Add .dynsym, .gnu.version_r, .dynstr, and .dynamic with `entries` and their addresses."""
+    packer = file.packer
     needs = [need for need in elf.verneed if need.versions]
-    strings_index = image.next_index + (2 if needs else 1)
-    symbols = b"".join(_symbols(elf, layout, strings, hook))
-    symbol_size = 24 if layout.bits == 64 else 16
-    at_symbols = image.add(
-        ".dynsym", _SHT_DYNSYM, symbols,
-        link=strings_index, info=1, align=layout.word, entry_size=symbol_size,
+    strings_index = file.next_index + (2 if needs else 1)
+    symbols = b"".join(_symbols(elf, packer, strings, hook))
+    symbol_size = 24 if packer.bits == 64 else 16
+    at_symbols = file.add(
+        ".dynsym", Sht.DYNSYM, symbols,
+        link=strings_index, info=1, align=packer.word, entry_size=symbol_size,
     )  # fmt: skip
-    entries = [*entries, (_DT_SYMTAB, at_symbols), (_DT_SYMENT, symbol_size)]
+    entries = [*entries, (Dt.SYMTAB, at_symbols), (Dt.SYMENT, symbol_size)]
     if needs:
-        records = b"".join(_version_needs(needs, layout, strings))
-        at_needs = image.add(
-            ".gnu.version_r", _SHT_GNU_VERNEED, records,
-            link=strings_index, info=len(needs), align=layout.word,
+        records = b"".join(_version_needs(needs, packer, strings))
+        at_needs = file.add(
+            ".gnu.version_r", Sht.GNU_VERNEED, records,
+            link=strings_index, info=len(needs), align=packer.word,
         )  # fmt: skip
-        entries += [(_DT_VERNEED, at_needs), (_DT_VERNEEDNUM, len(needs))]
-    at_strings = image.add(".dynstr", _SHT_STRTAB, bytes(strings.data))
-    entries += [(_DT_STRTAB, at_strings), (_DT_STRSZ, len(strings.data)), (_DT_NULL, 0)]
-    image.add(
+        entries += [(Dt.VERNEED, at_needs), (Dt.VERNEEDNUM, len(needs))]
+    at_strings = file.add(".dynstr", Sht.STRTAB, bytes(strings.data))
+    entries += [(Dt.STRTAB, at_strings), (Dt.STRSZ, len(strings.data)), (Dt.NULL, 0)]
+    file.add(
         ".dynamic",
-        _SHT_DYNAMIC,
-        b"".join(layout.pack("AA", *entry) for entry in entries),
+        Sht.DYNAMIC,
+        b"".join(packer.pack("AA", *entry) for entry in entries),
         link=strings_index,
-        align=layout.word,
-        entry_size=2 * layout.word,
-        segment=_PT_DYNAMIC,
+        align=packer.word,
+        entry_size=2 * packer.word,
+        segment=Pt.DYNAMIC,
     )
 
 
-def _symbols(elf: Elf, layout: _Layout, strings: _Strings, hook: str | None) -> Iterator[bytes]:
-    yield layout.symbol(0, 0, 0, 0)
+def _symbols(elf: Elf, packer: _Packer, strings: _Strings, hook: str | None) -> Iterator[bytes]:
+    yield packer.symbol(0, 0, 0, 0)
     if hook is not None:
-        yield layout.symbol(strings.add(hook), _STB_GLOBAL, _STT_FUNC, _SHN_ABS)
+        yield packer.symbol(strings.add(hook), STB_GLOBAL, STT_FUNC, SHN_ABS)
     for symbol in elf.undefined:
-        binding = _STB_WEAK if symbol.weak else _STB_GLOBAL
-        yield layout.symbol(strings.add(symbol.name), binding, symbol.type, 0)
+        binding = STB_WEAK if symbol.weak else STB_GLOBAL
+        yield packer.symbol(strings.add(symbol.name), binding, symbol.type, 0)
 
 
 def _version_needs(
-    needs: Sequence[VersionNeed], layout: _Layout, strings: _Strings
+    needs: Sequence[VersionNeed], packer: _Packer, strings: _Strings
 ) -> Iterator[bytes]:
     """Pack Verneed records of 16 bytes, each followed by its Vernaux records of 16 bytes."""
     index = 2  # 0 and 1 are VER_NDX_LOCAL and VER_NDX_GLOBAL
     for need in needs:
         count = len(need.versions)
         after = 0 if need is needs[-1] else 16 * (count + 1)
-        yield layout.pack("HHIII", 1, count, strings.add(need.file), 16, after)
+        yield packer.pack("HHIII", 1, count, strings.add(need.file), 16, after)
         for left, version in zip(reversed(range(count)), need.versions, strict=True):
             hashed, name = _elf_hash(version), strings.add(version)
-            yield layout.pack("IHHII", hashed, 0, index, name, 16 if left else 0)
+            yield packer.pack("IHHII", hashed, 0, index, name, 16 if left else 0)
             index += 1
 
 
 def _elf_hash(name: str) -> int:
-    """Hash `name` as vna_hash wants it (gABI chapter 5, "Hash Table")."""
+    """Return the hash of `name` for vna_hash (gABI chapter 5, "Hash Table")."""
     value = 0
     for byte in name.encode("utf-8", "surrogateescape"):
         value = (value << 4) + byte
@@ -233,30 +235,30 @@ def _elf_hash(name: str) -> int:
     return value
 
 
-def _finish(image: _Image, elf: Elf, header_size: int, segment_size: int) -> bytes:
-    """Add the section names and all headers."""
-    layout = image.layout
-    loaded = len(image.body)
-    names_index = image.next_index
-    image.names.add(".shstrtab")
-    image.add(".shstrtab", _SHT_STRTAB, bytes(image.names.data), loaded=False)
-    image.body += bytes(-len(image.body) % layout.word)
-    section_table = len(image.body)
-    for header in image.sections:
-        image.body += layout.pack("IIAAAAIIAA", *header)
+def _finish(file: _Builder, elf: Elf, header_size: int, segment_size: int) -> bytes:
+    """Add the section names and all headers, and return the content."""
+    packer = file.packer
+    loaded = len(file.body)
+    names_index = file.next_index
+    file.names.add(".shstrtab")
+    file.add(".shstrtab", Sht.STRTAB, bytes(file.names.data), loaded=False)
+    file.body += bytes(-len(file.body) % packer.word)
+    section_table = len(file.body)
+    for header in file.sections:
+        file.body += packer.pack("IIAAAAIIAA", *header)
 
-    # A relocatable object has no segments (gABI chapter 4), nor anything that loads it.
-    segments = [] if elf.type == ElfType.REL else [(_PT_LOAD, 0, loaded), *image.segments]
+    # A relocatable object has no segments (gABI chapter 4).
+    segments = [] if elf.type == ElfType.REL else [(Pt.LOAD, 0, loaded), *file.segments]
     order = 1 if elf.little_endian else 2
-    ident = b"\x7fELF" + bytes([elf.bits // 32, order, 1, elf.osabi]) + bytes(8)
-    head = layout.pack(
+    ident = MAGIC + bytes([elf.bits // 32, order, 1, elf.osabi]) + bytes(8)
+    head = packer.pack(
         "16sHHIAAAIHHHHHH",
         *(ident, elf.type, elf.machine, 1, 0, header_size if segments else 0, section_table),
         *(elf.flags, header_size, segment_size if segments else 0, len(segments)),
-        *(64 if elf.bits == 64 else 40, len(image.sections), names_index),
+        *(64 if elf.bits == 64 else 40, len(file.sections), names_index),
     )
     # PT_INTERP precedes the loadable segments (gABI chapter 5, "Program Header").
-    segments.sort(key=lambda segment: segment[0] != _PT_INTERP)
-    head += b"".join(layout.segment(*segment) for segment in segments)
-    image.body[: len(head)] = head
-    return bytes(image.body)
+    segments.sort(key=lambda segment: segment[0] != Pt.INTERP)
+    head += b"".join(packer.segment(*segment) for segment in segments)
+    file.body[: len(head)] = head
+    return bytes(file.body)

@@ -19,17 +19,17 @@ from zipfile import ZipFile
 
 from wheelfix.analysis.providers import folder_of
 from wheelfix.analysis.unused_needed import Pruning
-from wheelfix.elf.exports import exports_when_asked
+from wheelfix.elf.exports import lazy_exports
 from wheelfix.elf.model import Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import expand
+from wheelfix.loader.glibc import expand
 from wheelfix.settings import Settings
 from wheelfix.system.tmpdir import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
-from wheelfix.wheel.strings import Strings
+from wheelfix.wheel.sniff import Strings
 
 _DEFAULT = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib", "/usr/lib")}
 _MUSL = ("/lib", "/usr/local/lib", "/usr/lib")
@@ -155,12 +155,12 @@ class HostLibraries:
 
         Only a library of the class and machine of `user` counts.
         """
-        kind = (user.bits, user.little_endian, user.machine)
+        kind = user.abi
         own = () if user.entries == () else tuple(e for e in user.entries if e.startswith("/"))
         key = (name, *kind, own, user.runpath is None)
         if key not in self._memory.found:
             found = (library for library in self._candidates(name, user, own) if library)
-            library = next((each for each in found if _kind(each.elf) == kind), None)
+            library = next((each for each in found if each.elf.abi == kind), None)
             self._memory.found[key] = library
             if library is not None:
                 self._memory.seen.setdefault((name, *kind), library)
@@ -185,7 +185,7 @@ class HostLibraries:
         offers = [each for each in self._handed.get(name, ()) if each[0].startswith(f"{place}/")]
         offers.sort(key=lambda offer: folder_of(offer[0], place) != folder)
         found = (self._opened(offer) for offer in offers)
-        return next((each for each in found if each and _kind(each.elf) == _kind(user)), None)
+        return next((each for each in found if each and each.elf.abi == user.abi), None)
 
     def preferring(self, places: Iterable[str]) -> Self:
         """Return the same with `places` before all else that was handed over."""
@@ -271,10 +271,6 @@ class HandedLibraries(HostLibraries):
         return iter(())
 
 
-def _kind(elf: Elf) -> tuple[int, bool, int]:
-    return elf.bits, elf.little_endian, elf.machine
-
-
 def _mapped(path: Path) -> memoryview:
     with path.open("rb") as file:
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
@@ -296,7 +292,7 @@ def _inflated(archive: ZipFile, member: str) -> memoryview:
 
 def _read_exports(reopen: Callable[[], memoryview], name: str) -> Exports:
     try:
-        return exports_when_asked(reopen, name)
+        return lazy_exports(reopen, name)
     except BadElfError:
         return Exports()
 

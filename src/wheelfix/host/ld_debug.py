@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 
 MAX_KEPT = 20_000
 """Requests, and bindings, that are kept of one program; more are only counted."""

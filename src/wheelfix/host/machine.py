@@ -14,7 +14,8 @@ from pathlib import Path
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.errors import ToolError
 from wheelfix.host.installed_files import read_file
-from wheelfix.loader.search import Environment, Outcome, search_directories
+from wheelfix.loader.model import Environment, SearchOutcome
+from wheelfix.loader.search import search_directories
 from wheelfix.system.subprocesses import run
 
 _CACHE = Path("/etc/ld.so.cache")
@@ -90,7 +91,7 @@ class _Disk:
 
     def __init__(self) -> None:
         self.files: dict[str, Elf] = {}
-        self.broken: dict[str, Outcome] = {}
+        self.broken: dict[str, SearchOutcome] = {}
         self.links: dict[str, str] = {}
         self.hard_links: dict[str, str] = {}
         self.directories: set[str] = set()
@@ -136,7 +137,7 @@ class _Disk:
         elf = read_file(real)
         if elf is None:
             if Path(real).is_file():
-                self.broken[real] = Outcome.NOT_ELF
+                self.broken[real] = SearchOutcome.NOT_ELF
             return
         self.files[real] = elf
         there = Path(real).stat()

@@ -19,11 +19,13 @@ from wheelfix.analysis.explain import PlantedLibraries, World
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.loader.glibc import hwcaps
 from wheelfix.loader.install_schemes import Scheme
-from wheelfix.loader.search import Environment, Outcome, hwcaps, search_directories
+from wheelfix.loader.model import Environment, SearchOutcome
+from wheelfix.loader.search import search_directories
 from wheelfix.loader.targets import TRIPLETS, Target, populate
-from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_source import Budget
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
 _CACHE = Path("/etc/ld.so.cache")
@@ -262,7 +264,7 @@ def _on_target(
         disk.environment(base, None),
         target,
         scheme,
-        (sample.bits, sample.little_endian, sample.machine),
+        sample.abi,
         library_path or None,
     )
     return World(
@@ -311,7 +313,7 @@ class _Disk:
 
     def __init__(self) -> None:
         self.files: dict[str, Elf] = {}
-        self.broken: dict[str, Outcome] = {}
+        self.broken: dict[str, SearchOutcome] = {}
         self.links: dict[str, str] = {}
         self.directories: set[str] = set()
         self.opened: dict[tuple[str, str], None] = {}
@@ -392,15 +394,15 @@ class _Disk:
             with open(real, "rb") as file:  # noqa: PTH123 - a path as text, of a plain file
                 info = os.fstat(file.fileno())
                 if not info.st_size:
-                    self.broken[real] = Outcome.NOT_ELF
+                    self.broken[real] = SearchOutcome.NOT_ELF
                     return
                 with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                     if data[:4] != b"\x7fELF":
-                        self.broken[real] = Outcome.NOT_ELF
+                        self.broken[real] = SearchOutcome.NOT_ELF
                         return
                     self.files[real] = read_elf(data, real)
         except BadElfError:
-            self.broken[real] = Outcome.NOT_ELF
+            self.broken[real] = SearchOutcome.NOT_ELF
         except (OSError, ValueError):
             return  # no permission, a device: the loader passes over it
         else:

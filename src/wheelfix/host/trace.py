@@ -19,8 +19,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.analysis.providers import known_providers
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
-from wheelfix.errors import SettingsError, ToolError
+from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import (
     by_record,
     distributions,
@@ -38,8 +39,8 @@ from wheelfix.host.trace_model import (
     Trace,
     variables,
 )
-from wheelfix.loader.search import How, expand
-from wheelfix.system.subprocesses import finish, start
+from wheelfix.loader.glibc import expand
+from wheelfix.loader.model import How
 from wheelfix.system.tmpdir import tmpdir
 
 _PIECE = 1 << 20
@@ -665,24 +666,10 @@ def _missed(asked: Asked, elfs: _Elfs) -> NotFound:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def demangled(names: Sequence[str]) -> dict[str, str]:
-    """Demangle C++ names with `c++filt`, where there is one; others stay as they are."""
-    mangled = [name for name in dict.fromkeys(names) if name.startswith("_Z")]
-    program = shutil.which("c++filt")
-    if not mangled or program is None:
-        return {}
-    try:
-        filter_ = start([program])
-        done = finish(filter_, [program], name="c++filt", task="\n".join(mangled), timeout=60)
-    except ToolError:
-        return {}
-    return dict(zip(mangled, done.stdout.splitlines(), strict=False))
-
-
 def chosen(trace_: Trace, symbols: Sequence[str]) -> Trace:
     """Keep the bindings whose plain or demangled name fits one of the globs `symbols`."""
     names = [b.symbol for p in trace_.processes for b, _ in p.bindings]
-    readable = demangled(names)
+    readable = {name: demangle(name) for name in set(names)}
 
     def fits(binding: Binding) -> bool:
         both = (binding.symbol, readable.get(binding.symbol, binding.symbol))

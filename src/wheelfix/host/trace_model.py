@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.host.ld_debug import Binding
-from wheelfix.loader.search import Environment, How, load_each
+from wheelfix.loader.model import Environment, How
+from wheelfix.loader.search import load_each
 from wheelfix.wheel.model import Wheel
 
 

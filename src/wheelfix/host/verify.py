@@ -37,7 +37,8 @@ from wheelfix.host.pythons import (
 )
 from wheelfix.host.trace_model import File
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
-from wheelfix.loader.search import Load, Request, load_all
+from wheelfix.loader.model import Load, Request
+from wheelfix.loader.search import load_all
 from wheelfix.system.scratch import scratch
 from wheelfix.system.subprocesses import finish, start
 from wheelfix.wheel.model import Wheel, WheelName

@@ -1,9 +1,9 @@
-"""Which DT_NEEDED entries `ld --as-needed` would have left out, judged on the finished object.
+"""The DT_NEEDED entries that `ld --as-needed` would have omitted from a finished object.
 
-GNU ld keeps a library if it defines a symbol that the object refers to, and not only weakly; or
-one that a library kept before it needs and does not say so (elf_link_add_object_symbols in
-bfd/elflink.c). The dynamic symbol table still knows all of that after the link: an undefined
-symbol is weak only if every reference was, and a versioned one names its library in Verneed.
+GNU ld keeps a library that defines a symbol to which the object has a strong reference, or one that
+a library kept before uses without DT_NEEDED (elf_link_add_object_symbols in bfd/elflink.c). The
+dynamic symbol table has all of this after the link: an undefined symbol is weak only if every
+reference was, and a versioned one names its library in Verneed.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -20,53 +20,53 @@ _PYTHON = ("Py", "_Py")
 
 
 class Why(StrEnum):
-    """What decides over a DT_NEEDED entry."""
+    """The reason to keep or omit a DT_NEEDED entry."""
 
     USED = "used"
-    """The object refers to a symbol of it, not only weakly."""
+    """The object has a strong reference to one of its symbols."""
     SIBLING = "sibling"
-    """A library that is kept refers to a symbol of it, and does not need it by itself."""
+    """A library kept before uses one of its symbols without DT_NEEDED."""
     ABSENT = "absent"
-    """The library is not at hand, and may define what nobody else does."""
+    """The library is not available, and may define symbols that no other defines."""
     UNUSED = "unused"
-    """GNU ld would have left it out."""
+    """GNU ld would have omitted it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """A library that is at hand. What it exports is read when it is asked for."""
+    """An available library; its exports are read at the first access."""
 
     path: str
-    """Where it stands: a path of this machine, or a name in the wheel."""
+    """A path of this machine, or a member of the wheel."""
     elf: Elf
     read: Callable[[], Exports] = field(compare=False, repr=False)
 
     @cached_property
     def exports(self) -> Exports:
-        """What it defines."""
+        """The symbols that it defines."""
         return self.read()
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of its undefined symbols."""
-        return frozenset([each.name for each in self.elf.undefined])
+        return frozenset([symbol.name for symbol in self.elf.undefined])
 
 
 class Decision(NamedTuple):
-    """What becomes of one DT_NEEDED entry, and why."""
+    """The decision on one DT_NEEDED entry."""
 
     name: str
     why: Why
     symbols: tuple[str, ...] = ()
-    """The symbols that it is kept for."""
+    """The symbols for which it is kept."""
     user: str | None = None
-    """The library that refers to them, for `SIBLING`."""
+    """The library that uses them, for `SIBLING`."""
     open_references: tuple[str, ...] = ()
-    """For `ABSENT`: strong references that nobody at hand defines. Without any, it is unused."""
+    """For `ABSENT`: strong references without a known definition. If empty, it is unused."""
 
     @property
     def keep(self) -> bool:
-        """Whether GNU ld would have written the entry, as far as can be known."""
+        """Whether GNU ld would have written the entry, as far as known."""
         return self.why is not Why.UNUSED
 
     @property
@@ -88,17 +88,17 @@ class Decision(NamedTuple):
 
 
 def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decision, ...]:
-    """Judge each DT_NEEDED name of `own`, in order, each once.
+    """Return a decision for each different DT_NEEDED name of `own`, in order.
 
-    `libraries` has the library behind each name, None where it is not at hand. A versioned
-    reference belongs to the library that Verneed names, whatever this machine's libraries define:
-    glibc 2.34 has moved what was in libpthread, libdl and librt.
+    `libraries` has the library of each name, None for an unavailable one. A versioned reference
+    belongs to the library that Verneed names, even if another one defines the symbol on this
+    machine: glibc 2.34 has merged libpthread, libdl and librt into libc.
     """
     names = tuple(dict.fromkeys(own.elf.needed))
-    references = [each for each in _references(own) if not each.weak]
+    references = [symbol for symbol in _references(own) if not symbol.weak]
     used, unresolved = _providers(references, names, {name: libraries.get(name) for name in names})
     given = _PYTHON if own.elf.module_hooks else ()
-    doubtful = tuple(each.name for each in unresolved if not each.name.startswith(given))
+    doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
     found: dict[str, Decision] = {}
     for name in names:
         if name in used:
@@ -111,12 +111,12 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
 
 
 def is_python_api(symbol: str) -> bool:
-    """Return whether the interpreter is what defines `symbol` for an extension module."""
+    """Return whether `symbol` is defined by the Python interpreter."""
     return symbol.startswith(_PYTHON)
 
 
 def _references(own: Library) -> Collection[Undefined]:
-    """Return all that must be defined elsewhere; a program's copies stand for a reference."""
+    """Return the references to other objects; a program's copies count as references."""
     return (*own.elf.undefined, *(own.exports.copies if own.elf.is_executable else ()))
 
 
@@ -125,18 +125,20 @@ def _providers(
     names: tuple[str, ...],
     libraries: Mapping[str, Library | None],
 ) -> tuple[dict[str, list[str]], list[Undefined]]:
-    """Return which symbols the linker took from each library, and what it took from none."""
+    """Return the symbols that the linker bound to each library, and the unresolved references."""
     used: dict[str, list[str]] = {}
     unresolved: list[Undefined] = []
-    definers = _definers({each.name for each in references if each.file not in names}, libraries)
+    definers = _definers(
+        {reference.name for reference in references if reference.file not in names}, libraries
+    )
     for reference in references:
         symbol, _, name, _, _ = reference
         if name not in names:
             found = definers.get(symbol, ())
             name = None
-            for each, exports in found:
+            for library, exports in found:
                 if offers(exports, reference):
-                    name = each
+                    name = library
                     break
         if name is None:
             unresolved.append(reference)
@@ -162,15 +164,16 @@ def _definers(
 def offers(exports: Exports, reference: Undefined) -> bool:
     """Return whether the static linker binds `reference` to a library with these `exports`.
 
-    It passes over hidden versions, which only what was linked before knows.
+    It ignores hidden versions: those are only for objects linked earlier.
     """
     found = exports.definitions.get(reference.name)
     return found is not None and any(
-        not each.hidden and reference.version in {None, each.version} for each in found
+        not definition.hidden and reference.version in {None, definition.version}
+        for definition in found
     )
 
 
-# --- Libraries that say too little (`ref_dynamic_nonweak`, `on_needed_list`) ----------------------
+# --- Underlinked libraries (`ref_dynamic_nonweak`, `on_needed_list` in bfd/elflink.c) -------------
 
 
 def _for_sibling(
@@ -179,7 +182,7 @@ def _for_sibling(
     before: Mapping[str, Decision],
     libraries: Mapping[str, Library | None],
 ) -> Decision:
-    """Keep a library for what one that is kept before it refers to, and nobody defines so far."""
+    """Keep a library for references of libraries kept before that nothing else defines so far."""
     unused = Decision(name=name, why=Why.UNUSED)
     library = libraries[name]
     kept = [
@@ -194,10 +197,10 @@ def _for_sibling(
         return unused
     for user, wanted in wants.items():
         symbols = tuple(
-            each.name
-            for each in wanted
-            if each.name not in own.exports.definitions
-            and not any(offers(other.exports, each) for _, other in kept)
+            symbol.name
+            for symbol in wanted
+            if symbol.name not in own.exports.definitions
+            and not any(offers(other.exports, symbol) for _, other in kept)
         )
         if symbols:
             return Decision(name=name, why=Why.SIBLING, symbols=symbols, user=user)
@@ -213,16 +216,16 @@ def _wants(user: Library, library: Library) -> list[Undefined]:
     if not there:
         return []
     return [
-        each
-        for each in user.elf.undefined
-        if each.name in there and not each.weak and offers(exports, each)
+        symbol
+        for symbol in user.elf.undefined
+        if symbol.name in there and not symbol.weak and offers(exports, symbol)
     ]
 
 
 def _on_needed_list(
     soname: str, before: Mapping[str, Decision], libraries: Mapping[str, Library | None]
 ) -> bool:
-    """Return whether a library read so far, itself kept or needed, brings `soname` along."""
+    """Return whether a library kept so far needs `soname`, itself or through others."""
     needed = [
         (entry, known.elf.soname or name, before[name].keep)
         for name in before

@@ -1,11 +1,11 @@
-"""Where an installer puts each file of a wheel.
+"""Install schemes: the directories into which installers put the files of a wheel.
 
-A wheel's folders say to which *path of an install scheme* a file belongs (PEP 427, "Spreading
-files"); the scheme says where that path is. A relative search path is right only if it is right
-in every scheme that the wheel's tags allow.
+The folder of a file in the wheel decides its *scheme path* (PEP 427, "Spread"), and the scheme the
+directory of that path. A relative search path must be right in every scheme that the wheel's tags
+allow.
 
-The schemes are those of CPython's `sysconfig`, with what Debian, Fedora, PyPy, pip and uv make
-of them. Paths are virtual: an environment stands in `/env`, and nothing outside it is the wheel's.
+The schemes are those of CPython's `sysconfig`, with the variants of Debian, Fedora, PyPy, pip and
+uv. Paths are virtual: an environment is at `/env`, and files outside of it are not the wheel's.
 """
 
 import posixpath
@@ -22,16 +22,16 @@ from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 NEWEST_MINOR = 15
-"""The newest Python 3 minor version that the open tags (`py3`, `abi3`) are taken to mean."""
+"""The newest Python 3 minor version of open-ended tags (`py3`, `abi3`)."""
 OLDEST_MINOR = 8
-"""The oldest one that `py3` is taken to mean; a tag that names an older version still gets it."""
+"""The oldest minor version of `py3`; tags of older versions are respected."""
 OLDEST_FREE_THREADED = 13
 """The first minor version with a free-threaded build (PEP 703)."""
 PYPY_MINORS = range(9, 12)
-"""The PyPy versions that `py3` is taken to mean."""
+"""The PyPy versions of `py3`."""
 
 ENV = "/env"
-"""Where an environment stands, in the paths of schemes."""
+"""The directory of the environment in the paths of schemes."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
 
 
@@ -46,13 +46,13 @@ class Key(StrEnum):
 
 
 class Scheme(NamedTuple):
-    """One way to install: an installer's option, or a distribution's habit, for one Python."""
+    """One install scheme of one Python: of an installer's option, or of a distribution."""
 
     name: str
     python: str
     """The interpreter's directory name: `python3.11`, `python3.13t`, `pypy3.9`."""
     root: str
-    """The environment's own directory: what lies outside is not the wheel's business."""
+    """The environment's directory; files outside of it are not the wheel's."""
     purelib: str
     platlib: str
     data: str
@@ -60,7 +60,7 @@ class Scheme(NamedTuple):
     headers: str
     """The distribution's own folder included. pip and uv may spell its name differently."""
     moves_items: bool = False
-    """`pip --target`: installs aside, then moves the top items that do not exist there yet."""
+    """`pip --target`: installs into a temporary directory, then moves new top-level items."""
 
     def base(self, key: Key) -> str:
         """Return the directory of `key`, absolute."""
@@ -81,14 +81,14 @@ _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
 class Layout(NamedTuple):
-    """One way in which the files of a wheel stand to each other once installed."""
+    """One arrangement of the installed files of a wheel, the same for several schemes."""
 
     schemes: tuple[Scheme, ...]
     """All schemes with this arrangement; the paths below are those of the first."""
     root: str
     paths: Mapping[str, str]
     """Member to installed path, of what the loader may open: the ELF objects, and other files
-    with `.so` in their names. Those that the installer loses are absent."""
+    with `.so` in their names. Those that the installer drops are absent."""
     members: Mapping[str, str]
     """The inverse of `paths`."""
     directories: frozenset[str]
@@ -96,7 +96,7 @@ class Layout(NamedTuple):
 
     @property
     def scheme(self) -> Scheme:
-        """The scheme that stands for all."""
+        """The first scheme, as an example of all."""
         return self.schemes[0]
 
 
@@ -106,8 +106,8 @@ class Layout(NamedTuple):
 def interpreters(name: WheelName) -> tuple[str, ...]:
     """Return the directory names of the Pythons that `name`'s tags allow, oldest first.
 
-    The tags mean what `packaging.tags` makes of them: `cp38-abi3` is 3.8 and later, `py3-none`
-    every Python 3, free-threaded ones and PyPy included. Tags that say nothing count as `py3`.
+    By the rules of `packaging.tags`: `cp38-abi3` is 3.8 and later, `py3-none` every Python 3,
+    including free-threaded ones and PyPy. Unknown tags count as `py3`.
     """
     found = {
         python for tag in name.pythons for abi in name.abis for python in _interpreters(tag, abi)
@@ -137,12 +137,12 @@ def _interpreters(tag: str, abi: str) -> Iterator[str]:
 def _cpython(minor: int, abi: str) -> Iterator[str]:
     """Yield the CPythons of `cp3<minor>-<abi>`."""
     last = max(minor, NEWEST_MINOR) if abi in {"abi3", "abi3t"} else minor
-    for each in range(minor, last + 1):
-        threaded = each >= OLDEST_FREE_THREADED
+    for number in range(minor, last + 1):
+        threaded = number >= OLDEST_FREE_THREADED
         if abi in {"abi3t", "none"} or abi.endswith("t"):
-            yield from [f"python3.{each}t"] if threaded else []
+            yield from [f"python3.{number}t"] if threaded else []
         if abi != "abi3t" and not abi.endswith("t"):
-            yield f"python3.{each}"
+            yield f"python3.{number}"
 
 
 def _any_python(oldest: int) -> Iterator[str]:
@@ -170,7 +170,7 @@ def _version(python: str) -> str:
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
     """Return every install scheme that the tags of `name` allow, for every Python they allow.
 
-    Debian's schemes, conda's and lib64 are left out for musllinux, lib64 for 32-bit machines.
+    Without those of Debian and conda and lib64 for musllinux, without lib64 for 32-bit machines.
     """
     tags = [parse_platform_tag(tag) for tag in name.platforms]
     musl = all(tag.libc is Libc.MUSL for tag in tags)
@@ -199,7 +199,7 @@ def _everywhere(python: str, name: str) -> Iterator[Scheme]:
 
 
 def _distributions(python: str, name: str, *, wide: bool) -> Iterator[Scheme]:
-    """Yield what Linux distributions and conda make of `posix_prefix`."""
+    """Yield the variants of `posix_prefix` of Linux distributions and conda."""
     include = _include(python)
     headers = f"include/{include}/{name}"
     dist = f"local/lib/{python}/dist-packages"
@@ -227,7 +227,7 @@ def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
     root: str = ENV,
     moves_items: bool = False,
 ) -> Scheme:
-    """Build a scheme from paths relative to `root`; scripts are `bin` beside the data always."""
+    """Build a scheme from paths relative to `root`; scripts are in `bin` of the data path."""
 
     def under(path: str) -> str:
         return f"{root}/{path}" if path else root
@@ -257,16 +257,16 @@ def _include(python: str) -> str:
     return f"{python}m" if old_cpython else python
 
 
-# --- Where the members go -----------------------------------------------------------------------
+# --- Installed paths of members -----------------------------------------------------------------
 
 
 def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
-    """Return the scheme path that `member` (a file or a folder) belongs to, and its place there.
+    """Return the scheme path of `member` (a file or a folder), and its path below that.
 
-    None for what no installer installs: other things in `*.data` than the five keys.
+    None for members that are not installed: those in `*.data` outside of the five keys.
     """
     top, _, rest = member.partition("/")
-    if not top.endswith(".data") or top != wheel.data_dir:  # the first is quick, and mostly so
+    if not top.endswith(".data") or top != wheel.data_dir:  # the quick test first
         return (Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB), member
     key, _, rest = rest.partition("/")
     try:
@@ -276,7 +276,7 @@ def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
 
 
 def split_all(wheel: Wheel) -> Iterator[tuple[str, Key, str]]:
-    """Yield each member that is installed, with what `split` says of it."""
+    """Yield each installed member with the result of `split`."""
     root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
     data = wheel.data_dir
     for member in wheel.members:
@@ -288,19 +288,19 @@ def split_all(wheel: Wheel) -> Iterator[tuple[str, Key, str]]:
 
 
 def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
-    """Return where `scheme` puts `member` (a file or a folder), None where it does not.
+    """Return the path of `member` (a file or a folder) in `scheme`, None if not installed.
 
-    What `pip --target` loses is not asked here: see `Layout.paths`.
+    Files that `pip --target` drops are included here, unlike in `Layout.paths`.
     """
     place = split(member, wheel)
     return None if place is None else _join(scheme.base(place[0]), place[1])
 
 
 def layouts(wheel: Wheel) -> tuple[Layout, ...]:
-    """Return the different ways in which the ELF objects of `wheel` can stand to each other.
+    """Return the different arrangements of the ELF objects of `wheel`.
 
-    Schemes are one layout if the scheme paths that hold ELF objects lie alike relative to each
-    other, and the installer loses the same files.
+    Schemes have one layout if the scheme paths with ELF objects have the same relative paths to
+    each other, and the installer drops the same files.
     """
     opened, taken, folders = _places(wheel)
     keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
@@ -311,7 +311,7 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
 
 
 def arranged(wheel: Wheel, scheme: Scheme) -> Layout:
-    """Return the layout of `wheel` in `scheme` alone, with the paths of that very scheme."""
+    """Return the layout of `wheel` in `scheme` alone."""
     opened, taken, folders = _places(wheel)
     return _layout((scheme,), opened, taken, folders)
 
@@ -319,7 +319,7 @@ def arranged(wheel: Wheel, scheme: Scheme) -> Layout:
 def _places(
     wheel: Wheel,
 ) -> tuple[dict[str, tuple[Key, str]], frozenset[str], set[tuple[Key, str]]]:
-    """Return the place of each file that the loader may open, the top items, all folders."""
+    """Return the places of the files that the loader may open, the top-level items, all folders."""
     names = [member.name for member in wheel.members]
     opened = {
         name: place
@@ -327,7 +327,7 @@ def _places(
         if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
         if (place := split(name, wheel))
     }
-    # One file of each folder says where the folder is: of 50,000 files, few need be asked.
+    # One file of each folder is enough: a wheel may have 50,000 files.
     one_each = {name.rpartition("/")[0]: name for name in names}.values()
     loose = (name for name in names if "/" not in name or name.startswith(wheel.data_dir))
     places = {place for name in chain(one_each, loose) if (place := split(name, wheel))}
@@ -343,7 +343,7 @@ def _layout(
     folders: Iterable[tuple[Key, str]],
 ) -> Layout:
     scheme = group[0]
-    # Installers put the root first: what lands in the same place overwrites it.
+    # Installers start with the root; later files overwrite those with the same path.
     ordered = sorted(opened.items(), key=lambda item: item[1][0] not in _LIBRARY_KEYS)
     members = {
         _join(scheme.base(key), rest): member
@@ -353,7 +353,7 @@ def _layout(
     directories = {"/", ENV, scheme.root}
     for key, folder in folders:
         directory = _join(scheme.base(key), folder)
-        # A folder under `folder` only counts where something of it is installed.
+        # A folder exists only if some file of it is installed.
         while directory not in directories and not _lost(scheme, key, folder, taken):
             directories.add(directory)
             directory = directory.rpartition("/")[0]
@@ -372,7 +372,7 @@ def _arrangement(
     opened: Mapping[str, tuple[Key, str]],
     taken: frozenset[str],
 ) -> tuple[object, ...]:
-    """Return what makes two schemes one layout for this wheel: the bases below their common top."""
+    """Return a key that is equal for schemes with one layout: the bases below their common top."""
     bases = [scheme.base(key) for key in keys]
     top = posixpath.commonpath(bases) if bases else ""
     lost = (
@@ -404,7 +404,7 @@ def _join(base: str, rest: str) -> str:
 
 
 def relative_entry(from_dir: str, to_dir: str) -> str:
-    """Return the search path entry that leads from `from_dir` to `to_dir`: `$ORIGIN/../x.libs`."""
+    """Return the search path entry from `from_dir` to `to_dir`, such as `$ORIGIN/../x.libs`."""
     relative = posixpath.relpath(to_dir, from_dir)
     return "$ORIGIN" if relative == "." else f"$ORIGIN/{relative}"
 
@@ -412,10 +412,10 @@ def relative_entry(from_dir: str, to_dir: str) -> str:
 def entries_between(
     user: str, directory: str, wheel: Wheel, among: Iterable[Scheme]
 ) -> tuple[str, ...]:
-    """Return the entries by which the member `user` reaches the wheel's folder `directory`.
+    """Return the search path entries from the member `user` to the wheel's folder `directory`.
 
-    One for each different relation over the schemes `among`, in their order: exactly one means
-    that one relative path is right everywhere; none, that one of the two is never installed.
+    One for each different relative path in the schemes `among`, in their order. With exactly one,
+    the relative path is right everywhere; with none, one of the two is never installed.
     """
     there = split(directory, wheel)
     return () if there is None else entries_to(user, there, wheel, among)
@@ -424,9 +424,9 @@ def entries_between(
 def entries_to(
     user: str, there: tuple[Key, str], wheel: Wheel, among: Iterable[Scheme]
 ) -> tuple[str, ...]:
-    """Return the entries by which the member `user` reaches a folder of the install scheme.
+    """Return the search path entries from the member `user` to the folder `there`.
 
-    The folder, `there`, may be another distribution's; otherwise as `entries_between`.
+    The folder may be another distribution's; otherwise as `entries_between`.
     """
     here = split(user, wheel)
     if here is None:
@@ -448,7 +448,7 @@ def entries_to(
 
 
 def describe(among: Iterable[Scheme]) -> str:
-    """Return the schemes in few words: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
+    """Return a short text: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
     pythons: dict[str, list[str]] = {}
     for scheme in among:
         pythons.setdefault(scheme.name, []).append(scheme.python)
@@ -461,7 +461,7 @@ def describe(among: Iterable[Scheme]) -> str:
 
 
 def _runs(pythons: Iterable[str]) -> Iterator[str]:
-    """Yield `python3.8 to 3.15` for versions that follow each other, others as they are."""
+    """Yield `python3.8 to 3.15` for consecutive versions, and the other versions."""
     runs: list[list[str]] = []
     for python in sorted(pythons, key=lambda python: (python.endswith("t"), _age(python))):
         if runs and _follows(runs[-1][-1], python):

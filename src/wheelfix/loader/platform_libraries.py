@@ -1,9 +1,9 @@
-"""What the platform tags promise to be on every machine.
+"""Platform libraries: the names of the C library and of all that platform tags promise.
 
-The names are the union of the library lists of PEP 513, 571, 599, 600 and 656 as auditwheel 6.8
-carries them (policy/manylinux-policy.json, policy/musllinux-policy.json). They serve to tell a
-library that the wheel must provide from one that may come from the system; which tag a wheel
-deserves is auditwheel's to say.
+The names are the union of the library lists of PEP 513, 571, 599, 600 and 656 as auditwheel 6.8 has
+them (policy/manylinux-policy.json, policy/musllinux-policy.json). They tell a library that the
+wheel must provide from one that may come from the system; the tag of a wheel is auditwheel's
+decision.
 """
 
 import re
@@ -11,8 +11,14 @@ from collections.abc import Container, Mapping
 from functools import cache
 from typing import Final
 
+from wheelfix.elf.model import Libc
 from wheelfix.system.resources import read_text
 
+LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
+PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
+"""The libraries that every CPython for glibc is linked with: in its global scope."""
+COMPILER_LIBRARIES = (*PYTHON_LIBRARIES, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6")
+"""The libraries that compilers link by default; they need only each other."""
 _MANYLINUX = frozenset({
     "libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libXrender.so.1",
     "libanl.so.1", "libatomic.so.1", "libc.so.6", "libdl.so.2", "libexpat.so.1", "libgcc_s.so.1",
@@ -22,18 +28,28 @@ _MANYLINUX = frozenset({
 })  # fmt: skip
 
 
+def is_glibc_loader(name: str) -> bool:
+    """Return whether `name` is that of glibc's dynamic loader."""
+    return name.startswith(("ld-linux", "ld64.so"))
+
+
+def is_dynamic_loader(name: str) -> bool:
+    """Return whether `name` is that of a dynamic loader; musl's is its C library as well."""
+    return is_glibc_loader(name) or name.startswith(("ld-musl-", "libc.musl-"))
+
+
 def may_come_from_platform(name: str) -> bool:
     """Return whether some platform tag promises the library `name`, a DT_NEEDED entry."""
-    return name in _MANYLINUX or name.startswith(("ld-linux", "ld64.so", "ld-musl-", "libc.musl-"))
+    return name in _MANYLINUX or is_dynamic_loader(name)
 
 
-# --- What they define -----------------------------------------------------------------------------
+# --- Their symbols --------------------------------------------------------------------------------
 
 
 def defined_by(library: str) -> Container[str] | None:
-    """Return the names that `library`, a DT_NEEDED entry, may define on some platform.
+    """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 
-    None for a library that nothing is known of. The facts are in `data/platform-symbols.txt`.
+    None for a library that is not listed in `platform-symbols.txt`.
     """
     if library == "libstdc++.so.6":
         return _Cxx()
@@ -50,14 +66,14 @@ _GLIBC = (
     *("libresolv.so.2", "libanl.so.1", "libmvec.so.1", "libnsl.so.1", "ld-linux", "ld64.so."),
 )
 _STANDARD = re.compile(
-    r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std::, and what it rests on
-    r"|_Z(nw|na|dl|da)|_ZT[IS]"  # operator new and delete; type information of the language's own
+    r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
+    r"|_Z(nw|na|dl|da)|_ZT[IS]"  # operator new and delete, type information
     r"|_ZGV|_ZTh|_ZTv|(__cxa|__gxx|__once|__dynamic_cast|atomic_|__atomic_|__gcclibcxx|_ITM_)"
 )
 
 
 class _Cxx:
-    """The names of libstdc++, told by their form: there are too many to list."""
+    """The symbols of libstdc++, recognised by their form: there are too many to list."""
 
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and _STANDARD.match(name) is not None
@@ -72,7 +88,7 @@ def _names() -> Mapping[str, frozenset[str]]:
             name, *families = line.split()
             for family in families:
                 names.setdefault(family, set()).add(name)
-    return {family: frozenset(each) for family, each in names.items()}
+    return {family: frozenset(symbols) for family, symbols in names.items()}
 
 
 _DATA: Final = "platform-symbols.txt"

@@ -1,7 +1,7 @@
-"""Which names CPython gives to extension modules, by version, and which the stable ABI promises.
+"""Python's C API: the symbols that each CPython version exports, and those of the stable ABI.
 
-The facts are in `data/cpython-api.txt`, which says where they are from. What a version exports
-that is not in the list is not known, and neither is what free-threaded builds add.
+`cpython-api.txt` lists them, and its sources. The additional symbols of free-threaded builds are
+not listed.
 """
 
 import re
@@ -21,7 +21,7 @@ class ApiName(NamedTuple):
     minors: frozenset[int]
     """The minor versions of CPython 3 that export it, among `known_minors()`."""
     stable: int | None
-    """The minor version that took it into the stable ABI."""
+    """The minor version that added it to the stable ABI."""
 
 
 def is_python_name(symbol: str) -> bool:
@@ -37,12 +37,12 @@ def known_minors() -> frozenset[int]:
 
 
 def names() -> KeysView[str]:
-    """Return all names that are known."""
+    """Return all listed names."""
     return _facts().keys()
 
 
 def find(name: str) -> ApiName | None:
-    """Return what is known of `name`."""
+    """Return the entry of `name`, None if it is not listed."""
     facts = _facts().get(name)
     if facts is None:
         return None
@@ -58,7 +58,7 @@ def exports(python: str, symbol: str) -> bool | None:
     minor, threaded = int(match[1]), bool(match[2])
     name = find(symbol)
     if minor not in known_minors():
-        # Nothing leaves the stable ABI.
+        # Nothing is ever removed from the stable ABI.
         return True if name and name.stable is not None and name.stable <= minor else None
     if name is not None and minor in name.minors:
         return True
@@ -67,7 +67,7 @@ def exports(python: str, symbol: str) -> bool | None:
 
 @cache
 def _facts() -> dict[str, str]:
-    """Return the lines of the list by name: they are read when they are asked for."""
+    """Return the lines of the list by name; they are parsed at look-up."""
     text = read_text("wheelfix.loader", _DATA)
     lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: facts for name, _, facts in lines}

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from wheelfix.elf.constants import STT_GNU_IFUNC
 from wheelfix.elf.exports import Wanted, among, announce
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.search import Load
-
-_STT_GNU_IFUNC = 10
+from wheelfix.loader.model import Load
 
 
 class Reference(NamedTuple):
@@ -149,7 +148,7 @@ def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = L
     """
     if libc is Libc.MUSL:
         return any(
-            definition.type != _STT_GNU_IFUNC and not _is_hidden(definition)
+            definition.type != STT_GNU_IFUNC and not _is_hidden(definition)
             for definition in definitions
         )
     if version is None:

@@ -1,21 +1,27 @@
-"""Machines to explain a wheel on: what a platform and a Python bring, as data.
+"""Target platforms: the libraries and the Python of a distribution, as data.
 
-`data/targets.toml` describes them; a file of the same form describes others. What the platform
-gives becomes objects that only have a name: the loader's model then finds them where it looks.
+`targets.toml` describes them; a file of the same form describes others. The libraries of a platform
+become objects with a SONAME alone, which the loader's model finds in the default directories.
 """
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
 
-from wheelfix.elf.model import Elf, ElfType, Libc, Machine
+from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
+from wheelfix.loader.glibc import hwcaps
 from wheelfix.loader.install_schemes import Scheme
-from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Environment, hwcaps
+from wheelfix.loader.model import Environment
+from wheelfix.loader.platform_libraries import (
+    LIBC_SONAMES,
+    is_dynamic_loader,
+    may_come_from_platform,
+)
 from wheelfix.system.resources import read_text
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import (
@@ -36,7 +42,6 @@ TRIPLETS: Mapping[int, str] = {
     Machine.LOONGARCH: "loongarch64-linux-gnu",
 }
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
-_LOADERS = ("ld-linux", "ld64.so", "ld-musl-", "libc.musl-")
 _PLATFORM_KEYS = {
     "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
     "releases", "free_version", "extends", "versions", "program", "library_path", "cpu", "files",
@@ -46,16 +51,16 @@ _PROGRAM_KEYS = {"summary", "path", "rpath", "runpath", "needed", "files", "sche
 
 
 class Stub(NamedTuple):
-    """A library of which only this much is known."""
+    """The known properties of a library."""
 
     needed: tuple[str, ...] = ()
     soname: str | None = None
-    """None is the file's own name."""
+    """None means the file's own name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """The main program: a Python and the libraries that come with it."""
+    """The main program: a Python and the libraries installed with it."""
 
     name: str
     path: str
@@ -69,7 +74,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One described machine. Texts may hold the placeholders of `data/targets.toml`."""
+    """One described platform. Texts may have the placeholders of `targets.toml`."""
 
     name: str
     libc: Libc
@@ -78,13 +83,13 @@ class Target:
     """The loader's default directories."""
     lib: str = "lib64"
     promised: bool = False
-    """Whether it gives whatever some platform tag promises."""
+    """Whether it has all libraries that some platform tag promises."""
     gives: frozenset[str] = frozenset()
     """The libraries of the bare system."""
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Libraries that are not there at first, and the packages that bring them."""
+    """Libraries that the bare system lacks, and the packages that contain them."""
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Symbol version prefix -> the newest that is there: `GLIBC` -> `2.36`."""
+    """Symbol version prefix -> the newest version: `GLIBC` -> `2.36`."""
     files: Mapping[str, Stub] = field(default_factory=dict[str, Stub])
     library_path: tuple[str, ...] = ()
     cache: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -93,19 +98,19 @@ class Target:
     scheme: str | None = None
 
     def has(self, library: str) -> bool:
-        """Whether the bare system gives `library`, a DT_NEEDED name."""
+        """Return whether the bare system has `library`, a DT_NEEDED name."""
         return (
             library in self.gives
-            or library.startswith(_LOADERS)
+            or is_dynamic_loader(library)
             or (self.promised and may_come_from_platform(library))
         )
 
 
-# --- Choosing one -------------------------------------------------------------------------------
+# --- Choosing a target --------------------------------------------------------------------------
 
 
 def names() -> tuple[str, ...]:
-    """Return what `find` knows, releases and Pythons included."""
+    """Return all names that `find` accepts, with releases and Pythons."""
     data = _presets()
     found: list[str] = []
     for name, table in data["platforms"].items():
@@ -117,7 +122,7 @@ def names() -> tuple[str, ...]:
 def find(text: str, wheel: Wheel | None = None) -> Target:
     """Return the target `text`: `debian:12`, `glibc:2.28`, `conda`, `ubuntu:24.04+pyenv`.
 
-    A Python alone stands on the platform that the tags of `wheel` promise. `SettingsError` for
+    A Python alone means the platform that the tags of `wheel` promise. Raises `SettingsError` for
     an unknown name.
     """
     data = _presets()
@@ -130,7 +135,7 @@ def find(text: str, wheel: Wheel | None = None) -> Target:
 
 
 def is_page(name: str) -> bool:
-    """Whether a target is not a machine but a size of its memory pages, `page:64k`."""
+    """Return whether a target is a memory page size: `page:64k`."""
     return name.lower().startswith("page:")
 
 
@@ -153,7 +158,7 @@ def page_sizes(names: Iterable[str]) -> tuple[int, ...]:
 
 
 def newer(version: str, there: str) -> bool:
-    """Whether the number `version` is above `there`; names such as PRIVATE are above nothing."""
+    """Return whether `version` is newer than `there`; False for names such as PRIVATE."""
     parts, known = version.split("."), there.split(".")
     if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
         return False
@@ -161,10 +166,10 @@ def newer(version: str, there: str) -> bool:
 
 
 def described(table: Mapping[str, object], name: str) -> Target:
-    """Return the target of a description file's `table`, with the keys of a platform there.
+    """Return the target of a description file's `table`, which has the keys of a platform.
 
-    It may begin with `extends = "debian:12"`, and describe its main program under `program`.
-    Raises `SettingsError` for keys and values that are none.
+    It may start from another one (`extends = "debian:12"`) and describe its main program under
+    `program`. Raises `SettingsError` for invalid keys and values.
     """
     data = _presets()
     base = table.get("extends")
@@ -177,7 +182,7 @@ def described(table: Mapping[str, object], name: str) -> Target:
 def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> str:
     """Return the name of the platform that the tags of `wheel` promise: `glibc:2.28`, `musl`.
 
-    `beside` are the platform tags of wheels that must be installable there, too.
+    `beside` are the platform tags of wheels that are to be installed there as well.
     """
     tags = wheel.name.platforms if wheel else ()
     if Libc.MUSL in promised_libcs(tags):
@@ -245,9 +250,9 @@ def _target(
         *start.gives,
         *_texts(table, "gives"),
         *(
-            each
+            library
             for family in _texts(table, "families")
-            for each in data["families"].get(family, ())
+            for library in data["families"].get(family, ())
         ),
     }
     if "program" in table:
@@ -319,7 +324,7 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = table.get(key, ())
     if not isinstance(value, list | tuple):
         raise SettingsError(f"`{key}` of a target must be a list of texts")
-    return tuple(str(each) for each in cast("Iterable[object]", value))
+    return tuple(str(text) for text in cast("Iterable[object]", value))
 
 
 def _mapping(table: Mapping[str, Any], key: str) -> dict[str, str]:
@@ -343,73 +348,37 @@ def _stubs(table: Mapping[str, Any]) -> dict[str, Stub]:
     return found
 
 
-# --- Making it an environment -------------------------------------------------------------------
+# --- The environment of a target ----------------------------------------------------------------
 
 
-def machine_of(wheel: Wheel) -> tuple[int, bool, int]:
-    """Return word size, little endian, and `e_machine` of the machine that `wheel` is for.
-
-    As its platform tags say; where they do not, as most of its objects do.
-    """
+def abi_of(wheel: Wheel) -> Abi:
+    """Return the ABI that `wheel` is built for: that of its platform tags, else of most objects."""
     for tag in map(parse_platform_tag, wheel.name.platforms):
         if tag.arch in ARCHITECTURES:
             return ARCHITECTURES[tag.arch]
-    kinds = [(elf.bits, elf.little_endian, elf.machine) for elf in wheel.elfs.values()]
-    return max(kinds, key=kinds.count) if kinds else (64, True, Machine.X86_64)
+    abis = Counter(elf.abi for elf in wheel.elfs.values())
+    return abis.most_common(1)[0][0] if abis else Abi(Machine.X86_64, 64, little_endian=True)
 
 
 def populate(
     environment: Environment,
     target: Target,
     scheme: Scheme,
-    machine: tuple[int, bool, int],
+    abi: Abi,
     library_path: tuple[str, ...] | None = None,
 ) -> Environment:
-    """Add to `environment` what `target` brings: its Python, its libraries, its directories.
+    """Add to `environment` the files and directories of `target`: its Python, its libraries.
 
-    Only libraries that somebody asks for are made. What is in `environment` stays as it is;
-    without `library_path`, LD_LIBRARY_PATH is that of the target.
+    Of the libraries that the target has, only those that some object needs are added. Files of
+    `environment` are kept; without `library_path`, LD_LIBRARY_PATH is that of the target.
     """
-    bits, little_endian, number = machine
-    fill = _placeholders(scheme, machine)
-
-    def stub(**fields: Any) -> Elf:  # noqa: ANN401 - the fields of Elf
-        return Elf(
-            bits=bits,
-            little_endian=little_endian,
-            machine=number,
-            osabi=0,
-            flags=0,
-            type=ElfType.DYN,
-            **fields,
-        )
-
-    libc = ("libc.so.6",) if target.libc is Libc.GLIBC else (f"libc.musl-{fill['{musl}']}.so.1",)
-    program = target.program
-    directories = tuple(_fill(each, fill) for each in target.directories)
-    described = {
-        _fill(path, fill): stub(
-            soname=known.soname or _fill(path, fill).rpartition("/")[2],
-            needed=(*(_fill(each, fill) for each in known.needed), *libc),
-        )
-        for path, known in {**target.files, **program.files}.items()
-    }
-    main = _fill(program.path, fill)
-    described[main] = stub(
-        interpreter=f"/lib/ld-{target.libc}.so",
-        needed=(*(_fill(each, fill) for each in program.needed), *libc),
-        rpath=None if program.rpath is None else _fill(program.rpath, fill),
-        runpath=None if program.runpath is None else _fill(program.runpath, fill),
-    )
-    asked = {
-        name for elf in (*environment.files.values(), *described.values()) for name in elf.needed
-    }
-    given = {
-        f"{directories[0]}/{name}": stub(soname=name)
-        for name in sorted(asked)
-        if "/" not in name and directories and target.has(name)
-    }
-    level = target.cpu if number == Machine.X86_64 and target.libc is Libc.GLIBC else 1
+    values = _placeholders(scheme, abi)
+    main = _fill(target.program.path, values)
+    directories = tuple(_fill(directory, values) for directory in target.directories)
+    described = {**_described_files(target, abi, values), main: _main_program(target, abi, values)}
+    dependents = (*environment.files.values(), *described.values())
+    given = _given_libraries(dependents, target, abi, directories)
+    level = target.cpu if abi.machine == Machine.X86_64 and target.libc is Libc.GLIBC else 1
     return replace(
         environment,
         libc=target.libc,
@@ -417,20 +386,74 @@ def populate(
         main=main,
         directories=environment.directories | set(directories),
         default_directories=directories,
-        lib=_fill(target.lib, fill),
+        lib=_fill(target.lib, values),
         cache={**target.cache, **environment.cache},
         subdirectories=hwcaps(level) if level > 1 else (),
         library_path=target.library_path if library_path is None else library_path,
     )
 
 
-def _placeholders(scheme: Scheme, machine: tuple[int, bool, int]) -> dict[str, str]:
-    bits, _, number = machine
-    triplet = TRIPLETS.get(number, "unknown-linux-gnu")
+def _described_files(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, Elf]:
+    """Return the files that the target and its program list, by path."""
+    libc = _libc_soname(target, values)
+    files: dict[str, Elf] = {}
+    for text, stub in {**target.files, **target.program.files}.items():
+        path = _fill(text, values)
+        needed = (*(_fill(name, values) for name in stub.needed), libc)
+        library = _library(abi, stub.soname or path.rpartition("/")[2])
+        files[path] = replace(library, needed=needed)
+    return files
+
+
+def _main_program(target: Target, abi: Abi, values: Mapping[str, str]) -> Elf:
+    program = target.program
+    return replace(
+        _library(abi, None),
+        interpreter=f"/lib/ld-{target.libc}.so",
+        needed=(*(_fill(name, values) for name in program.needed), _libc_soname(target, values)),
+        rpath=None if program.rpath is None else _fill(program.rpath, values),
+        runpath=None if program.runpath is None else _fill(program.runpath, values),
+    )
+
+
+def _given_libraries(
+    dependents: Iterable[Elf], target: Target, abi: Abi, directories: Sequence[str]
+) -> dict[str, Elf]:
+    """Return the libraries of the bare system that `dependents` need, by path."""
+    needed = {name for elf in dependents for name in elf.needed if "/" not in name}
+    return {
+        f"{directory}/{name}": _library(abi, name)
+        for directory in directories[:1]
+        for name in sorted(needed)
+        if target.has(name)
+    }
+
+
+def _libc_soname(target: Target, values: Mapping[str, str]) -> str:
+    if target.libc is Libc.MUSL:
+        return f"libc.musl-{values['{musl}']}.so.1"
+    return LIBC_SONAMES[Libc.GLIBC]
+
+
+def _library(abi: Abi, soname: str | None) -> Elf:
+    """Return a shared object of which only the SONAME is known."""
+    return Elf(
+        machine=abi.machine,
+        bits=abi.bits,
+        little_endian=abi.little_endian,
+        osabi=0,
+        flags=0,
+        type=ElfType.DYN,
+        soname=soname,
+    )
+
+
+def _placeholders(scheme: Scheme, abi: Abi) -> dict[str, str]:
+    triplet = TRIPLETS.get(abi.machine, "unknown-linux-gnu")
     return {
         "{triplet}": triplet,
         "{musl}": triplet.partition("-")[0],
-        "{lib}": "lib64" if bits == 64 else "lib",
+        "{lib}": "lib64" if abi.bits == 64 else "lib",
         "{prefix}": scheme.root,
         "{python}": scheme.python,
         "{version}": scheme.python.removeprefix("python").removeprefix("pypy").removesuffix("t"),

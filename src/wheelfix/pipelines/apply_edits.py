@@ -17,7 +17,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Elf
-from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_abridged
+from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_shrunken
 from wheelfix.errors import BadWheelError, SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.strip import strip
@@ -273,7 +273,7 @@ class _Work:
     def _abridged(self, whole: memoryview, left_out: Sequence[Cut]) -> Path:
         descriptor, name = tempfile.mkstemp(dir=self.workdir)
         with os.fdopen(descriptor, "wb") as file:
-            write_abridged(whole, left_out, file)
+            write_shrunken(whole, left_out, file)
         return Path(name)
 
     @cached_property

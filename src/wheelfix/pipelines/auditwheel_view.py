@@ -22,8 +22,9 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
-from wheelfix.elf.stub import skeleton
+from wheelfix.elf.model import Abi, Elf, ElfType, Libc, VersionNeed
+from wheelfix.elf.stub import build_stub
+from wheelfix.loader.platform_libraries import COMPILER_LIBRARIES
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
@@ -31,14 +32,8 @@ from wheelfix.wheel.model import Wheel
 # stay in view even where the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
 C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
-_COMPILERS = (
-    *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
-    *("libgcc_s.so.1", "libstdc++.so.6"),
-)
-"""What compilers link to: libraries that need none but each other."""
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
-_Abi = tuple[int, bool, int]
 _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
 """What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
 
@@ -168,10 +163,10 @@ def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
 
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
-    by_abi: dict[_Abi, dict[str, Elf]] = {}
+    by_abi: dict[Abi, dict[str, Elf]] = {}
     for member, elf in elfs.items():
         if not member.endswith(".py"):  # auditwheel never opens these
-            by_abi.setdefault((elf.bits, elf.little_endian, elf.machine), {})[member] = elf
+            by_abi.setdefault(elf.abi, {})[member] = elf
     groups: list[_Group] = []
     for number, found in enumerate(by_abi.values()):
         # It wants to see an object of a known C library before an extension of none.
@@ -241,7 +236,7 @@ def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> It
                 or (speaker == member and each.startswith(C_LIBRARIES))
                 or (elf.undefined and each in judged.libraries)
             )
-        content = skeleton(
+        content = build_stub(
             replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
             needed=needed,
             search_path=_search_path(group, group.entries[member]),
@@ -283,7 +278,7 @@ def _anchor(group: _Group) -> bytes:
     """Build the object that needs what is shipped, and the C library that one of its users has."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
     libc = next((name for name in needed if name.startswith(C_LIBRARIES)), None)
-    return skeleton(
+    return build_stub(
         _blank(group),
         needed=[*((libc,) if libc else ()), *group.shipped],
         search_path=_search_path(group, ()),
@@ -316,8 +311,8 @@ def _stand_ins(
         return {}
     blank = _blank(groups[0])
     return {
-        name: skeleton(blank, needed=(), soname=name)
-        for name in _COMPILERS
+        name: build_stub(blank, needed=(), soname=name)
+        for name in COMPILER_LIBRARIES
         if name in judged.platform
     }
 

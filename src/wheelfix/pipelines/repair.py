@@ -33,8 +33,8 @@ from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.verify import Options, Verified, verify
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
+from wheelfix.loader.model import Load, Request
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Load, Request
 from wheelfix.pipelines import auditwheel
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply, codec_of

@@ -13,7 +13,7 @@ from wheelfix.analysis.explain import (
     World,
     how_found,
 )
-from wheelfix.loader.search import Candidate, How, Outcome
+from wheelfix.loader.model import Candidate, How, SearchOutcome
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import join_some
 
@@ -165,7 +165,7 @@ def _candidates(world: World, step: Step, indent: str, *, colour: bool) -> Itera
         if heading != (each.how, each.owner):
             heading = (each.how, each.owner)
             yield f"{indent}    {printable(list_name(world, each))}"
-        good = each.outcome is Outcome.FOUND
+        good = each.outcome is SearchOutcome.FOUND
         shown = printable(f"{each.path}: {each.outcome}")
         yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 

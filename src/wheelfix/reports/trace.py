@@ -16,7 +16,7 @@ from wheelfix.host.trace_model import (
     copies,
     whole,
 )
-from wheelfix.loader.search import How
+from wheelfix.loader.model import How
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted
 

@@ -14,8 +14,9 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
 from wheelfix.loader.installed_wheel import environment
-from wheelfix.loader.search import Environment, Load, load_each
-from wheelfix.loader.targets import Target, find, is_page, machine_of, populate
+from wheelfix.loader.model import Environment, Load
+from wheelfix.loader.search import load_each
+from wheelfix.loader.targets import Target, abi_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -97,7 +98,7 @@ class Context:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
         bare = environment(wheel, layout)
-        machine = machine_of(wheel)
+        machine = abi_of(wheel)
 
         def loads(target: Target) -> Mapping[str, Load]:
             return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))

@@ -80,7 +80,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     found = {m: elf for m, elf in wheel.elfs.items() if _runs(elf)}
     if not found or set(wheel.name.platforms) != {"any"}:
         return
-    machines = {_machine(elf) for elf in found.values()}
+    machines = {elf.abi for elf in found.values()}
     modules = [each.member for each in extension_modules(wheel) if each.elf.module_hooks]
     yield Hit(
         message=f"tagged `any`, with {_count(found, 'ELF object')} for "
@@ -123,7 +123,7 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     known = dict.fromkeys(tag.arch for tag in tags if tag.is_linux and tag.arch in ARCHITECTURES)
     wanted = {ARCHITECTURES[arch] for arch in known}
     if wanted:
-        wrong = [m for m, e in wheel.elfs.items() if _runs(e) and _machine(e) not in wanted]
+        wrong = [m for m, e in wheel.elfs.items() if _runs(e) and e.abi not in wanted]
         arches = "/".join(known)
         said = {member: _describe(wheel.elfs[member]) for member in wrong}
         yield from _misplaced(wheel, said, f"the tag says {arches}", "build it for that machine")
@@ -171,12 +171,8 @@ def _runs(elf: Elf) -> bool:
     return elf.machine in _KNOWN and (elf.dynamic or elf.type == ElfType.EXEC)
 
 
-def _machine(elf: Elf) -> tuple[int, bool, int]:
-    return elf.bits, elf.little_endian, elf.machine
-
-
 def _describe(elf: Elf) -> str:
-    names = [name for name, machine in ARCHITECTURES.items() if machine == _machine(elf)]
+    names = [name for name, machine in ARCHITECTURES.items() if machine == elf.abi]
     order = "little" if elf.little_endian else "big"
     other = f"{elf.bits} bits, {order} endian, machine {elf.machine}"
     return f"for {names[-1] if names else other}"

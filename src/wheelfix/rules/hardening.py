@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import islice
 
-from wheelfix.elf.image import Pt
+from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, Pt
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -11,7 +11,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.platform_tags import promised_libcs
 
 _PF_X, _PF_W = 1, 2
-_DF_TEXTREL, _DF_BIND_NOW, _DF_1_NOW = 4, 8, 1
 _SHOWN = 8
 
 
@@ -41,7 +40,7 @@ def text_relocations(context: Context) -> Iterator[Hit]:
     Not fixed: the code would have to be other code.
     """
     for member, elf in context.wheel.elfs.items():
-        if elf.dt_flags & _DF_TEXTREL:
+        if elf.dt_flags & DF_TEXTREL:
             yield Hit(
                 message="has relocations in its code (DT_TEXTREL): it fails to open where policies"
                 " forbid writable code",
@@ -137,8 +136,8 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
         context,
         lambda elf: (
             any(segment.type == Pt.GNU_RELRO for segment in elf.segments)
-            and not elf.dt_flags & _DF_BIND_NOW
-            and not elf.dt_flags_1 & _DF_1_NOW
+            and not elf.dt_flags & DF_BIND_NOW
+            and not elf.dt_flags_1 & DF_1_NOW
         ),
         "RELRO in part only: functions are bound lazily, and their table stays writable",
         "link with `-Wl,-z,now`",

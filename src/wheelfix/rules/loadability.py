@@ -10,7 +10,7 @@ from itertools import pairwise
 from posixpath import normpath
 
 from wheelfix.analysis.policy_reasons import isa_level
-from wheelfix.elf.image import Pt
+from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Libc, Machine, Segment
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -18,8 +18,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.wheel.platform_tags import Family, oldest_promised
 
 _PF_X = 1
-_DF_STATIC_TLS = 0x10
-_DF_1_PIE = 0x08000000
 _HEADER = 64
 """Bytes of an ELF64 header: of fewer the loader says that the file is too short."""
 _MODULE = re.compile(r"\.(?:cpython-\d+[a-z]*-[\w-]+|pypy\d+-\w+-[\w-]+|abi3t?)\.so$")
@@ -269,7 +267,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
 def _static_tls(elf: Elf) -> int:
     """Return the bytes of static TLS that opening the object takes."""
     tls = _last(elf, Pt.TLS)
-    if tls is None or not elf.dt_flags & _DF_STATIC_TLS or elf.is_executable:
+    if tls is None or not elf.dt_flags & DF_STATIC_TLS or elf.is_executable:
         return 0
     return tls.memsz
 
@@ -313,7 +311,7 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
     }
     mild = set(unaware) == {"musllinux_1_2"}
     for member, elf in context.wheel.elfs.items():
-        static = elf.dt_flags_1 & _DF_1_PIE and elf.interpreter is None  # it relocates itself
+        static = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None  # it relocates itself
         if unaware and elf.relr and not static:
             yield Hit(
                 message="has packed relocations (DT_RELR), which a C library of "

@@ -9,11 +9,11 @@ from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, cast
 
-from wheelfix.elf.model import Elf, Libc, Machine
+from wheelfix.elf.model import Abi, Elf, Libc, Machine
 from wheelfix.loader.install_schemes import Key, Scheme, describe, installed, interpreters, split
 from wheelfix.loader.installed_wheel import environment
+from wheelfix.loader.model import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.loader.search import Opening as LoaderOpening
 from wheelfix.loader.search import load_all
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -311,9 +311,9 @@ def soname_differs(context: Context) -> Iterator[Hit]:
 
 
 def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
-    kind = (user.bits, user.machine, user.little_endian)
+    kind = user.abi
     for member, elf in wheel.elfs.items():
-        fits = (elf.bits, elf.machine, elf.little_endian) == kind
+        fits = elf.abi == kind
         if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
             return member
     return None
@@ -351,12 +351,12 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: which of them is meant for whom is not to be seen.
     """
-    groups: dict[tuple[str, int, int], list[str]] = {}
+    groups: dict[tuple[str, Abi], list[str]] = {}
     needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for member, elf in context.wheel.elfs.items():
         if elf.soname and elf.soname in needed and elf.dynamic and not elf.is_executable:
-            groups.setdefault((elf.soname, elf.bits, elf.machine), []).append(member)
-    for (soname, *_), members in groups.items():
+            groups.setdefault((elf.soname, elf.abi), []).append(member)
+    for (soname, _), members in groups.items():
         first, *others = members
         for other in others:
             if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
@@ -823,7 +823,7 @@ def _opens(context: Context, member: str, name: str) -> bool:
             installed_as = environment(context.wheel, layout)
             alone = {path: replace(context.wheel.elfs[member], needed=())}
             there = replace(installed_as, files={**installed_as.files, **alone})
-            *_, load = load_all([path, LoaderOpening(name=name, caller=path)], there)
+            *_, load = load_all([path, Dlopen(name=name, caller=path)], there)
             if load.requests[0].result is None:
                 return False
     return True

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from wheelfix.analysis.unused_needed import Unused
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc, libc_of
 from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
@@ -15,7 +15,6 @@ from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeed
 from wheelfix.wheel.model import Wheel, is_vendored
 
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
-_PROCESS = re.compile(r"libc\.so\.6$|ld-linux|ld64\.so")
 _SHOWN = 8
 
 
@@ -400,7 +399,7 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
             if need.file in elf.needed:
                 continue
             used = [each.name for each in elf.undefined if each.file == need.file and not each.weak]
-            asked = _PROCESS.match(need.file) or _is_asked_for(context, member, need.file)
+            asked = libc_of(need.file) is Libc.GLIBC or _is_asked_for(context, member, need.file)
             yield Hit(
                 message=f"wants versions of `{need.file}`, which it does not need",
                 member=member,

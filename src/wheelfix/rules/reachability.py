@@ -120,8 +120,7 @@ def _provider(context: Context, user: str, name: str) -> str | None:
 
 def _fits(user: Elf, library: Elf) -> bool:
     """Return whether the loader would take `library` for `user` (glibc elf/dl-load.c)."""
-    mine, theirs = ((e.bits, e.machine, e.little_endian) for e in (user, library))
-    return mine == theirs
+    return user.abi == library.abi
 
 
 def _distance(wheel: Wheel, user: str, library: str) -> tuple[bool, int, str]:

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
-from wheelfix.elf.demangle import readable
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
 from wheelfix.loader import python_api
@@ -30,7 +30,7 @@ def _listed(names: Iterable[str]) -> str:
 
 def _spelled(reference: Reference) -> str:
     name, version = reference
-    return readable(name) + (f"@{version}" if version else "")
+    return demangle(name) + (f"@{version}" if version else "")
 
 
 # --- What nobody provides -------------------------------------------------------------------------
@@ -148,12 +148,12 @@ def _undefined(
         member=each.member,
         entry=name,
         notes=(
-            *([f"the symbol is `{name}`"] if readable(name) != name else []),
+            *([f"the symbol is `{name}`"] if demangle(name) != name else []),
             *([f"loaded by `{each.root}`"] if each.root != each.member else []),
             *([f"`{definer}` defines it, and is not loaded with it"] if definer else []),
             *_resembling(name),
             *([f"`{platform}` defines it, and is not in DT_NEEDED"] if platform else []),
-            *([f"defined is `{readable(near)}`"] if near else []),
+            *([f"defined is `{demangle(near)}`"] if near else []),
             *([f"looked for in this machine's {_listed(each.foreign)}"] if each.foreign else []),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
@@ -192,7 +192,7 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may be "
             f"defined by what is not at hand: {_listed(absent)}",
             member=some[0].member,
-            notes=(f"such as {_listed(map(readable, sorted(symbols)))}",),
+            notes=(f"such as {_listed(map(demangle, sorted(symbols)))}",),
             hint="hand the libraries over with `--library-path`",
         )
 

@@ -14,21 +14,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wheelfix.elf.model import Libc, Machine
+from wheelfix.elf.model import Abi, Libc, Machine
 
-ARCHITECTURES: Mapping[str, tuple[int, bool, int]] = {
-    "x86_64": (64, True, Machine.X86_64),
-    "i686": (32, True, Machine.I386),
-    "aarch64": (64, True, Machine.AARCH64),
-    "armv6l": (32, True, Machine.ARM),
-    "armv7l": (32, True, Machine.ARM),
-    "ppc64": (64, False, Machine.PPC64),
-    "ppc64le": (64, True, Machine.PPC64),
-    "s390x": (64, False, Machine.S390),
-    "riscv64": (64, True, Machine.RISCV),
-    "loongarch64": (64, True, Machine.LOONGARCH),
+ARCHITECTURES: Mapping[str, Abi] = {
+    "x86_64": Abi(Machine.X86_64, 64, little_endian=True),
+    "i686": Abi(Machine.I386, 32, little_endian=True),
+    "aarch64": Abi(Machine.AARCH64, 64, little_endian=True),
+    "armv6l": Abi(Machine.ARM, 32, little_endian=True),
+    "armv7l": Abi(Machine.ARM, 32, little_endian=True),
+    "ppc64": Abi(Machine.PPC64, 64, little_endian=False),
+    "ppc64le": Abi(Machine.PPC64, 64, little_endian=True),
+    "s390x": Abi(Machine.S390, 64, little_endian=False),
+    "riscv64": Abi(Machine.RISCV, 64, little_endian=True),
+    "loongarch64": Abi(Machine.LOONGARCH, 64, little_endian=True),
 }
-"""Architecture in a tag -> word size in bits, whether little endian, `e_machine`."""
+"""Architecture in a tag -> its ABI."""
 
 _LEGACY = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
 _LEGACY_TAG = re.compile(r"(manylinux(?:1|2010|2014))_(\w+)")

@@ -1,19 +1,19 @@
-"""Every symbol that the loader binds in one process, and where: glibc's scopes and musl's.
+"""All symbol bindings of one process, by the lookup scopes of glibc and of musl.
 
-`symbols` asks who of one group defines what an object lacks. Here the process is followed from
-its start: what is bound in which order, in the scope that each object has then, with the symbols
-of which there is only one in a process, up to the first that nobody defines.
+`wheelfix.loader.symbols` binds the undefined references of one load. Here the process is followed
+from its start: each lookup in the loader's order and in the object's scope at that time, with
+STB_GNU_UNIQUE symbols, copies and PLT entries, up to the first symbol that is not defined.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf, Exports, Libc, Lookup
-from wheelfix.loader.search import Load
+from oracle.lookups import Lookup
+from wheelfix.elf.constants import DF_SYMBOLIC
+from wheelfix.elf.model import Definition, Elf, Exports, Libc
+from wheelfix.loader.model import Load
 from wheelfix.loader.symbols import binds
-
-_DF_SYMBOLIC = 2
 
 
 class Bound(NamedTuple):
@@ -24,12 +24,11 @@ class Bound(NamedTuple):
     symbol: str
     version: str | None
     provider: str | None
-    """None if nobody serves it: a weak reference is null then, any other fails."""
+    """None if no object defines it: a weak reference is null then, any other fails."""
     weak: bool
     aborts: bool = False
-    """The provider is the library that should have the version, and has no versions at all:
-    glibc before 2.42 ends the process (`check_match` in elf/dl-lookup.c)."""
-
+    """The provider should have the version by Verneed, but has no versions at all: glibc before
+    2.42 ends the process (`check_match` in elf/dl-lookup.c)."""
     copied: bool = False
     """The program has a copy of the provider's data (R_*_COPY)."""
 
@@ -40,19 +39,19 @@ class Bound(NamedTuple):
 
 
 class MissingVersion(NamedTuple):
-    """A version that an object needs, and does not find: nothing is bound then."""
+    """A needed version that the library does not define: the load fails before any binding."""
 
     user: str
     file: str
-    """The library that should define it, by the name in the Verneed record."""
+    """The library that should define it: vn_file of the Verneed record."""
     version: str
     library: str | None
-    """The file that answers to that name; without one, glibc aborts the process."""
+    """The file loaded under that name; without one, glibc aborts the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """What one load binds, and what makes it fail once all its files are found."""
+class LoadBindings:
+    """The bindings of one load whose files are all found, and the failure of it."""
 
     lookups: tuple[Bound, ...]
     """In the loader's order. It stops at the first that fails; the model goes on."""
@@ -60,14 +59,14 @@ class Binding:
 
     @property
     def failure(self) -> Bound | MissingVersion | None:
-        """What the loader's message blames."""
+        """The failure in the loader's message."""
         if self.missing:
             return self.missing[0]
         return next((each for each in self.lookups if each.fails), None)
 
     @property
     def bound(self) -> tuple[Bound, ...]:
-        """What is really bound, up to the failure."""
+        """The bindings before the failure."""
         if self.missing:
             return ()
         end = next((n for n, each in enumerate(self.lookups) if each.fails), None)
@@ -76,17 +75,18 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Symbols:
-    """What the objects of a process say of their symbols, read when it is asked for."""
+    """Readers of the symbols of a file, by path."""
 
     exports: Callable[[str], Exports]
+    plt_entries: Callable[[str], Mapping[str, tuple[Definition, ...]]]
     lookups: Callable[[str], Iterable[Lookup]]
 
 
-class Process:
+class ProcessBinder:
     """One process in which everything is bound as it is loaded (`LD_BIND_NOW`).
 
-    `start` comes first, if the program is described; then each `open`, in order. A load that
-    fails leaves nothing behind, as in the loader. Loads of missing files are not to be given.
+    Call `start` first, if the program is described; then `open` for each dlopen, in order. A load
+    that fails leaves nothing behind, as in the loader. Loads with missing files are not accepted.
     """
 
     def __init__(self, files: Mapping[str, Elf], symbols: Symbols, libc: Libc = Libc.GLIBC) -> None:
@@ -99,17 +99,17 @@ class Process:
         self._unique: dict[str, str] = {}
         self._main: str | None = None
 
-    def start(self, load: Load) -> Binding:
-        """Bind the program and what it needs; all of it is global from then on."""
+    def start(self, load: Load) -> LoadBindings:
+        """Bind the program and its dependencies; all of them are global from then on."""
         self._main = load.objects[0] if load.objects else None
         self._global = dict.fromkeys(load.objects)
         return self._bind(load, tuple(self._global))
 
-    def open(self, load: Load, *, promote: bool = False, deep: bool = False) -> Binding:
-        """Bind what a dlopen brings.
+    def open(self, load: Load, *, promote: bool = False, deep: bool = False) -> LoadBindings:
+        """Bind the objects of a dlopen.
 
-        With `promote` (RTLD_GLOBAL) all of it serves later loads, with `deep` (RTLD_DEEPBIND,
-        glibc only) it is searched before what is global.
+        `promote` (RTLD_GLOBAL) adds them to the global scope; with `deep` (RTLD_DEEPBIND, glibc
+        only) they are searched before the global scope.
         """
         scopes = (self._global, load.objects)
         first, second = reversed(scopes) if deep and self._libc is Libc.GLIBC else scopes
@@ -118,7 +118,7 @@ class Process:
             self._global |= dict.fromkeys(load.objects)
         return binding
 
-    def _bind(self, load: Load, scope: Sequence[str], *, deep: bool = False) -> Binding:
+    def _bind(self, load: Load, scope: Sequence[str], *, deep: bool = False) -> LoadBindings:
         new = [path for path in load.objects if path not in self._relocated]
         names = dict(self._names)
         for request in load.requests:
@@ -126,7 +126,7 @@ class Process:
         glibc = self._libc is Libc.GLIBC
         unique = dict(self._unique)
         scopes = _Scopes(dict.fromkeys(scope), self._symbols, self._libc, unique)
-        binding = Binding(
+        binding = LoadBindings(
             lookups=tuple(
                 self._lookup(path, lookup, scopes, names, deep=deep)
                 for path in self._relocation_order(load, new)
@@ -172,9 +172,9 @@ class Process:
         return Bound(path, lookup.name, lookup.version, provider, lookup.weak, aborts, lookup.copy)
 
     def _is_symbolic(self, path: str) -> bool:
-        """Whether the object searches itself before everything else (DT_SYMBOLIC)."""
+        """Return whether the object is searched first for its own lookups (DT_SYMBOLIC)."""
         elf = self._files.get(path)
-        symbolic = elf is not None and bool(elf.dt_flags & _DF_SYMBOLIC)
+        symbolic = elf is not None and bool(elf.dt_flags & DF_SYMBOLIC)
         return symbolic and path != self._main and self._libc is Libc.GLIBC
 
     def _missing_versions(
@@ -194,12 +194,12 @@ class Process:
 
 
 class _Scopes:
-    """Lookups in one load; all of its objects have the same scope, but for what is symbolic."""
+    """Lookups in one load; all of its objects have the same scope, DT_SYMBOLIC aside."""
 
     def __init__(
         self, scope: Iterable[str], symbols: Symbols, libc: Libc, unique: dict[str, str]
     ) -> None:
-        self._exports = [(path, symbols.exports(path)) for path in scope]
+        self._scope = tuple(scope)
         self._symbols = symbols
         self._libc = libc
         self._unique = unique
@@ -207,47 +207,47 @@ class _Scopes:
 
     def definer(self, user: str, lookup: Lookup, *, symbolic: bool) -> str | None:
         """Return the first object in scope that defines what `user` looks up."""
-        found = self._search([(user, self._symbols.exports(user))], lookup) if symbolic else None
+        found = self._search([user], lookup) if symbolic else None
         return found or self._in_scope(user, lookup)
 
     def provider(self, user: str, lookup: Lookup, definer: str) -> str:
-        """Return the object that serves `user`: the definer, where nothing says otherwise."""
+        """Return the object that `user` binds to: the definer, unless unique or protected."""
         if self._libc is Libc.MUSL:
             return definer
         found = self._only(user, lookup, definer)
         if not lookup.protected:
             return found
-        # The object itself, unless only a PLT entry came first. Before 2.36, x86's GOT would
-        # refer to a program's copy of protected data as well.
-        first = None if lookup.plt else self._search(self._exports, lookup._replace(plt=True))
+        # The object itself, unless only a PLT entry came first. Before glibc 2.36, the x86 GOT
+        # referred to a program's copy of protected data as well.
+        first = None if lookup.plt else self._search(self._scope, lookup._replace(plt=True))
         return found if first and self._only(user, lookup, first) == user else user
 
     def is_unversioned(self, provider: str, lookup: Lookup) -> bool:
-        """Whether the provider's symbol has no version index, for there is no DT_VERSYM."""
+        """Return whether the provider's symbol has no version index (no DT_VERSYM)."""
         definitions = self._symbols.exports(provider).definitions.get(lookup.name, ())
         return any(each.version_index is None for each in definitions)
 
     def _in_scope(self, user: str, lookup: Lookup) -> str | None:
         if lookup.copy:  # the user's own definition is the copy
-            return self._search((each for each in self._exports if each[0] != user), lookup)
+            return self._search((path for path in self._scope if path != user), lookup)
         key = (lookup.name, lookup.version, lookup.plt)
         if key not in self._known:
-            self._known[key] = self._search(self._exports, lookup)
+            self._known[key] = self._search(self._scope, lookup)
         return self._known[key]
 
-    def _search(self, scope: Iterable[tuple[str, Exports]], lookup: Lookup) -> str | None:
-        for path, exports in scope:
-            definitions = exports.definitions.get(lookup.name)
+    def _search(self, scope: Iterable[str], lookup: Lookup) -> str | None:
+        for path in scope:
+            definitions = self._symbols.exports(path).definitions.get(lookup.name)
             if definitions is None and not lookup.plt:
-                definitions = exports.plt_entries.get(lookup.name)
+                definitions = self._symbols.plt_entries(path).get(lookup.name)
             if definitions and binds(definitions, lookup.version, self._libc):
                 return path
         return None
 
     def _only(self, user: str, lookup: Lookup, definer: str) -> str:
-        """Return the one definition of the process, if there can be only one (`do_lookup_unique`).
+        """Return the process-wide definition of a STB_GNU_UNIQUE symbol (`do_lookup_unique`).
 
-        Of what a program copies, its copy is the one.
+        For data that a program copies, it is the copy.
         """
         definitions = self._symbols.exports(definer).definitions.get(lookup.name)
         if not definitions or not definitions[0].unique:

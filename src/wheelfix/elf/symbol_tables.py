@@ -1,0 +1,343 @@
+"""The tables of dynamic symbols: .dynsym, hash tables, symbol versions, relocations.
+
+All are found by the tags of the dynamic section, as the loader finds them. No count in them is
+trusted: no loop is longer than the file can hold.
+"""
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from struct import Struct
+from sys import byteorder
+from typing import NamedTuple
+
+from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Sht
+from wheelfix.elf.image import DynamicSection, Image
+from wheelfix.elf.model import Machine
+
+MAX_SYMBOLS = 1 << 20
+"""More dynamic symbols than any real library has; a larger table is rejected."""
+MAX_VERSIONS = 1 << 15
+"""Version indices have 15 bits (LSB core, "Symbol Version Table")."""
+_MAX_CHAIN = 1 << 16
+
+
+class Version(NamedTuple):
+    """The version that one index stands for: needed from a library, or defined."""
+
+    name: str
+    file: str | None
+    """vn_file for a Vernaux entry, None for a Verdef entry."""
+    base: bool = False
+    """VER_FLG_BASE: the entry is the library's own name, not a version."""
+
+
+class NeedRecord(NamedTuple):
+    """One Verneed record and its Vernaux records, as offsets and raw fields."""
+
+    offset: int
+    """File offset of the Verneed record; the `auxiliaries` may be anywhere after it."""
+    file: int
+    """vn_file, as an offset into .dynstr."""
+    auxiliaries: tuple[tuple[int, int, int, int, int], ...]
+    """(file offset, vna_hash, vna_flags, vna_other, vna_name) of each."""
+
+    @property
+    def indices(self) -> frozenset[int]:
+        """The version indices of its symbols: vna_other without the hidden bit."""
+        return frozenset(index & VERSYM_INDEX for _, _, _, index, _ in self.auxiliaries)
+
+
+@dataclass(frozen=True)
+class Dynamic(DynamicSection):
+    """The dynamic section with the symbol tables that it points to."""
+
+    # --- versions (LSB core, "Symbol Versioning") ------------------------------------------------
+
+    def version_needs(self) -> Iterator[tuple[str, list[tuple[int, str]]]]:
+        """Yield the file of each Verneed record, and its versions with their indices."""
+        for record in self.need_records():
+            yield (
+                self.string(record.file, "the file of a version need"),
+                [
+                    (index & VERSYM_INDEX, self.string(name, "a needed version"))
+                    for _, _, _, index, name in record.auxiliaries
+                ],
+            )
+
+    def need_records(self) -> Iterator[NeedRecord]:
+        """Yield each Verneed record with the offsets of its strings.
+
+        The chains are followed by their `next` links, as in glibc's `_dl_check_map_versions`.
+        """
+        if Dt.VERNEED not in self.tags:
+            return
+        image, structs = self.image, self.image.structs
+        at, _ = image.extent(self.tags[Dt.VERNEED], "DT_VERNEED")
+        budget = MAX_VERSIONS
+        while True:
+            version, _, file, aux, step = image.unpack(structs.verneed, at, "a Verneed record")
+            if version != 1:
+                raise image.bad(f"a Verneed record has the unknown version {version}")
+            auxiliaries: list[tuple[int, int, int, int, int]] = []
+            where = at + aux
+            while True:
+                budget -= 1
+                if budget < 0:
+                    raise image.bad("its version needs do not end")
+                hashed, flags, index, name, more = image.unpack(
+                    structs.vernaux, where, "a Vernaux record"
+                )
+                auxiliaries.append((where, hashed, flags, index, name))
+                if not more:
+                    break
+                where += more
+            yield NeedRecord(offset=at, file=file, auxiliaries=tuple(auxiliaries))
+            if not step:
+                return
+            at += step
+
+    def version_definitions(self) -> Iterator[tuple[int, Version]]:
+        """Yield each Verdef record's index and name."""
+        for index, flags, names in self.definition_records():
+            if names:
+                text = self.string(names[0], "a defined version")
+                yield index & VERSYM_INDEX, Version(name=text, file=None, base=bool(flags & 1))
+
+    def definition_records(self) -> Iterator[tuple[int, int, list[int]]]:
+        """Yield vd_ndx, vd_flags and every vda_name of each Verdef record, its own first."""
+        if Dt.VERDEF not in self.tags:
+            return
+        image, structs = self.image, self.image.structs
+        at, _ = image.extent(self.tags[Dt.VERDEF], "DT_VERDEF")
+        budget = 2 * MAX_VERSIONS
+        while budget > 0:
+            version, flags, index, count, _, aux, step = image.unpack(
+                structs.verdef, at, "a Verdef record"
+            )
+            if version != 1:
+                raise image.bad(f"a Verdef record has the unknown version {version}")
+            names: list[int] = []
+            where = at + aux
+            for _ in range(min(count, budget)):
+                name, more = image.unpack(structs.verdaux, where, "a Verdaux record")
+                names.append(name)
+                where += more
+            yield index, flags, names
+            if not step:
+                return
+            at += step
+            budget -= max(count, 1)
+        raise image.bad("its version definitions do not end")
+
+    def version_indices(self, count: int) -> tuple[int, ...] | None:
+        """Read DT_VERSYM for the first `count` symbols; None without such a table."""
+        if Dt.VERSYM not in self.tags:
+            return None
+        raw = self.image.loaded(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+        return Struct(f"{self.image.structs.order}{count}H").unpack(raw)
+
+    def place_of_indices(self, count: int) -> int | None:
+        """Return the file offset of DT_VERSYM, checked for the first `count` symbols."""
+        if Dt.VERSYM not in self.tags:
+            return None
+        return self.image.place(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+
+    # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
+
+    def symbols(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
+        """Yield (name, info, other, section, value, size) for entries `start` to `stop` - 1."""
+        image, sym = self.image, self.image.structs.sym
+        if stop <= start:
+            return iter(())
+        at, size = self.place_of_symbols(start, stop), (stop - start) * sym.size
+        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
+        if image.structs.bits == 64:
+            return entries
+        return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
+
+    def place_of_symbols(self, start: int, stop: int) -> int:
+        """Return the file offset of the entries `start` to `stop` - 1."""
+        image, size = self.image, self.image.structs.sym.size
+        if stop - start > MAX_SYMBOLS:
+            raise image.bad(f"it claims to have {stop} dynamic symbols")
+        at = self.tags[Dt.SYMTAB] + start * size
+        return image.place(at, (stop - start) * size, "the symbol table")
+
+    @cached_property
+    def symbol_count(self) -> int:
+        """The number of entries of .dynsym, which no tag holds.
+
+        DT_HASH has a chain word for each (64-bit words on s390x and Alpha). DT_GNU_HASH ends with
+        the last defined symbol. If none is defined, GNU ld writes `symoffset` 1 however many are
+        undefined; then the count is that of the section header, or the highest number in the
+        relocations.
+        """
+        if Dt.SYMTAB not in self.tags:
+            return 0
+        if Dt.HASH in self.tags:
+            _, chains, _ = self._sysv_counts()
+            return chains
+        table = self.gnu_hash
+        if table is not None and (last := table.last_symbol()) is not None:
+            return last + 1
+        entsize = self.image.structs.sym.size
+        for section in self.image.sections:
+            if section.type == Sht.DYNSYM and section.addr == self.tags[Dt.SYMTAB]:
+                return section.size // entsize
+        return max(self._relocated_symbols(), default=-1) + 1
+
+    @cached_property
+    def gnu_hash(self) -> "GnuHash | None":
+        """DT_GNU_HASH, None without one."""
+        if Dt.GNU_HASH not in self.tags:
+            return None
+        at, room = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
+        buckets, symoffset, bloom, _ = self.image.unpack(
+            self.image.structs.gnu_hash, at, "DT_GNU_HASH"
+        )
+        start = 16 + bloom * self.image.structs.addr.size
+        if start + 4 * buckets > room:
+            raise self.image.bad("DT_GNU_HASH is larger than the segment that holds it")
+        return GnuHash(
+            image=self.image,
+            symoffset=symoffset,
+            count=buckets,
+            buckets=at + start,
+            chains=at + start + 4 * buckets,
+            chain_count=(room - start - 4 * buckets) // 4,
+        )
+
+    def find(self, name: bytes) -> tuple[int, ...] | None:
+        """Look a symbol up in DT_GNU_HASH, and return its entry as `symbols` yields it."""
+        table = self.gnu_hash
+        for index in table.candidates(name) if table is not None else ():
+            (entry,) = self.symbols(index, index + 1)
+            if self.strings.startswith(name + b"\0", entry[0]):
+                return entry
+        return None
+
+    def _sysv_counts(self) -> tuple[int, int, int]:
+        """Return DT_HASH's number of buckets, number of chain words, and word size."""
+        image = self.image
+        wide = image.structs.bits == 64 and image.machine in {Machine.S390, EM_ALPHA}
+        word = image.structs.addr if wide else image.structs.word
+        at, _ = image.extent(self.tags[Dt.HASH], "DT_HASH")
+        (buckets,) = image.unpack(word, at, "DT_HASH")
+        (chains,) = image.unpack(word, at + word.size, "DT_HASH")
+        return buckets, chains, word.size
+
+    def hash_tables(self) -> Iterator[tuple[Dt, int]]:
+        """Yield the tag and the size in bytes of each hash table."""
+        if Dt.HASH in self.tags:
+            buckets, chains, word = self._sysv_counts()
+            yield Dt.HASH, (2 + buckets + chains) * word
+        table = self.gnu_hash
+        if table is not None:
+            at, _ = self.image.extent(self.tags[Dt.GNU_HASH], "DT_GNU_HASH")
+            last = table.last_symbol()
+            chains = 0 if last is None else last + 1 - table.symoffset
+            yield Dt.GNU_HASH, table.chains + 4 * chains - at
+
+    def _relocated_symbols(self) -> Iterator[int]:
+        shift = 32 if self.image.structs.bits == 64 else 8
+        for table in self.relocations():
+            for entry in table.struct.iter_unpack(table.raw):
+                yield entry[1] >> shift
+
+    def relocations(self) -> Iterator["Relocations"]:
+        """Read the tables of DT_RELA, DT_REL and DT_JMPREL."""
+        for tag, struct, size in self.relocation_tables():
+            raw = self.image.loaded(self.tags[tag], size, f"DT_{tag.name}")
+            yield Relocations(tag=tag, struct=struct, raw=raw)
+
+    def relocation_tables(self) -> Iterator[tuple[Dt, Struct, int]]:
+        """Yield tag, entry format and size in bytes of each relocation table."""
+        structs, tags = self.image.structs, self.tags
+        plt = structs.rela if tags.get(Dt.PLTREL) == Dt.RELA else structs.rel
+        for tag, size_tag, struct in (
+            (Dt.RELA, Dt.RELASZ, structs.rela),
+            (Dt.REL, Dt.RELSZ, structs.rel),
+            (Dt.JMPREL, Dt.PLTRELSZ, plt),
+        ):
+            size = tags.get(size_tag, 0)
+            size -= size % struct.size
+            if tag in tags and size:
+                yield tag, struct, size
+
+
+class Relocations(NamedTuple):
+    """One relocation table."""
+
+    tag: Dt
+    struct: Struct
+    raw: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class GnuHash:
+    """The DT_GNU_HASH table; places are file offsets."""
+
+    image: Image
+    symoffset: int
+    """The number of the first symbol in the table; all undefined symbols lie below."""
+    count: int
+    """Number of buckets."""
+    buckets: int
+    chains: int
+    chain_count: int
+    """Number of chain words that fit into the segment."""
+
+    def last_symbol(self) -> int | None:
+        """Return the highest symbol number in the table, None if it is empty."""
+        image = self.image
+        raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        last = max(words(raw, image.structs.order), default=0)
+        if last < self.symoffset:
+            return None
+        word = image.structs.word
+        for index in range(last, min(last + _MAX_CHAIN, self.symoffset + self.chain_count)):
+            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
+            if value & 1:
+                return index
+        raise image.bad("a chain of DT_GNU_HASH does not end")
+
+    @cached_property
+    def is_empty(self) -> bool:
+        """Whether it has no symbol; `symoffset` is meaningless then."""
+        buckets = self.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
+        return not buckets.strip(b"\0")
+
+    def candidates(self, name: bytes) -> Iterator[int]:
+        """Yield the numbers of the symbols with the hash of `name`, its last bit aside."""
+        image, word = self.image, self.image.structs.word
+        wanted = gnu_hash(name)
+        if not self.count:
+            return
+        (first,) = image.unpack(word, self.buckets + 4 * (wanted % self.count), "a bucket")
+        if first < self.symoffset:
+            return
+        for index in range(first, min(first + _MAX_CHAIN, self.symoffset + self.chain_count)):
+            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
+            if value | 1 == wanted | 1:
+                yield index
+            if value & 1:
+                return
+        raise image.bad("a chain of DT_GNU_HASH does not end")
+
+
+def gnu_hash(name: bytes) -> int:
+    """Hash a symbol name for DT_GNU_HASH (glibc, `_dl_new_hash`)."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
+
+
+def words(raw: bytes, order: str) -> "array[int]":
+    """Convert 32-bit words to this machine's byte order."""
+    found = array("I", raw)
+    if (order == "<") != (byteorder == "little"):
+        found.byteswap()
+    return found

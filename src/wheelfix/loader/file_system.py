@@ -1,0 +1,92 @@
+"""A virtual file system: directories, symbolic links and hard links of an environment."""
+
+from wheelfix.elf.model import Elf
+from wheelfix.loader.model import Environment, SearchOutcome
+
+
+class FileSystem:
+    """The files of an environment as open(2) finds them; directories are resolved once."""
+
+    def __init__(self, environment: Environment) -> None:
+        self._environment = environment
+        self._links = environment.links
+        self._real: dict[str, str | None] = {}
+        self.directories = {"/", *environment.directories}
+        everything = (environment.files, environment.broken, environment.links)
+        for path in [*environment.directories, *(path for some in everything for path in some)]:
+            directory = path.rpartition("/")[0]
+            while directory and directory not in self.directories:
+                self.directories.add(directory)
+                directory = directory.rpartition("/")[0]
+
+    def directory(self, text: str) -> str | None:
+        """Return the canonical path of the directory `text`, None if there is none."""
+        try:
+            return self._real[text]
+        except KeyError:
+            real = self._real[text] = self._existing(self.absolute(text))
+            return real
+
+    def file(self, path: str) -> tuple[str, Elf | SearchOutcome]:
+        """Return the canonical path of `path`, and the object there or the loader's error."""
+        head, _, name = path.rpartition("/")
+        directory = self.directory(head or ("/" if path.startswith("/") else ""))
+        if directory is None:
+            return path, SearchOutcome.ABSENT
+        return self.entry(directory, name)
+
+    def entry(self, directory: str, name: str) -> tuple[str, Elf | SearchOutcome]:
+        """Return the same for `name` in a canonical directory."""
+        real = f"{directory}/{name}" if directory != "/" else f"/{name}"
+        if real in self._links:
+            try:
+                real = self._resolve(real) or real
+            except RecursionError:
+                return real, SearchOutcome.LOOP
+        elf = self._environment.files.get(real)
+        if elf is not None:
+            return real, elf
+        missing = SearchOutcome.IS_DIRECTORY if real in self.directories else SearchOutcome.ABSENT
+        return real, self._environment.broken.get(real, missing)
+
+    def inode(self, real: str) -> str:
+        """Return one name for all hard links of a file."""
+        return self._environment.hard_links.get(real, real)
+
+    def absolute(self, text: str) -> str:
+        """Prepend the current directory to a relative path, as text."""
+        if text.startswith("/"):
+            return text
+        cwd = self._environment.cwd or "/\0"
+        return f"{cwd}/{text}" if text else cwd
+
+    def _existing(self, path: str) -> str | None:
+        try:
+            real = self._resolve(path)
+        except RecursionError:
+            return None
+        return real if real in self.directories else None
+
+    def _resolve(self, path: str, depth: int = 0) -> str | None:
+        """Follow `..` and links as the kernel does; only the last component may be missing.
+
+        Raises `RecursionError` for the kernel's ELOOP.
+        """
+        if depth > 40:  # MAXSYMLINKS
+            raise RecursionError
+        parts = [part for part in path.split("/") if part not in {"", "."}]
+        current = ""
+        for index, part in enumerate(parts):
+            if part == "..":
+                current = current.rpartition("/")[0]
+                continue
+            step = f"{current}/{part}"
+            target = self._links.get(step)
+            if target is not None:
+                start = target if target.startswith("/") else f"{current}/{target}"
+                rest = "/".join([start, *parts[index + 1 :]])
+                return self._resolve(rest, depth + 1)
+            if index + 1 < len(parts) and step not in self.directories:
+                return None
+            current = step
+        return current or "/"

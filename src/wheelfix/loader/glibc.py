@@ -1,0 +1,133 @@
+"""Library search of glibc's dynamic loader, ld.so: elf/dl-load.c and elf/dl-deps.c."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.loader.model import Environment, How, SearchOutcome
+from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
+
+_TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
+
+
+def hwcaps(level: int) -> tuple[str, ...]:
+    """Return the subdirectories that glibc 2.33 tries on x86-64 CPUs of `level` (1 to 4)."""
+    return tuple(f"glibc-hwcaps/x86-64-v{number}" for number in range(level, 1, -1))
+
+
+def expand(
+    entry: str, origin: str | None, *, lib: str = "lib64", platform: str | None = None
+) -> str | None:
+    """Expand `$ORIGIN`, `$LIB` and `$PLATFORM` as glibc does; unknown tokens are kept.
+
+    Return None if a token has no value: the loader ignores the element (`_dl_dst_substitute`).
+    """
+    if "$" not in entry:
+        return entry
+    values = {"ORIGIN": origin, "LIB": lib, "PLATFORM": platform}
+    used = [match[1] or match[2] for match in _TOKEN.finditer(entry)]
+    if any(values[token] is None for token in used):
+        return None
+    return _TOKEN.sub(lambda match: values[match[1] or match[2]] or "", entry)
+
+
+def search_path_directories(
+    path: str, origin: str | None, environment: Environment
+) -> tuple[tuple[str, str], ...]:
+    """Return the elements of a DT_RPATH or DT_RUNPATH, each with its directory."""
+    return expanded_directories(path.split(":") if path else (), origin, environment)
+
+
+def expanded_directories(
+    elements: Iterable[str], origin: str | None, environment: Environment
+) -> tuple[tuple[str, str], ...]:
+    """Expand the elements, strip trailing slashes, drop repeated directories (`fillin_rpath`)."""
+    found: dict[str, str] = {}
+    for element in elements:
+        text = expand(element, origin, lib=environment.lib, platform=environment.platform)
+        if text is not None:
+            found.setdefault((text.rstrip("/") or "/") if text else "", element)
+    return tuple((element, directory) for directory, element in found.items())
+
+
+class GlibcProcess(LoaderProcess):
+    """`_dl_map_object` and `_dl_map_object_deps` of glibc's ld.so."""
+
+    def _expanded(self, requester: LinkMap | None, name: str) -> str:
+        env = self.environment
+        origin = requester.origin if requester else None
+        return expand(name, origin, lib=env.lib, platform=env.platform) or name
+
+    def _is_builtin(self, name: str) -> bool:
+        del name  # glibc's libraries are ordinary files
+        return False
+
+    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+        return search_path_directories(path, origin, self.environment)
+
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        origin = self.main.origin if self.main else None
+        return expanded_directories(self.environment.library_path, origin, self.environment)
+
+    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+        """Yield DT_RPATH (own and inherited), LD_LIBRARY_PATH, DT_RUNPATH, cache, defaults."""
+        env = self.environment
+        elf = requester.elf if requester else None
+        runpath = elf.runpath if elf else None
+        if runpath is None:
+            yield from self._rpath_chain(requester)
+        yield How.LIBRARY_PATH, self.library_path
+        if requester is not None and runpath is not None:
+            yield How.RUNPATH, self._search_path(requester, runpath)
+        if name in env.cache:
+            yield How.CACHE, SearchList(None, [(name, env.cache[name])])
+        if elf is None or not elf.dt_flags_1 & DF_1_NODEFLIB:
+            yield How.DEFAULT, self.shared.defaults
+
+    def _search_start(self, requester: LinkMap | None) -> str | None:
+        elf = requester.elf if requester else None
+        if requester is None or elf is None or elf.runpath is None or self.library_path.pairs:
+            return None
+        return requester.opened
+
+    def _rpath_chain(self, requester: LinkMap | None) -> SearchLists:
+        """Yield the DT_RPATH of the requester, of the objects that loaded it, and of the program.
+
+        The DT_RPATH of an object with DT_RUNPATH is ignored.
+        """
+        chain: list[LinkMap] = []
+        owner = requester
+        while owner is not None:
+            chain.append(owner)
+            owner = owner.loader
+        if self.main is not None and self.main not in chain:
+            chain.append(self.main)
+        for owner in chain:
+            if owner.elf and owner.elf.runpath is None and owner.elf.rpath is not None:
+                how = How.RPATH if owner is requester else How.INHERITED
+                yield how, self._search_path(owner, owner.elf.rpath)
+
+    def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
+        """`open_verify`: other classes and machines are skipped, other errors are fatal."""
+        if elf.bits != reference.bits:
+            return SearchOutcome.WRONG_CLASS
+        if elf.little_endian != reference.little_endian:
+            return SearchOutcome.WRONG_ENDIANNESS
+        if elf.osabi not in {0, 3}:  # ELFOSABI_SYSV, ELFOSABI_GNU
+            return SearchOutcome.WRONG_OSABI
+        if elf.machine != reference.machine:
+            return SearchOutcome.WRONG_MACHINE
+        if elf.type != ElfType.DYN or elf.dt_flags_1 & DF_1_PIE or not elf.dynamic:
+            return SearchOutcome.NOT_SHARED
+        return SearchOutcome.FOUND
+
+    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
+        return None if dlopen else requester
+
+    def _name_found_again(self, known: LinkMap, name: str) -> None:
+        self._add_name(known, name)
+
+    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+        soname = loaded.elf.soname if loaded.elf else None
+        return (name, loaded.opened, *([soname] if soname else []))

@@ -1,0 +1,173 @@
+"""Values of the loader model: environments, loads, requests, candidates.
+
+Paths are text, as the loader sees them: `$ORIGIN` is the directory of the path that an object was
+opened by, never made canonical.
+"""
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from wheelfix.elf.model import Elf, Libc
+
+
+class How(StrEnum):
+    """The step of the search that led the loader to a file."""
+
+    PATH = "path"
+    """The name has a slash: no search."""
+    LOADED = "loaded"
+    """An object already loaded has the name."""
+    SAME_FILE = "same-file"
+    """The search found a file already loaded under another path."""
+    RPATH = "rpath"
+    """The requester's own DT_RPATH; with musl also its DT_RUNPATH."""
+    INHERITED = "inherited"
+    """The search path of an object that loaded the requester, or of the program."""
+    LIBRARY_PATH = "library-path"
+    """LD_LIBRARY_PATH."""
+    RUNPATH = "runpath"
+    """The requester's own DT_RUNPATH."""
+    CACHE = "cache"
+    """/etc/ld.so.cache."""
+    DEFAULT = "default"
+    """A default directory of the loader."""
+    LIBC = "libc"
+    """musl itself provides `libc.`, `libm.`, `libpthread.` and similar names."""
+
+
+class SearchOutcome(StrEnum):
+    """The result of trying one candidate."""
+
+    FOUND = "found"
+    ABSENT = "absent"
+    NO_DIRECTORY = "no such directory"
+    WRONG_CLASS = "wrong ELF class"
+    WRONG_MACHINE = "wrong machine"
+    LOOP = "too many levels of symbolic links"
+    """Ends this list of directories; with musl, the search."""
+    WRONG_ENDIANNESS = "wrong endianness"
+    """Fatal in upstream glibc; Debian's skips the file."""
+    NOT_ELF = "not an ELF file"
+    IS_DIRECTORY = "is a directory"
+    WRONG_OSABI = "unknown OS ABI"
+    NOT_SHARED = "not a shared object"
+    """ET_REL, ET_CORE, an executable, or no dynamic section."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the search goes on after it."""
+        return self in _SKIPPED
+
+
+_SKIPPED = frozenset(
+    {
+        SearchOutcome.ABSENT,
+        SearchOutcome.NO_DIRECTORY,
+        SearchOutcome.WRONG_CLASS,
+        SearchOutcome.WRONG_MACHINE,
+        SearchOutcome.LOOP,
+    }
+)
+
+
+class Candidate(NamedTuple):
+    """One file that the loader tried, or one directory that does not exist."""
+
+    path: str
+    """As the loader writes it; the directory alone for `NO_DIRECTORY`."""
+    how: How
+    outcome: SearchOutcome
+    owner: str | None
+    """The file whose search path was used."""
+    entry: str | None
+    """The element of that search path, as written."""
+
+
+class Request(NamedTuple):
+    """One requested name, and the file found for it."""
+
+    requester: str | None
+    """The file with the DT_NEEDED entry; None for the program, and for its dlopen."""
+    name: str
+    result: str | None
+    """The file that was found, a key of `Environment.files`; None without one."""
+    how: How | None = None
+    candidates: tuple[Candidate, ...] = ()
+    """All candidates in order; the one taken is the last."""
+    provided: bool = False
+    """Not found, but the platform or another wheel is known to provide it."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the whole load fails for this request."""
+        return self.result is None and not self.provided
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the search ended early at a file that cannot be loaded."""
+        return self.failed and bool(self.candidates) and not self.candidates[-1].outcome.is_skipped
+
+
+class Load(NamedTuple):
+    """The result of one dlopen, or of the start of one program.
+
+    The real loader stops at the first request that fails, and unloads; the model goes on, to find
+    all missing libraries at once.
+    """
+
+    root: str
+    """The requested name or path."""
+    objects: tuple[str, ...]
+    """The files in the order of symbol search: the root, then breadth first (gABI chapter 5)."""
+    requests: tuple[Request, ...]
+
+    @property
+    def missing(self) -> tuple[Request, ...]:
+        """The requests that fail; the loader's message names the first."""
+        return tuple(request for request in self.requests if request.failed)
+
+
+class Dlopen(NamedTuple):
+    """A dlopen called by another object than the program, whose search path is used."""
+
+    name: str
+    caller: str
+    """A loaded file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """The file system and the process of a load. Paths are absolute and canonical."""
+
+    libc: Libc
+    files: Mapping[str, Elf]
+    """The ELF objects by path."""
+    broken: Mapping[str, SearchOutcome] = field(default_factory=dict[str, SearchOutcome])
+    """Files that are no loadable ELF objects, and the loader's result for them."""
+    directories: frozenset[str] = frozenset()
+    """Directories besides those of `files`, `broken` and `links`."""
+    links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Symbolic links, to files or directories, with their targets as written."""
+    hard_links: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Paths of `files` that are the same inode: path to any name for that inode."""
+    cwd: str | None = None
+    """The current directory; None is an empty one."""
+    main: str | None = None
+    """The program, one of `files`. None is an interpreter without search path or libraries."""
+    loaded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Other loaded libraries: SONAME (musl: the file name searched for) to path."""
+    library_path: tuple[str, ...] = ()
+    """The elements of LD_LIBRARY_PATH."""
+    default_directories: tuple[str, ...] = ()
+    cache: Mapping[str, str] = field(default_factory=dict[str, str])
+    """ld.so.cache: SONAME to path."""
+    provided: Container[str] = field(default_factory=frozenset[str])
+    """Names provided by others (the platform, other wheels) if the search fails."""
+    lib: str = "lib64"
+    """The value of `$LIB`: `lib64`, `lib`, or `lib/x86_64-linux-gnu` on Debian."""
+    platform: str | None = None
+    """The value of `$PLATFORM`: AT_PLATFORM of the CPU; None voids the elements that use it."""
+    subdirectories: tuple[str, ...] = ()
+    """Subdirectories that glibc tries first in each directory: `glibc-hwcaps/...`."""

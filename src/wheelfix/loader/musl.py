@@ -1,0 +1,82 @@
+"""Library search of musl's dynamic loader, ldso/dynlink.c."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from wheelfix.elf.model import Elf, ElfType
+from wheelfix.loader.model import How, SearchOutcome
+from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
+
+_ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
+_SEPARATORS = re.compile(r"[:\n]+")
+_BUILTIN = re.compile(r"lib(?:c|pthread|rt|m|dl|util|xnet)\.[^/]*$")
+
+
+def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, str], ...]:
+    """Return the elements of a search path, each with its directory (`fixup_rpath`).
+
+    Empty if the path has any other `$` than `$ORIGIN`.
+    """
+    if origin is None or "$" in _ORIGIN.sub("", path):
+        return ()
+    elements = [element for element in _SEPARATORS.split(path) if element]
+    return tuple((element, origin.join(_ORIGIN.split(element))) for element in elements)
+
+
+class MuslProcess(LoaderProcess):
+    """`load_library` and `load_deps` of musl."""
+
+    _loop_ends_search = True
+
+    def _expanded(self, requester: LinkMap | None, name: str) -> str:
+        del requester  # musl knows no tokens in names
+        return name
+
+    def _is_builtin(self, name: str) -> bool:
+        return bool(_BUILTIN.match(name)) or name.startswith("/lib/ld-musl-")
+
+    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+        return search_path_directories(path, origin)
+
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        return [(path, path) for path in self.environment.library_path if path]
+
+    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+        """Yield LD_LIBRARY_PATH, the search paths (own and inherited), the defaults."""
+        del name  # there is no cache
+        yield How.LIBRARY_PATH, self.library_path
+        owner = requester
+        while owner is not None:
+            path = owner.elf.search_path if owner.elf else None
+            if path is not None:
+                how = How.RPATH if owner is requester else How.INHERITED
+                yield how, self._search_path(owner, path)
+            owner = owner.loader
+        yield How.DEFAULT, self.shared.defaults
+
+    def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
+        """`map_library`: the first file that opens is taken, or fatal; e_machine is not checked."""
+        if elf.bits != reference.bits:
+            return SearchOutcome.NOT_ELF  # "Exec format error" as well
+        if elf.little_endian != reference.little_endian:
+            return SearchOutcome.WRONG_ENDIANNESS
+        if elf.type not in {ElfType.DYN, ElfType.EXEC} or not elf.dynamic:
+            return SearchOutcome.NOT_SHARED
+        return SearchOutcome.FOUND
+
+    def _caller(self, path: str) -> LinkMap | None:
+        del path  # a dlopen always uses the search path of the program
+        return self.main
+
+    def _origin(self, opened: str) -> str:
+        return super()._origin(opened) if opened.startswith("/") else opened.rpartition("/")[0]
+
+    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
+        return self.main if dlopen else requester
+
+    def _name_found_again(self, known: LinkMap, name: str) -> None:
+        if "/" not in name and not known.names:
+            self._add_name(known, known.opened.rpartition("/")[2])
+
+    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+        return () if "/" in name else (loaded.opened.rpartition("/")[2],)

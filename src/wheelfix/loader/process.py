@@ -1,0 +1,352 @@
+"""The process that a dynamic loader loads objects into, as far as glibc and musl agree."""
+
+from abc import ABC, abstractmethod
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from wheelfix.elf.model import Abi, Elf
+from wheelfix.loader.file_system import FileSystem
+from wheelfix.loader.model import Candidate, Environment, How, Load, Request, SearchOutcome
+
+_Search = tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]
+"""The canonical path and object that a search finds, and all candidates."""
+
+
+class LinkMap:
+    """One loaded object: glibc's `struct link_map`, musl's `struct dso`."""
+
+    __slots__ = ("elf", "file", "loader", "names", "opened", "origin", "place")
+
+    def __init__(
+        self, *, file: str, opened: str, origin: str, elf: Elf | None, loader: "LinkMap | None"
+    ) -> None:
+        self.file = file
+        self.opened = opened
+        self.origin = origin
+        self.elf = elf
+        self.loader = loader
+        self.names: set[str] = set()
+        self.place = 0
+        """In load order."""
+
+
+class _ListSearch(NamedTuple):
+    """The result of searching one list for one name."""
+
+    tried: tuple[Candidate, ...]
+    file: tuple[str, Elf] | None
+    ends: bool
+    """Whether the whole search ends here, found or not."""
+
+
+class SearchList:
+    """One list of directories (for a path and for ld.so.cache: of files), searched once a name."""
+
+    __slots__ = ("owner", "pairs", "results")
+
+    def __init__(self, owner: str | None, pairs: Sequence[tuple[str, str]]) -> None:
+        self.owner = owner
+        self.pairs = pairs
+        """Search path element and directory; for a path and for the cache, name and file."""
+        self.results: dict[tuple[How, str, Abi | None], _ListSearch] = {}
+
+
+SearchLists = Iterator[tuple[How, SearchList]]
+"""Lists in the order in which they are searched, each with the step that it belongs to."""
+
+
+class SharedSearches:
+    """The file system of an environment, and the searches in it that its processes share."""
+
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.files = FileSystem(environment)
+        self.search_paths: dict[str, SearchList] = {}
+        self.searches: dict[tuple[str, str, Abi], _Search] = {}
+        self.requests: dict[tuple[str | None, str, str], Request] = {}
+        self.defaults = SearchList(None, [(path, path) for path in environment.default_directories])
+
+
+class LoaderProcess(ABC):
+    """The part that both loaders share: names, files, breadth-first loading, failed loads."""
+
+    def __init__(self, shared: SharedSearches, main: str | None) -> None:
+        self.shared = shared
+        self.environment = shared.environment
+        self.files = shared.files
+        self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
+        self._inodes: dict[str, LinkMap] = {}
+        self._given_names: list[tuple[LinkMap, str]] = []
+        self.main = None if main is None else self._program(main)
+        self.reference = self.main.elf if self.main else None
+        self.library_path = SearchList(None, self._library_directories())
+        for name, path in self.environment.loaded.items():
+            loaded = self._map(path, path, self.environment.files.get(path), None)
+            self._register(loaded, path)
+            self._add_name(loaded, name)
+
+    def start(self, root: str) -> Load:
+        """Load the dependencies of the program."""
+        if self.main is None:
+            return Load(root=root, objects=(), requests=())
+        return self._load_dependencies(root, self.main, [])
+
+    def dlopen(self, name: str, caller: str | None = None) -> Load:
+        """Load `name` and its dependencies; a load with a failed request leaves nothing behind."""
+        requester = self.main if caller is None else self._caller(caller)
+        found, request = self._request(requester, name, dlopen=True)
+        if found is None:
+            return Load(root=name, objects=(), requests=(request,))
+        return self._load_dependencies(name, found, [request])
+
+    def undo(self, load: Load) -> None:
+        """Unload a load that fails for a missing symbol."""
+        self._unload(load, len(self._given_names))
+
+    def _load_dependencies(self, root: str, top: LinkMap, requests: list[Request]) -> Load:
+        order = [top]
+        seen = {id(top)}
+        failed: int | None = None
+        for loaded in order:  # grows during the loop: breadth first
+            for name in loaded.elf.needed if loaded.elf else ():
+                found, request = self._request(loaded, name)
+                requests.append(request)
+                if found is None:
+                    if failed is None and request.failed:
+                        failed = len(self._given_names)
+                elif id(found) not in seen:
+                    seen.add(id(found))
+                    order.append(found)
+        load = Load(
+            root=root, objects=tuple(loaded.file for loaded in order), requests=tuple(requests)
+        )
+        if failed is not None:
+            self._unload(load, failed)
+        return load
+
+    def _request(
+        self, requester: LinkMap | None, name: str, *, dlopen: bool = False
+    ) -> tuple[LinkMap | None, Request]:
+        """Find one name among the loaded objects, or else by a search."""
+        user = requester.file if requester else None
+        spelled = self._expanded(requester, name) if "$" in name else name
+        named = self._names.get(spelled)
+        if named:
+            return named[0], self._loaded_already(user, name, named[0])
+        if self._is_builtin(spelled):
+            return None, Request(
+                requester=user, name=name, result=None, how=How.LIBC, provided=True
+            )
+        file, tried = self._search(requester, spelled)
+        if file is None:
+            skipped = not tried or tried[-1].outcome.is_skipped
+            provided = skipped and spelled in self.environment.provided
+            return None, Request(
+                requester=user, name=name, result=None, candidates=tried, provided=provided
+            )
+        real, elf = file
+        how = tried[-1].how
+        found = self._inodes.get(self.files.inode(real))
+        if found is None:
+            loader = self._inherits_from(requester, dlopen=dlopen)
+            found = self._map(real, tried[-1].path, elf, loader)
+            self._register(found, spelled)
+        else:
+            how = How.SAME_FILE
+            self._name_found_again(found, spelled)
+        return found, Request(
+            requester=user, name=name, result=found.file, how=how, candidates=tried
+        )
+
+    def _loaded_already(self, user: str | None, name: str, known: LinkMap) -> Request:
+        """Return the request for a loaded object; many loads have the same one."""
+        key = (user, name, known.file)
+        request = self.shared.requests.get(key)
+        if request is None:
+            request = self.shared.requests[key] = Request(
+                requester=user, name=name, result=known.file, how=How.LOADED
+            )
+        return request
+
+    def _search(self, requester: LinkMap | None, name: str) -> _Search:
+        abi = self.reference.abi if self.reference else None
+        start = self._search_start(requester) if "/" not in name else None
+        if abi is None or start is None:
+            return self._search_lists_for(requester, name, abi)
+        key = (start, name, abi)
+        found = self.shared.searches.get(key)
+        if found is None:
+            found = self.shared.searches[key] = self._search_lists_for(requester, name, abi)
+        return found
+
+    def _search_lists_for(self, requester: LinkMap | None, name: str, abi: Abi | None) -> _Search:
+        tried: tuple[Candidate, ...] = ()
+        for how, places in self._lists(requester, name):
+            result = places.results.get((how, name, abi))
+            if result is None:
+                result = places.results[how, name, abi] = self._search_list(name, how, places)
+            tried += result.tried
+            if result.ends:
+                return result.file, tried
+        return None, tried
+
+    def _search_list(self, name: str, how: How, places: SearchList) -> _ListSearch:
+        tried: list[Candidate] = []
+        for entry, path, real, there, last in self._opened(name, how, places):
+            elf, outcome = self._checked(there)
+            tried.append(Candidate(path, how, outcome, places.owner, entry))
+            if elf is not None:
+                return _ListSearch(tuple(tried), (real, elf), ends=True)
+            if outcome is SearchOutcome.LOOP and last:
+                return _ListSearch(tuple(tried), None, ends=self._loop_ends_search)
+            if not outcome.is_skipped:
+                return _ListSearch(tuple(tried), None, ends=True)
+        return _ListSearch(tuple(tried), None, ends=False)
+
+    def _opened(
+        self, name: str, how: How, places: SearchList
+    ) -> Iterator[tuple[str, str, str, Elf | SearchOutcome, bool]]:
+        """Yield element, path as written, canonical path, and the object or error of each file.
+
+        The last value is whether the file is in the directory itself, not in a subdirectory: glibc
+        checks errno only after that one.
+        """
+        files = self.files
+        for entry, text in places.pairs:
+            if how in {How.PATH, How.CACHE}:
+                yield entry, text, *files.file(text), True
+                continue
+            directory = files.directory(text)
+            if directory is None:
+                yield entry, text, "", SearchOutcome.NO_DIRECTORY, True
+                continue
+            prefix = text if text in {"", "/"} else f"{text}/"
+            for sub in self.environment.subdirectories:
+                inner = files.directory(f"{prefix}{sub}")
+                if inner is not None:
+                    yield entry, f"{prefix}{sub}/{name}", *files.entry(inner, name), False
+            yield entry, f"{prefix}{name}", *files.entry(directory, name), True
+
+    def _checked(self, there: Elf | SearchOutcome) -> tuple[Elf | None, SearchOutcome]:
+        """Return the object if the loader accepts it, and the outcome."""
+        if not isinstance(there, Elf):
+            return None, there
+        if self.reference is None:
+            self.reference = there
+        outcome = self._check(there, self.reference)
+        return there if outcome is SearchOutcome.FOUND else None, outcome
+
+    # --- Where glibc and musl differ
+
+    _loop_ends_search = False
+
+    @abstractmethod
+    def _expanded(self, requester: LinkMap | None, name: str) -> str:
+        """Return `name` with its tokens (`$ORIGIN`, ...) expanded."""
+
+    @abstractmethod
+    def _is_builtin(self, name: str) -> bool:
+        """Return whether `name` is the loader itself."""
+
+    @abstractmethod
+    def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
+        """Return the elements of a search path, each with its directory."""
+
+    @abstractmethod
+    def _library_directories(self) -> Sequence[tuple[str, str]]:
+        """Return the directories of LD_LIBRARY_PATH."""
+
+    def _lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+        """Yield the lists in which to search for `name`, in order."""
+        if "/" in name:
+            yield How.PATH, SearchList(None, [(name, name)])
+        else:
+            yield from self._search_lists(requester, name)
+
+    @abstractmethod
+    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+        """Yield the lists in which to search for a name without slash, in order."""
+
+    def _search_start(self, requester: LinkMap | None) -> str | None:
+        """Return the requester's path if its searches depend on nothing else of the process."""
+        del requester
+        return None
+
+    @abstractmethod
+    def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
+        """Return the loader's verdict on an object that it opened."""
+
+    def _caller(self, path: str) -> LinkMap | None:
+        """Return the object whose search path is used for a dlopen by the object at `path`."""
+        return self._inodes[self.files.inode(self.files.file(path)[0])]
+
+    @abstractmethod
+    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
+        """Return the object whose search path a new object inherits."""
+
+    @abstractmethod
+    def _name_found_again(self, known: LinkMap, name: str) -> None:
+        """Add the name under which the file of a loaded object was found again."""
+
+    @abstractmethod
+    def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
+        """Return the names of a new object."""
+
+    # --- Bookkeeping
+
+    def _program(self, path: str) -> LinkMap:
+        """Map the program: its origin is canonical (`/proc/self/exe`), and it has no names."""
+        real, _ = self.files.file(path)
+        return self._map(real, real, self.environment.files[real], None)
+
+    def _map(self, real: str, opened: str, elf: Elf | None, loader: LinkMap | None) -> LinkMap:
+        origin = self._origin(opened)
+        return LinkMap(file=real, opened=opened, origin=origin, elf=elf, loader=loader)
+
+    def _origin(self, opened: str) -> str:
+        return self.files.absolute(opened).rpartition("/")[0] or "/"
+
+    def _register(self, loaded: LinkMap, name: str) -> None:
+        loaded.place = len(self._inodes)
+        self._inodes[self.files.inode(loaded.file)] = loaded
+        for own in self._own_names(loaded, name):
+            self._add_name(loaded, own)
+
+    def _add_name(self, loaded: LinkMap, name: str) -> None:
+        """Add a name of `loaded`; an object loaded earlier with that name comes first."""
+        if name not in loaded.names:
+            loaded.names.add(name)
+            self._given_names.append((loaded, name))
+            insort(self._names.setdefault(name, []), loaded, key=_place)
+
+    def _unload(self, load: Load, failed: int) -> None:
+        """Remove the objects of a failed load.
+
+        The real loader stops at the failure, so the names given later are removed from all objects:
+        `failed` is the number of names given before.
+        """
+        for loaded, name in self._given_names[failed:]:
+            loaded.names.remove(name)
+            self._names[name].remove(loaded)
+        del self._given_names[failed:]
+        new = {request.result for request in load.requests if request.how in _SEARCHES}
+        for file in filter(None, new):
+            gone = self._inodes.pop(self.files.inode(file))
+            for name in gone.names:
+                self._names[name].remove(gone)
+
+    def _search_path(self, owner: LinkMap, path: str) -> SearchList:
+        """Return the expanded search path of `owner`, shared by all processes."""
+        known = self.shared.search_paths.get(owner.opened)
+        if known is None:
+            pairs = self._directories(path, owner.origin)
+            known = self.shared.search_paths[owner.opened] = SearchList(owner.file, pairs)
+        return known
+
+
+def _place(loaded: LinkMap) -> int:
+    return loaded.place
+
+
+_SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

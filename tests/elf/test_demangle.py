@@ -1,0 +1,24 @@
+"""Demangling of C++ symbols."""
+
+import pytest
+
+from wheelfix.elf.demangle import demangle
+
+
+@pytest.mark.parametrize(
+    ("symbol", "name"),
+    [
+        ("_ZN3foo3barEv", "foo::bar"),
+        ("_ZNK3foo6Reader4readEPci", "foo::Reader::read"),
+        ("_ZN3foo6ReaderC1Ev", "foo::Reader::Reader"),
+        ("_ZN3foo6ReaderD2Ev", "foo::Reader::~Reader"),
+        ("_Z3runi", "run"),
+        ("_ZTI6Reader", "typeinfo for Reader"),
+        ("_ZTVN3foo6ReaderE", "vtable for foo::Reader"),
+        ("_ZNSt6vectorIiE4sizeEv", "_ZNSt6vectorIiE4sizeEv"),
+        ("_Zmagic", "_Zmagic"),
+        ("plain", "plain"),
+    ],
+)
+def test_plain_and_nested_names_are_demangled(symbol: str, name: str) -> None:
+    assert demangle(symbol) == name
