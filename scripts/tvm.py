@@ -1,4 +1,4 @@
-"""Replay "TVM loads the wrong libtvm": foretell which copy is loaded, look, and compare.
+"""Replay "TVM loads the wrong libtvm": predict which copy is loaded, look, and compare.
 
     python scripts/tvm.py --cache DIR [--python PATH]
 
@@ -9,7 +9,7 @@ where LD_LIBRARY_PATH, PATH, TVM_LIBRARY_PATH or the system's cache lead. `wheel
 which copy a process will get, `wheelfix trace` says which one it got. The system's directory is
 planted in a mount namespace of its own (needs root): this machine's own stays as it is.
 
-Prints a table; exit code 1 if a copy was foretold wrongly, or a scenario is not as it should be.
+Prints a table; exit code 1 if a copy was predicted wrongly, or a scenario is not as it should be.
 """
 
 import argparse
@@ -98,11 +98,11 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was foretold, and what came."""
+    """What was predicted, and what came."""
 
     site: Site
     scenario: Scenario
-    foretold: str
+    predicted: str
     seen: str
     rule: str
 
@@ -110,7 +110,7 @@ class Row:
     def wrong(self) -> bool:
         """Whether the two differ, or are not what the loader's rules say."""
         form = self.scenario.rpath if self.site.form == "DT_RPATH" else self.scenario.runpath
-        return not self.foretold == self.seen == form
+        return not self.predicted == self.seen == form
 
 
 # --- Environments ---------------------------------------------------------------------------------
@@ -235,14 +235,14 @@ def played(site: Site, scenario: Scenario, planted: Path, scratch: Path) -> Row 
             return None
         within = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SYSTEM, "sh"]
     variables = {"PLANTED": str(planted), "SCRATCH": str(scratch)}
-    foretold = foretell(site, scenario, within, variables)
+    predicted = predict(site, scenario, within, variables)
     seen, rule = look(site, scenario, within, variables, scratch / "trace.json")
     own = str(site.find(scenario.library))
 
     def copy(path: str | None) -> str:
         return "none" if path is None else OWN if path == own else PLANTED
 
-    return Row(site=site, scenario=scenario, foretold=copy(foretold), seen=copy(seen), rule=rule)
+    return Row(site=site, scenario=scenario, predicted=copy(predicted), seen=copy(seen), rule=rule)
 
 
 def may_mount() -> bool:
@@ -261,11 +261,11 @@ def wheelfix(
     return done.stdout
 
 
-def foretell(
+def predict(
     site: Site, scenario: Scenario, within: Sequence[str | Path], variables: Mapping[str, str]
 ) -> str | None:
     """Return the file that `wheelfix explain` names."""
-    after = [word for each in scenario.after for word in ("--after", each)]
+    after = [word for name in scenario.after for word in ("--after", name)]
     env = [w for n, v in scenario.variables.items() for w in ("--env", f"{n}={v}")]
     words: list[str | Path] = [
         "explain",
@@ -279,7 +279,7 @@ def foretell(
     said: dict[str, Any] = json.loads(wheelfix(words, within, variables))
     first = said["explanations"][0]
     if scenario.subject == scenario.library:
-        chosen = [each["path"] for each in first["opened_by_python"] if each["variable"]]
+        chosen = [choice["path"] for choice in first["opened_by_python"] if choice["variable"]]
         return str((chosen or [first["path"]])[0])
     found = [r["path"] for r in first["requests"] if r["name"] == scenario.library]
     return found[0] if found else None
@@ -306,10 +306,10 @@ def look(
     wheelfix(words, within, {**variables, **scenario.variables})
     seen: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     for process in seen["processes"]:
-        for each in process["loaded"]:
-            if each["path"].rpartition("/")[2] == scenario.library and each["file"]:
-                verb = "dlopen" if each["dlopen"] else "needed"
-                return str(each["file"]["path"]), f"{verb}, {each['how']}"
+        for library in process["loaded"]:
+            if library["path"].rpartition("/")[2] == scenario.library and library["file"]:
+                verb = "dlopen" if library["dlopen"] else "needed"
+                return str(library["file"]["path"]), f"{verb}, {library['how']}"
     return None, ""
 
 
@@ -337,7 +337,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="wheelfix-tvm-") as name:
         scratch = Path(os.path.realpath(name))
         planted = plant(scratch / "planted")
-        print("| package | form | planted by | library | foretold | seen | how |  |")
+        print("| package | form | planted by | library | predicted | seen | how |  |")
         print("|---|---|---|---|---|---|---|---|")
         for site in sites(options.cache.absolute(), options.python, scratch):
             for scenario in scenarios(site, planted):
@@ -346,7 +346,7 @@ def main() -> int:
                     skipped += 1
                     continue
                 wrong += row.wrong
-                cells = (site.name, site.form, scenario.planted, scenario.library, row.foretold)
+                cells = (site.name, site.form, scenario.planted, scenario.library, row.predicted)
                 mark = "WRONG" if row.wrong else "ok"
                 print(f"| {' | '.join((*cells, row.seen, row.rule, mark))} |", flush=True)
     print(f"\n{wrong} wrong, {skipped} skipped for want of a mount namespace")

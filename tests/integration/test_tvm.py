@@ -1,4 +1,4 @@
-"""The TVM report in small: a second libtvm.so, foretold by `explain` and seen by `trace`.
+"""The TVM report in small: a second libtvm.so, predicted by `explain` and seen by `trace`.
 
 The package searches TVM_LIBRARY_PATH, LD_LIBRARY_PATH and PATH before its own folder, as TVM did;
 `scripts/tvm.py` does the same with the published wheels.
@@ -76,13 +76,13 @@ class Package:
     def whose(self, path: str) -> str:
         return OWN if path.startswith(f"{self.lib}/") else PLANTED
 
-    def foretold(self, name: str, within: Sequence[str], **variables: str) -> str:
-        env = [word for each, value in variables.items() for word in ("--env", f"{each}={value}")]
+    def predicted(self, name: str, within: Sequence[str], **variables: str) -> str:
+        env = [word for key, value in variables.items() for word in ("--env", f"{key}={value}")]
         site = self.root / "venv"
         said = self.run(within, "explain", "--json", "--site", site, "libtvm.so", *env)
         found: dict[str, Any] = json.loads(said.stdout)["explanations"][0]
         if name == "libtvm.so":
-            chosen = [each["path"] for each in found["opened_by_python"]]
+            chosen = [choice["path"] for choice in found["opened_by_python"]]
             return self.whose(chosen[0])
         return self.whose(next(r["path"] for r in found["requests"] if r["name"] == name))
 
@@ -91,14 +91,14 @@ class Package:
         command = ("trace", "--json", "-o", report, "--", self.python, "-c", "import smalltvm")
         self.run(within, *command, **variables)
         processes = json.loads(report.read_text())["processes"]
-        loaded = [each for process in processes for each in process["loaded"]]
+        loaded = [library for process in processes for library in process["loaded"]]
         (found,) = (e for e in loaded if e["path"].rpartition("/")[2] == name)
         return self.whose(found["file"]["path"])
 
     def run(
         self, within: Sequence[str], *arguments: str | Path, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(each for each in sys.path if each)
+        path = os.pathsep.join(filter(None, sys.path))
         clean = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "PLANTED": f"{self.root}/planted"}
         command = [*within, sys.executable, "-m", "wheelfix", *arguments]
         return subprocess.run(
@@ -109,20 +109,20 @@ class Package:
 @pytest.mark.parametrize("form", ["runpath", "rpath"])
 @pytest.mark.parametrize("name", ["libtvm.so", "libtvm_runtime.so"])
 @pytest.mark.parametrize("variable", ["PATH", "LD_LIBRARY_PATH", "TVM_LIBRARY_PATH"])
-def test_explain_foretells_which_copy_trace_sees(
+def test_explain_predicts_which_copy_trace_sees(
     tmp_path: Path, variable: str, name: str, form: str
 ) -> None:
     package = Package(tmp_path, form)
     folder = str(package.plant(name))
     given = {variable: f"{folder}:{os.environ['PATH']}" if variable == "PATH" else folder}
-    foretold, seen = package.foretold(name, (), **given), package.seen(name, (), **given)
+    predicted, seen = package.predicted(name, (), **given), package.seen(name, (), **given)
     # The library that Python code opens by its path is any variable's; the one that it needs is
     # the loader's: LD_LIBRARY_PATH comes after DT_RPATH and before DT_RUNPATH.
     if name == "libtvm.so":
         expected = PLANTED
     else:
         expected = PLANTED if (variable, form) == ("LD_LIBRARY_PATH", "runpath") else OWN
-    assert (foretold, seen) == (expected, expected)
+    assert (predicted, seen) == (expected, expected)
 
 
 def may_mount() -> bool:
@@ -134,7 +134,7 @@ def may_mount() -> bool:
 
 
 @pytest.mark.parametrize("form", ["runpath", "rpath", None])
-def test_a_copy_in_a_system_directory_is_foretold_too(tmp_path: Path, form: str | None) -> None:
+def test_a_copy_in_a_system_directory_is_predicted_too(tmp_path: Path, form: str | None) -> None:
     if not may_mount():
         pytest.skip("needs a mount namespace of its own")
     package = Package(tmp_path, form or "runpath")
@@ -143,7 +143,7 @@ def test_a_copy_in_a_system_directory_is_foretold_too(tmp_path: Path, form: str 
     package.plant("libtvm_runtime.so")
     within = (*NAMESPACE, "sh", "-c", SYSTEM, "sh")
     expected = OWN if form else PLANTED
-    assert package.foretold("libtvm_runtime.so", within) == expected
+    assert package.predicted("libtvm_runtime.so", within) == expected
     assert package.seen("libtvm_runtime.so", within) == expected
 
 

@@ -12,7 +12,7 @@ from wheelfix.elf.reader import read_exports
 from wheelfix.system.mmap_io import forget, pieces
 from wheelfix.wheel import members as contents
 from wheelfix.wheel.reader import open_wheel
-from wheelfix.wheel.strings import Strings
+from wheelfix.wheel.sniff import Strings
 
 # --- Strings -------------------------------------------------------------------------------------
 

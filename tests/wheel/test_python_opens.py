@@ -8,7 +8,8 @@ from textwrap import dedent
 import pytest
 
 from wheelfix.wheel.model import Opening, Where
-from wheelfix.wheel.python_opens import Budget, followed
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_source import Budget
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
@@ -18,7 +19,7 @@ def opened(source: str, path: str = "pkg/mod.py") -> tuple[Opening, ...]:
 
 
 def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, Where]]:
-    return [(each.name, each.where) for each in opened(source, path)]
+    return [(opening.name, opening.where) for opening in opened(source, path)]
 
 
 # --- Ways to open ---------------------------------------------------------------------------------
@@ -44,7 +45,7 @@ def test_the_usual_calls_are_known(source: str) -> None:
     assert names(source) == [("libx.so", Where.SEARCH)]
 
 
-def test_find_library_is_told_apart() -> None:
+def test_find_library_has_its_own_kind_of_search() -> None:
     source = "from ctypes.util import find_library\nimport ctypes\nctypes.CDLL(find_library('x'))"
     assert names(source) == [("x", Where.FIND)]
 
@@ -198,7 +199,7 @@ def test_only_what_nothing_tests_or_catches_is_sure(source: str, sure: bool) -> 
 
 def test_alternatives_are_not_sure() -> None:
     source = "import ctypes\nfor n in ('libx.so.1', 'libx.so'):\n    ctypes.CDLL(n)"
-    assert [(each.name, each.sure) for each in opened(source)] == [
+    assert [(opening.name, opening.sure) for opening in opened(source)] == [
         ("libx.so", False),
         ("libx.so.1", False),
     ]
@@ -206,8 +207,8 @@ def test_alternatives_are_not_sure() -> None:
 
 def test_a_call_in_a_function_is_made_later_unless_the_module_calls_it() -> None:
     later = "import ctypes\ndef load():\n    return ctypes.CDLL('libx.so')\n"
-    assert [each.on_import for each in opened(later)] == [False]
-    assert [each.on_import for each in opened(later + "load()")] == [True]
+    assert [opening.on_import for opening in opened(later)] == [False]
+    assert [opening.on_import for opening in opened(later + "load()")] == [True]
 
 
 def test_a_parameter_is_known_by_the_calls_of_the_same_source() -> None:
@@ -258,13 +259,13 @@ def test_a_format_does_not_look_into_objects() -> None:
 
 
 def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
-    effort = Budget(left=60)
+    budget = Budget(left=60)
     source = b"import ctypes\nctypes.CDLL('libx.so')\n"
-    found = [followed(source, f"{n}.py", {}, effort) for n in range(30)]
+    found = [followed(source, f"{n}.py", {}, budget) for n in range(30)]
     assert found[0].openings
     assert found[0].to_its_end
     assert not found[-1].openings
-    ends = [each.to_its_end for each in found]
+    ends = [walk.to_its_end for walk in found]
     assert ends == sorted(ends, reverse=True), "once it is spent, all the rest is given up"
     assert not ends[-1]
 
@@ -272,7 +273,7 @@ def test_effort_ends_for_all_sources_of_a_wheel_together() -> None:
 def test_what_was_found_before_effort_ended_is_kept() -> None:
     source = "import ctypes\nctypes.CDLL('libx.so')\n" + "ctypes.CDLL(a + b)\n" * 30
     cut = followed(source.encode(), "a.py", {}, Budget(left=80))
-    assert [each.name for each in cut.openings] == ["libx.so"]
+    assert [opening.name for opening in cut.openings] == ["libx.so"]
     assert not cut.to_its_end
     assert followed(source.encode(), "a.py", {}).to_its_end
 

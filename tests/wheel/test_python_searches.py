@@ -9,8 +9,8 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix import cli
-from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import Search, Searches, searches
+from wheelfix.wheel.python_source import Budget
 
 CLASSIC = '''
 import os, sys
@@ -162,7 +162,7 @@ def test_a_source_that_is_not_followed_to_its_end_is_named(source: str) -> None:
     assert searches(source.encode(), "x/y.py").unfollowed == ("x/y.py",)
 
 
-def test_what_was_found_before_is_told() -> None:
+def test_what_was_found_before_the_limit_is_kept() -> None:
     (found,) = searches((READS + MANY).encode(), "x/y.py").found
     assert found.variables == ("X_LIB",)
 
@@ -184,11 +184,11 @@ def test_other_sources_are_followed_to_their_ends(source: str) -> None:
 
 
 def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
-    effort = Budget(left=1000)
-    found = [searches(READS.encode(), f"x/{n}.py", effort) for n in range(100)]
+    budget = Budget(left=1000)
+    found = [searches(READS.encode(), f"x/{n}.py", budget) for n in range(100)]
     assert found[0].found
     assert found[-1] == Searches(unfollowed=("x/99.py",))
-    assert effort.left < 50
+    assert budget.left < 50
 
 
 def test_explain_names_what_was_too_much(

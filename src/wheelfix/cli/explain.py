@@ -37,8 +37,8 @@ from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports import explain_text as tree
 from wheelfix.reports.terminal_text import json_text
 from wheelfix.settings import Settings
-from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.reader import Archive, open_wheel
 
 

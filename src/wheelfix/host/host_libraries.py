@@ -29,7 +29,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.tmpdir import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
-from wheelfix.wheel.strings import Strings
+from wheelfix.wheel.sniff import Strings
 
 _DEFAULT = {64: ("/lib64", "/usr/lib64", "/lib", "/usr/lib"), 32: ("/lib", "/usr/lib")}
 _MUSL = ("/lib", "/usr/local/lib", "/usr/lib")

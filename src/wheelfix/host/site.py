@@ -24,8 +24,8 @@ from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.model import Environment, SearchOutcome
 from wheelfix.loader.search import search_directories
 from wheelfix.loader.targets import TRIPLETS, Target, populate
-from wheelfix.wheel.python_opens import Budget
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_source import Budget
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
 _CACHE = Path("/etc/ld.so.cache")

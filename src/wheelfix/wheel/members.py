@@ -23,9 +23,8 @@ from wheelfix.system.mmap_io import pieces
 from wheelfix.system.tmpdir import ADVICE, unnamed_file
 from wheelfix.wheel.inflate import Mark, ahead, crc32
 from wheelfix.wheel.record import hash_field
-from wheelfix.wheel.sniff import is_library_name, likeness, may_open
+from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.splice import Tracked
-from wheelfix.wheel.strings import Strings
 from wheelfix.wheel.zip_format import DEFLATED, Entry
 
 HUGE = 32 * 2**20

@@ -1,33 +1,33 @@
-"""Which modules come along whenever a package is imported, read from its `__init__.py`."""
+"""Modules that importing a package always imports, read from its `__init__.py`."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
 
-from wheelfix.wheel.python_opens import parsed
+from wheelfix.wheel.python_source import parse_source
 
 
 def surely_imported(packages: Mapping[str, bytes]) -> frozenset[str]:
     """Return the modules that importing a top-level package of `packages` surely imports.
 
     `packages` has the `__init__.py` of each package, by its dotted name. Only statements of the
-    module itself count: what stands in a `try` or an `if` may not be executed, or not matter. Other
-    sources than these are not read, so that more may be imported.
+    module itself count: one in a `try` or an `if` may not be executed. Other sources are not read,
+    so that more modules may be imported.
     """
     found: dict[str, None] = {name: None for name in packages if "." not in name}
     waiting = list(found)
     while waiting:
         package = waiting.pop()
         for name in _imports(package, packages.get(package, b"")):
-            for each in _and_above(name):
-                if each not in found:
-                    found[each] = None
-                    waiting.append(each)
+            for module in _with_parents(name):
+                if module not in found:
+                    found[module] = None
+                    waiting.append(module)
     return frozenset(found)
 
 
 def _imports(package: str, source: bytes) -> Iterator[str]:
     """Yield what the `__init__.py` of `package` may import: of `from a import b` also `a.b`."""
-    tree = parsed(source)
+    tree = parse_source(source)
     for statement in tree.body if tree else ():
         if isinstance(statement, ast.Import):
             yield from (alias.name for alias in statement.names)
@@ -39,6 +39,6 @@ def _imports(package: str, source: bytes) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in statement.names)
 
 
-def _and_above(name: str) -> Iterable[str]:
+def _with_parents(name: str) -> Iterable[str]:
     parts = name.split(".")
     return (".".join(parts[:n]) for n in range(1, len(parts) + 1))

@@ -35,7 +35,8 @@ from wheelfix.wheel.model import (
     Wheel,
     WheelName,
 )
-from wheelfix.wheel.python_opens import Budget, followed
+from wheelfix.wheel.python_opens import followed
+from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.zip_format import (
     DEFLATED,

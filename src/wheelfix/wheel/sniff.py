@@ -1,4 +1,4 @@
-"""What a file is that stands where a shared object should, or a source that may open one."""
+"""File contents by their first bytes and by the strings in them."""
 
 import re
 
@@ -18,23 +18,23 @@ _MAGIC = (
     (b"PK\x03\x04", "a zip archive"),
     (b"\x1f\x8b", "a gzip file"),
 )
-_OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
-# Two thirds of what `in` takes for a text that begins so often.
-_DLL = re.compile(b"dll").search
-_DLOPEN = re.compile(b"dlopen").search
-_LIBRARY = re.compile(r"\.so(\.\d+)*$")
+_HEAD = 4096
+"""Bytes that decide what a file looks like."""
 _LINKER_SCRIPT = re.compile(rb"^\s*(GROUP|INPUT|OUTPUT_FORMAT)\s*\(", re.MULTILINE)
 _LINK = re.compile(rb"[\w./+-]*\.so(\.\d+)*\s*")
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
-_LOOKED_AT = 4096
+_LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
+_OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
+# These two begin too often in a source for `in` to be quick.
+_DLL = re.compile(b"dll").search
+_DLOPEN = re.compile(b"dlopen").search
 
-def may_open(source: bytes) -> bool:
-    """Return whether Python source has a word, in whatever case, without which no library opens."""
-    lower = source.lower()  # five times as fast as one regular expression
-    # What is in all of the words: three searches for most sources, not six.
-    could = _DLL(lower) or b"library" in lower or _DLOPEN(lower)
-    return bool(could) and any(word in lower for word in _OPENERS)
+_DELIMITERS = (b"\0", b"/", b'"', b"'")
+_LONGEST = 255
+"""Bytes of a string: NAME_MAX (limits.h)."""
+_MOST = 4096
+"""Strings of a file."""
 
 
 def is_library_name(name: str) -> bool:
@@ -42,11 +42,14 @@ def is_library_name(name: str) -> bool:
     return _LIBRARY.search(name) is not None
 
 
+# --- Formats --------------------------------------------------------------------------------------
+
+
 def likeness(first: bytes) -> str:
-    """Say what a file that begins with `first` looks like; empty bytes are an empty file."""
+    """Describe what a file that begins with `first` looks like; empty bytes are an empty file."""
     if not first:
         return "an empty file"
-    head = first[:_LOOKED_AT]
+    head = first[:_HEAD]
     named = next((what for magic, what in _MAGIC if head.startswith(magic)), None)
     return named or _text(head) or "no format that is known"
 
@@ -66,5 +69,75 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        return len(head) == _LOOKED_AT and error.start > _LOOKED_AT - 4  # a character cut in two
+        return len(head) == _HEAD and error.start > _HEAD - 4  # a character cut in two
     return True
+
+
+# --- Python sources -------------------------------------------------------------------------------
+
+
+def may_open(source: bytes) -> bool:
+    """Return whether a Python source has a word, in any case, that opening a library takes."""
+    lower = source.lower()  # five times as fast as one regular expression
+    # Parts of all these words: three searches for most sources, not six.
+    could = _DLL(lower) or b"library" in lower or _DLOPEN(lower)
+    return bool(could) and any(word in lower for word in _OPENERS)
+
+
+# --- Strings --------------------------------------------------------------------------------------
+
+
+class Strings:
+    """Collects the strings of a file that contain a given text, while the file passes in pieces.
+
+    A string stands between two of NUL, `/`, `"` and `'`: so does the name of a library that is
+    opened by name, in compiled code and in Python sources.
+    """
+
+    def __init__(self, text: bytes) -> None:
+        """Begin at the start of a file."""
+        self.found: list[tuple[int, bytes]] = []
+        """Offset and content of each string, in bytes."""
+        self.complete = True
+        """Whether no string was left out because there were too many."""
+        self._text = text
+        self._search_from = re.compile(re.escape(text)).search  # thrice as fast as `bytes.find`
+        self._left = _MOST
+        self._kept = b""
+        self._start = 0  # where in the file the kept bytes begin
+        self._next = 0  # where in the kept bytes the search continues
+
+    def feed(self, piece: bytes) -> None:
+        """Search the next piece of the file."""
+        if not self.complete:
+            return
+        data = self._kept + piece
+        # A string near the end may continue in the next piece.
+        self._search(data, len(data) - _LONGEST - len(self._text))
+        begin = max(self._next - _LONGEST, 0)
+        self._kept = data[begin:]
+        self._start += begin
+        self._next -= begin
+
+    def finish(self) -> None:
+        """Search the rest: no further piece comes."""
+        self._search(self._kept, len(self._kept))
+
+    def _search(self, data: bytes, stop: int) -> None:
+        match = self._search_from(data, self._next)
+        while match and match.start() < stop and self.complete:
+            at = match.start()
+            self._take(data, at)
+            self._left -= 1
+            self.complete = self._left > 0
+            match = self._search_from(data, at + 1)
+        self._next = max(self._next, stop)
+
+    def _take(self, data: bytes, at: int) -> None:
+        """Find the delimiters of the string around the text at `at`."""
+        after = at + len(self._text)
+        start = max(data.rfind(end, max(at - _LONGEST, 0), at) for end in _DELIMITERS)
+        ends = [data.find(end, after, after + _LONGEST) for end in _DELIMITERS]
+        stop = min((end for end in ends if end >= 0), default=-1)
+        if start >= 0 and stop >= 0:
+            self.found.append((self._start + start + 1, data[start + 1 : stop]))

@@ -1,0 +1,39 @@
+"""Python sources of a wheel: parsing within limits of memory and time."""
+
+import ast
+import re
+import warnings
+
+_MEMBER = "<a member of the wheel>"
+_MAX_TOKENS = 100_000
+"""More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""
+
+
+def parse_source(source: bytes) -> ast.Module | None:
+    """Parse a source without warnings; None if it is too large or not Python of this version."""
+    if is_too_large(source):
+        return None
+    # Python 3.12 warns about `"\d"`; the file name keeps the filter to such sources.
+    warnings.filterwarnings("ignore", module=re.escape(_MEMBER))
+    try:
+        tree = compile(source, _MEMBER, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    return tree if isinstance(tree, ast.Module) else None
+
+
+def is_too_large(source: bytes) -> bool:
+    """Return whether a source has more tokens than `parse_source` accepts."""
+    return len(source) > _MAX_TOKENS and _tokens(source) > _MAX_TOKENS
+
+
+def _tokens(source: bytes) -> int:
+    return sum(1 for _ in re.finditer(rb"\w+|[^\w\s]", source))
+
+
+class Budget:
+    """Steps left for the sources of one wheel; the default is 20 times what SciPy's take."""
+
+    def __init__(self, left: int = 1_000_000) -> None:
+        self.left = left
+        """A step takes some 5 microseconds; 16 bytes of source count as one."""
