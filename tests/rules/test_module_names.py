@@ -24,7 +24,7 @@ from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -38,9 +38,9 @@ def module(hook: str | None, **fields: Any) -> Any:
     return elf(module_hooks=(hook,) if hook else (), undefined=(LIST_NEW,), **fields)
 
 
-def opening(name: str, where: Where = Where.SEARCH, **fields: Any) -> Opening:
+def opening(name: str, where: LookupPlace = LookupPlace.SEARCH, **fields: Any) -> PythonOpening:
     values: dict[str, Any] = {"line": 3, "function": "ctypes.CDLL", "sure": True, "on_import": True}
-    return Opening(name=name, where=where, **(values | fields))
+    return PythonOpening(name=name, where=where, **(values | fields))
 
 
 def severities(rule: Rule, subject: Wheel, **settings: Any) -> list[Severity]:
@@ -203,7 +203,7 @@ def test_names_that_agree_or_that_nobody_asks_for_are_right(objects: Any) -> Non
 
 
 def test_a_library_that_code_preloads_by_path_is_only_a_warning() -> None:
-    found = opening("libin.so", Where.SOURCE)
+    found = opening("libin.so", LookupPlace.SOURCE)
     subject = wheel(differing().elfs, "pkg/__init__.py", openings={"pkg/__init__.py": (found,)})
     assert severities(sonames.soname_differs, subject) == [Severity.WARNING]
 
@@ -299,7 +299,7 @@ def test_other_libraries_are_no_runtimes() -> None:
 # --- WF317: opened by name ------------------------------------------------------------------------
 
 
-def opening_wheel(*found: Opening, objects: Any = None, **fields: Any) -> Wheel:
+def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> Wheel:
     objects = objects or {"pkg/lib/libx.so": elf(soname="libx.so")}
     return wheel(objects, "pkg/__init__.py", openings={"pkg/__init__.py": found}, **fields)
 
@@ -307,24 +307,24 @@ def opening_wheel(*found: Opening, objects: Any = None, **fields: Any) -> Wheel:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (opening("lib/libx.so", Where.SOURCE), []),
-        (opening("libx.so", Where.SOURCE), [Severity.ERROR]),
-        (opening("libx.so", Where.SOURCE, on_import=False), [Severity.WARNING]),
-        (opening("libx.so", Where.SOURCE, sure=False), [Severity.INFO]),
-        (opening("x.dll", Where.SOURCE), []),
-        (opening("../other/libx.so", Where.SOURCE), []),
-        (opening("lib/libx", Where.SOURCE, suffixes=(".so",)), []),
-        (opening("libx", Where.SOURCE, suffixes=(".so",)), [Severity.ERROR]),
+        (opening("lib/libx.so", LookupPlace.SOURCE), []),
+        (opening("libx.so", LookupPlace.SOURCE), [Severity.ERROR]),
+        (opening("libx.so", LookupPlace.SOURCE, on_import=False), [Severity.WARNING]),
+        (opening("libx.so", LookupPlace.SOURCE, sure=False), [Severity.INFO]),
+        (opening("x.dll", LookupPlace.SOURCE), []),
+        (opening("../other/libx.so", LookupPlace.SOURCE), []),
+        (opening("lib/libx", LookupPlace.SOURCE, suffixes=(".so",)), []),
+        (opening("libx", LookupPlace.SOURCE, suffixes=(".so",)), [Severity.ERROR]),
         (opening("libx.so"), [Severity.ERROR]),
         (opening("libc.so.6"), []),
         (opening("libcuda.so.1"), []),
-        (opening("x", Where.FIND), [Severity.WARNING]),
-        (opening("m", Where.FIND), []),
-        (opening("/opt/libx.so", Where.ABSOLUTE), []),
+        (opening("x", LookupPlace.FIND), [Severity.WARNING]),
+        (opening("m", LookupPlace.FIND), []),
+        (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
     ],
 )
 def test_what_is_opened_is_looked_for_where_it_will_be(
-    found: Opening, expected: list[Severity]
+    found: PythonOpening, expected: list[Severity]
 ) -> None:
     assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
 
@@ -333,7 +333,9 @@ def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
     objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
     subject = opening_wheel(opening("libx.so"), objects=objects)
     assert severities(python_openings.opened_library_missing, subject) == [Severity.INFO]
-    preloaded = opening_wheel(opening("libx.so", Where.SOURCE), opening("libx.so"), objects=objects)
+    preloaded = opening_wheel(
+        opening("libx.so", LookupPlace.SOURCE), opening("libx.so"), objects=objects
+    )
     assert severities(python_openings.opened_library_missing, preloaded) == []
 
 

@@ -9,19 +9,19 @@ from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.loader.model import Load
 from wheelfix.loader.targets import newer
-from wheelfix.wheel.python_searches import Search, Stop
+from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:
     """The file that a Python source opens for a library, by its own search."""
 
-    search: Search
+    search: LibrarySearch
     name: str
     """The file name of the library."""
     path: str
     """The first file of that name in the order of the search."""
-    stop: Stop | None
+    stop: SearchedPlace | None
     """The variable that led there; None for the library itself."""
     directory: str | None = None
     """The directory of the variable."""
@@ -118,7 +118,9 @@ def python_choices(installation: Installation, root: str) -> Iterator[PythonChoi
             yield _choice(installation, search, root, name)
 
 
-def _choice(installation: Installation, search: Search, root: str, name: str) -> PythonChoice:
+def _choice(
+    installation: Installation, search: LibrarySearch, root: str, name: str
+) -> PythonChoice:
     for stop in search.stops:
         if stop.variable is None:
             break

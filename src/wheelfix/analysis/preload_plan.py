@@ -19,7 +19,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.model import Load
 from wheelfix.settings import Provider, name_of
-from wheelfix.wheel.model import PRELOAD, Wheel, Where
+from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]
@@ -200,7 +200,7 @@ def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
         paths = (
             posixpath.normpath(f"{folder}/{opening.name}").lstrip("/")
             for opening in openings
-            if opening.on_import and opening.where is Where.SOURCE
+            if opening.on_import and opening.where is LookupPlace.SOURCE
         )
         opened = (
             places.get((other, path)) for path in paths for other in dict.fromkeys((key, *_SITE))

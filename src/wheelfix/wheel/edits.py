@@ -302,7 +302,7 @@ class HostFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class NewFile:
     """Bytes written by wheelfix: an SBOM, a shim."""
 
     content: bytes
@@ -311,7 +311,7 @@ class Text:
         return "written"
 
 
-Source = CopyOf | HostFile | Text
+Source = CopyOf | HostFile | NewFile
 """Where the bytes of a new member come from."""
 
 

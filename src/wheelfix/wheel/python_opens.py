@@ -12,7 +12,7 @@ from contextlib import nullcontext, suppress
 from itertools import product
 from typing import NamedTuple
 
-from wheelfix.wheel.model import Opening, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
 from wheelfix.wheel.python_stdlib import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_values import (
@@ -39,7 +39,7 @@ _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 class Followed(NamedTuple):
     """What one source opens, as far as the walk went."""
 
-    openings: tuple[Opening, ...] = ()
+    openings: tuple[PythonOpening, ...] = ()
     """In source order."""
     to_its_end: bool = True
     """Whether the walk was complete."""
@@ -152,7 +152,7 @@ class _Walk(Evaluator):
         self, path: str, modules: Mapping[str, str], relevance: _Relevance, most: int
     ) -> None:
         super().__init__(path, modules, most)
-        self.found: dict[tuple[int, str, Where], Opening] = {}
+        self.found: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
         self._relevance = relevance
         self._files = frozenset(modules.values())
         self._functions: dict[str, _FunctionNode] = {}
@@ -392,7 +392,7 @@ class _Walk(Evaluator):
 
     def _note_found(self, node: ast.expr, names: Values) -> None:
         for name in strings(names):
-            self._add(node, _FIND, name, Where.FIND, sure=False)
+            self._add(node, _FIND, name, LookupPlace.FIND, sure=False)
 
     def _note_numpy(self, node: ast.expr, names: Values, places: Values) -> None:
         """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""
@@ -411,27 +411,27 @@ class _Walk(Evaluator):
                 path, where = self._place(name)
                 self._add(node, function, path, where, sure=self.sure, suffixes=suffixes)
 
-    def _place(self, name: str) -> tuple[str, Where]:
+    def _place(self, name: str) -> tuple[str, LookupPlace]:
         if name.startswith("/\0/"):
             folder = posixpath.dirname(self.file)
-            return posixpath.relpath(posixpath.normpath(name), folder), Where.SOURCE
+            return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
         if name.startswith(PREFIX):
-            return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), Where.PREFIX
-        return name, Where.ABSOLUTE if "/" in name else Where.SEARCH
+            return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
+        return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
 
     def _add(  # noqa: PLR0913 - all that an opening says
         self,
         node: ast.expr,
         function: str,
         name: str,
-        where: Where,
+        where: LookupPlace,
         *,
         sure: bool,
         suffixes: tuple[str, ...] = (),
     ) -> None:
         if "\0" in name or "\n" in name:
             return
-        new = Opening(
+        new = PythonOpening(
             line=node.lineno,
             function=function,
             name=name,

@@ -16,7 +16,7 @@ from wheelfix.wheel.model import (
     PRELOAD,
     Member,
     Metadata,
-    Opening,
+    PythonOpening,
     RecordProblem,
     RecordRow,
     Wheel,
@@ -269,7 +269,7 @@ def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
 
 def _followed(
     contents: Mapping[str, Content], data_dir: str
-) -> tuple[Mapping[str, tuple[Opening, ...]], tuple[str, ...]]:
+) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
     """Return what Python sources of site-packages open by name, and those not followed to the end.
 
     Both in the order of the members.
