@@ -24,8 +24,9 @@ from pathlib import Path
 
 from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
 from oracle.lookups import Lookup, read_lookups, read_plt_entries
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import gnu_hash
 from wheelfix.host.disk import read_process
 from wheelfix.loader.model import Environment, How, Load, SearchOutcome

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Protocol
 
-from wheelfix.elf.exports import Wanted, announce
+from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Elf, Exports
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
@@ -65,7 +65,7 @@ class LoadedWheel:
     """Member -> installed path; dynamic objects only."""
     libraries: Mapping[str, Library]
     """Path -> the library, if its exports can be read."""
-    wanted: Wanted
+    wanted: frozenset[str]
     """The names that any of the libraries refers to."""
 
     @classmethod
@@ -210,7 +210,7 @@ def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:
             yield from (copy.name for copy in library.exports.copies)
 
 
-def _read_wanted(read: Callable[[], Exports], wanted: Wanted) -> Exports:
+def _read_wanted(read: Callable[[], Exports], wanted: frozenset[str]) -> Exports:
     """Read the exports of a library, and look all `wanted` names up at once."""
     exports = read()
     announce(exports, wanted)

@@ -6,7 +6,6 @@ same addresses: code, data, symbols, relocations, constructors.
 
 from __future__ import annotations
 
-import mmap
 import sys
 from array import array
 from collections import Counter
@@ -24,15 +23,12 @@ from wheelfix.elf.constants import (
     Dt,
     Pt,
 )
-from wheelfix.elf.image import Image, Structs
+from wheelfix.elf.image import Buffer, Image, Structs
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
 from wheelfix.system.mmap_io import equal, forget
-
-Buffer = bytes | bytearray | memoryview | mmap.mmap
-
 
 _CHUNK = 1 << 18
 _PAGE = 1 << 12

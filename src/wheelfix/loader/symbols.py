@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_GNU_IFUNC
-from wheelfix.elf.exports import Wanted, among, announce
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.model import Load
@@ -36,7 +36,7 @@ class SymbolIndex:
         self,
         libraries: Mapping[str, Library],
         libc: Libc = Libc.GLIBC,
-        wanted: Wanted | None = None,
+        wanted: frozenset[str] | None = None,
     ) -> None:
         """Index `libraries`, by path; their exports are read at the first look-up.
 
@@ -76,12 +76,11 @@ class SymbolIndex:
     @cached_property
     def _defining(self) -> Mapping[str, tuple[str, ...]]:
         """Name -> the libraries that define it in any version, as shared tuples."""
-        wanted = self._wanted or wanted_by(self.libraries.values())
+        wanted = wanted_by(self.libraries.values()) if self._wanted is None else self._wanted
         found: dict[str, tuple[str, ...]] = {}
         longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
         for path, library in self.libraries.items():
-            announce(library.exports, wanted)
-            for name in among(library.exports.definitions, wanted.names):
+            for name in among(library.exports.definitions, wanted):
                 others = found.get(name, ())
                 found[name] = longer.setdefault((others, path), (*others, path))
         return found
@@ -133,9 +132,9 @@ def bindings(
     }
 
 
-def wanted_by(libraries: Iterable[Library], others: frozenset[str] = frozenset()) -> Wanted:
+def wanted_by(libraries: Iterable[Library], others: frozenset[str] = frozenset()) -> frozenset[str]:
     """Return all names that some library refers to, and `others`."""
-    return Wanted(others.union(*(library.names for library in libraries)))
+    return others.union(*(library.names for library in libraries))
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:
