@@ -233,13 +233,6 @@ class Image:
         """Copy `size` bytes that are loaded to a virtual address."""
         return self.read(self.offset(address, size, what), size, what)
 
-    def place(self, address: int, size: int, what: str) -> int:
-        """Return the file offset of `size` bytes that are loaded to a virtual address."""
-        offset = self.offset(address, size, what)
-        if offset < 0 or size < 0 or offset + size > len(self.view):
-            raise self.bad(f"{what} reaches past the end of the file")
-        return offset
-
     def notes(self, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield (type, owner, descriptor) of the notes in a segment or section.
 
