@@ -17,7 +17,7 @@ from itertools import chain
 
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, with_needed_renamed, without_needed
 from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
 
@@ -194,14 +194,9 @@ def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
             )
     if len(needed) == len(now.needed) and not gone:
         return now, draft
-    undefined = tuple(
-        s._replace(version=None, file=None) if s.weak and s.file in gone else s
-        for s in now.undefined
-    )
-    verneed = tuple(need for need in now.verneed if need.file not in gone)
     draft = _without_entries(draft, set(range(len(now.needed))).difference(kept))
     draft = _without_records(draft, gone) if gone else draft
-    return replace(now, needed=needed, verneed=verneed, undefined=undefined), draft
+    return replace(without_needed(now, gone), needed=needed), draft
 
 
 def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
@@ -274,7 +269,7 @@ def _with_needed_renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
         if placed is None:
             continue
         draft = _repointed(draft, old, placed[1], placed[0].strings)
-        now = _with_renamed(now, old, new)
+        now = with_needed_renamed(now, old, new)
     return now, draft
 
 
@@ -296,15 +291,6 @@ def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = No
         needs=tuple(needs),
         strings=draft.strings if strings is None else strings,
         vacated=(*draft.vacated, *sorted(old)),
-    )
-
-
-def _with_renamed(elf: Elf, old: str, new: str) -> Elf:
-    return replace(
-        elf,
-        needed=tuple(new if name == old else name for name in elf.needed),
-        verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
-        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
     )
 
 
