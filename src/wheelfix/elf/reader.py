@@ -271,44 +271,33 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     """Find the functions that make an object a Python module.
 
     Their names are searched for in .dynstr, which is quick whatever its size, and then looked up
-    as symbols: the text can be the name of an undefined symbol as well.
+    in .dynsym: the text can be the name of an undefined symbol as well.
     """
-    if Dt.SYMTAB not in dynamic.tags:
-        return ()
-    names = _hook_names(dynamic)
-    if not names:
-        return ()
-    if dynamic.gnu_hash is None:
-        found = {
-            name
-            for entry in dynamic.symbols(0, dynamic.symbol_count)
-            for name in [dynamic.strings[entry[0] : entry[0] + 256].partition(b"\0")[0]]
-            if name in names and _is_function(entry)
-        }
-    else:
-        found = {name for name in names if _is_function(dynamic.find(name))}
+    names = _hook_names(dynamic) if Dt.SYMTAB in dynamic.tags else {}
+    symbols = dynamic.symbols(first_defined(dynamic), dynamic.symbol_count) if names else ()
+    found = {
+        names[name]
+        for name, info, _, section, *_ in symbols
+        if name in names and section and info >> 4 != STB_LOCAL and info & 0xF in _FUNCTIONS
+    }
     return tuple(sorted(name.decode("utf-8", "surrogateescape") for name in found))
 
 
-def _hook_names(dynamic: Dynamic) -> set[bytes]:
+def _hook_names(dynamic: Dynamic) -> dict[int, bytes]:
+    """Return the names in .dynstr that a hook has, by their offsets."""
     stem = dynamic.image.name.rpartition("/")[2].partition(".")[0]
     old = b"init" + stem.encode("utf-8", "surrogateescape")
     strings = dynamic.strings
-    names = {old} if b"\0" + old + b"\0" in strings else set[bytes]()
+    names: dict[int, bytes] = {}
+    if (at := strings.find(b"\0" + old + b"\0")) >= 0:
+        names[at + 1] = old
     for prefix in _HOOKS:
         at = strings.find(prefix)
         while at >= 0 and len(names) < _MAX_HOOKS:
             end = strings.find(b"\0", at)
-            names.add(strings[at : end if end >= 0 else len(strings)])
+            names[at] = strings[at : end if end >= 0 else len(strings)]
             at = strings.find(prefix, at + 1)
     return names
-
-
-def _is_function(entry: tuple[int, ...] | None) -> bool:
-    if entry is None:
-        return False
-    _, info, _, section, *_ = entry
-    return section != 0 and info >> 4 != STB_LOCAL and info & 0xF in _FUNCTIONS
 
 
 # --- notes ---------------------------------------------------------------------------------------

@@ -237,15 +237,6 @@ class Dynamic:
             chain_count=(room - start - 4 * buckets) // 4,
         )
 
-    def find(self, name: bytes) -> tuple[int, ...] | None:
-        """Look a symbol up in DT_GNU_HASH, and return its entry as `symbols` yields it."""
-        table = self.gnu_hash
-        for index in table.candidates(name) if table is not None else ():
-            (entry,) = self.symbols(index, index + 1)
-            if self.strings.startswith(name + b"\0", entry[0]):
-                return entry
-        return None
-
     def _sysv_counts(self) -> tuple[int, int, int]:
         """Return DT_HASH's number of buckets, number of chain words, and word size."""
         image = self.image
@@ -336,28 +327,3 @@ class GnuHash:
         """Whether it has no symbol; `symoffset` is meaningless then."""
         buckets = self.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
         return not buckets.strip(b"\0")
-
-    def candidates(self, name: bytes) -> Iterator[int]:
-        """Yield the numbers of the symbols with the hash of `name`, its last bit aside."""
-        image, word = self.image, self.image.structs.word
-        wanted = gnu_hash(name)
-        if not self.count:
-            return
-        (first,) = image.unpack(word, self.buckets + 4 * (wanted % self.count), "a bucket")
-        if first < self.symoffset:
-            return
-        for index in range(first, min(first + _MAX_CHAIN, self.symoffset + self.chain_count)):
-            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
-            if value | 1 == wanted | 1:
-                yield index
-            if value & 1:
-                return
-        raise image.bad("a chain of DT_GNU_HASH does not end")
-
-
-def gnu_hash(name: bytes) -> int:
-    """Hash a symbol name for DT_GNU_HASH (glibc, `_dl_new_hash`)."""
-    value = 5381
-    for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
