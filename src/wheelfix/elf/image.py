@@ -68,9 +68,10 @@ class Structs:
         return found
 
 
-_STRUCTS = {
+STRUCTS = {
     (cls, data): Structs(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
 }
+"""By EI_CLASS and EI_DATA."""
 
 
 class Section(NamedTuple):
@@ -123,7 +124,7 @@ class Image:
         """
         if bytes(view[:4]) != MAGIC:
             raise BadElfError(f"`{name}` does not start with ELF's magic number")
-        structs = _STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
+        structs = STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
         if structs is None or len(view) < 16 + structs.ehdr.size:
             raise BadElfError(
                 f"`{name}` has a broken ELF header",
