@@ -34,13 +34,13 @@ from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
-from wheelfix.wheel.inflate import LIBRARY, inflated_pieces
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_searches import searches
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record, parse_record, verify_record
 from wheelfix.wheel.zip_format import Entry, fresh_entry
+from wheelfix.wheel.zip_reader import LIBRARY, inflated_pieces
 
 READELF_EACH = 50
 """Every so many edited objects go to readelf, which takes a hundred times as long as the edit."""

@@ -9,8 +9,6 @@ section headers are kept correct.
 from __future__ import annotations
 
 import mmap
-import sys
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -144,20 +142,18 @@ def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
     """Return the offsets into .dynstr that symbols and version definitions use."""
     place = dynamic.tags.get(Dt.SYMTAB)
     table = dynamic.gnu_hash
-    sections = [
-        section.size
+    structs = dynamic.image.structs
+    counts = [
+        section.size // structs.sym.size
         for section in dynamic.image.sections
         if section.type == Sht.DYNSYM and section.addr == place
     ]
-    known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or sections
+    known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or counts
     if place is None or not known or Dt.GNU_LIBLIST in dynamic.tags:
         return frozenset(range(len(dynamic.strings)))  # any of them may be in use
-    size = dynamic.image.structs.sym.size
-    count = max([dynamic.symbol_count, *(length // size for length in sections)])
-    raw = memoryview(dynamic.image.loaded(place, count * size, "the symbol table")).cast("I")
-    names = array("I", raw[:: size // raw.itemsize])  # st_name comes first in both classes
-    if (dynamic.image.structs.order == "<") != (sys.byteorder == "little"):
-        names.byteswap()
+    count = max([dynamic.symbol_count, *counts])
+    # st_name comes first in both classes.
+    names = structs.words("I", dynamic.symbol_bytes(0, count))[:: structs.sym.size // 4]
     definitions = (name for _, _, names in dynamic.definition_records() for name in names)
     return frozenset(chain(names, definitions))
 
