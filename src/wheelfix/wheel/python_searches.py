@@ -183,47 +183,45 @@ class _Walk:
 
     # --- Statements
 
-    def _block(self, body: Iterable[ast.stmt], names: _Names) -> None:
+    def _block(self, body: Iterable[ast.AST], names: _Names) -> None:
         for statement in body:
-            self._evaluator.spend(1)
             self._statement(statement, names)
 
-    def _statement(self, node: ast.stmt, names: _Names) -> None:
+    def _statement(  # noqa: C901 - one case for each kind of statement
+        self, node: ast.AST, names: _Names
+    ) -> None:
+        """Walk a statement, or a part of one."""
+        self._evaluator.spend(1)
         match node:
-            case ast.If():
-                self._if(node, names)
-            case ast.Try() | ast.TryStar():
-                handlers = [handler.body for handler in node.handlers]
-                self._maybe([node.body, *handlers, node.orelse], names)
-                self._block(node.finalbody, names)
-            case ast.For() | ast.AsyncFor():
-                self._bind(node.target, self._value(node.iter, names), names)
-                self._maybe([node.body, node.orelse], names)
-            case ast.While():
-                self._block(node.body, names)
-            case ast.With() | ast.AsyncWith():
-                self._with(node, names)
+            case ast.expr():
+                self._value(node, names)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 pass
             case ast.ClassDef(body=body):
                 self._block(body, dict(names))
-            case _:
-                self._simple(node, names)
-
-    def _simple(self, node: ast.stmt, names: _Names) -> None:
-        match node:
+            case ast.Return(value=ast.expr() as value):
+                self._results += self._value(value, names).stops
             case ast.Assign(targets=targets, value=value):
                 found = self._value(value, names)
                 for target in targets:
                     self._bind(target, found, names)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._bind(target, self._value(value, names), names)
             case ast.AugAssign(target=ast.Name(id=name), value=value):
                 self._grow(name, self._value(value, names).stops, names)
-            case ast.Return(value=ast.expr() as value):
-                self._results += self._value(value, names).stops
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+            ):
+                self._bind(target, self._value(value, names), names)
+            case ast.If():
+                self._if(node, names)
+            case ast.For() | ast.AsyncFor():
+                self._bind(node.target, self._value(node.iter, names), names)
+                self._maybe([node.body, node.orelse], names)
+            case ast.Try() | ast.TryStar():
+                self._maybe([node.body, node.handlers, node.orelse], names)
+                self._block(node.finalbody, names)
             case _:
-                self._union(_expressions(node), names)
+                self._block(ast.iter_child_nodes(node), names)
 
     def _if(self, node: ast.If, names: _Names) -> None:
         holds = truth(self._evaluator.evaluate(node.test, {}))
@@ -233,14 +231,7 @@ class _Walk:
         else:
             self._block(node.body if holds else node.orelse, names)
 
-    def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> None:
-        for item in node.items:
-            found = self._value(item.context_expr, names)
-            if item.optional_vars is not None:
-                self._bind(item.optional_vars, found, names)
-        self._block(node.body, names)
-
-    def _maybe(self, blocks: Sequence[Sequence[ast.stmt]], names: _Names) -> None:
+    def _maybe(self, blocks: Iterable[Iterable[ast.AST]], names: _Names) -> None:
         """Walk blocks of which any may run: what one assigns comes after what was there."""
         self._unsure += 1
         for block in blocks:
