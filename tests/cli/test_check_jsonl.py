@@ -7,21 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.resources import files
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import jsonschema
@@ -32,15 +26,11 @@ from tests.support.build import make_wheel
 from wheelfix.cli import check_records as batch
 from wheelfix.cli.app import run
 from wheelfix.cli.check_records import records, tasks
-from wheelfix.cli.process_pool import processes
-from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.render_options import RenderOptions
 from wheelfix.settings import Settings
-from wheelfix.system.crew import crew_of
-from wheelfix.system.spread import spread
-from wheelfix.system.timeouts import TimedOutError, run_with_timeout
+from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")
@@ -217,20 +207,10 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr("wheelfix.cli.process_pool.ProcessPoolExecutor", InPlace)
+    monkeypatch.setattr(
+        "wheelfix.cli.check.WorkerProcesses", lambda *_, **__: nullcontext(InProcess())
+    )
     return seen
-
-
-class InPlace(Executor):
-    """An executor that does everything at once, here."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__()
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
 
 
 def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
@@ -413,7 +393,7 @@ def keep_the_interpreter() -> None:
 
 
 def wait_for_the_system() -> None:
-    """Wait as for a file server that is gone; in a thread that Python would join at its end."""
+    """Wait in a thread that Python would join at its end."""
     ThreadPoolExecutor().submit(time.sleep, 20).result()
 
 
@@ -437,18 +417,18 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         ways.get(path.name.partition("-")[0], lambda: None)()
         return check(path, *more)
 
-    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
     monkeypatch.setattr(batch, "check", perhaps)
     monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
 
 
 @pytest.mark.usefixtures("folder", "endless")
 @pytest.mark.parametrize("form", ["jsonl", "json"])
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_wheel_that_takes_for_ever_costs_one_record(
-    form: str, capsys: pytest.CaptureFixture[str]
+    form: str, jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    assert run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
+    assert run(["check", "--output-format", form, "dist", "-j", jobs, "--timeout", "1"]) == 2
     assert time.monotonic() - began < 20
     assert not active_children()
     text = capsys.readouterr().out
@@ -456,13 +436,11 @@ def test_a_wheel_that_takes_for_ever_costs_one_record(
     found = found or json.loads(text)["wheels"]
     assert len(found) == 8
     errors = {each["name"][:5]: each["error"] for each in found if each["error"]}
-    for late in ("demo1", "demo2", "demo5"):
+    for late in ("demo1", "demo2", "demo4", "demo5"):
         assert errors[late] == {
             "message": f"`{late}-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s",
             "hint": "--timeout gives each wheel more",
         }
-    assert "ended abruptly" in errors["demo4"]["message"]
-    assert "longer than --timeout" in errors["demo4"]["hint"]
     assert sorted(errors) == ["demo1", "demo2", "demo3", "demo4", "demo5"]
 
 
@@ -474,21 +452,6 @@ def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.Mon
     assert resumed("--severity", "WF601=error", "--timeout", "60") == 2
     records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
     assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
-
-
-@pytest.mark.usefixtures("endless")
-def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> None:
-    """In threads of Dask's workers, too; not where one call keeps the interpreter to itself."""
-    wheels = [path for path in sorted(folder.rglob("*.whl")) if "demo4" not in path.name]
-    before = threading.active_count()
-    with ThreadPoolExecutor(2) as pool:
-        reports = list(wheelfix.check_each(wheels, Settings(timeout=1), executor=pool))
-    late = [each.source.name[:5] for each in reports if isinstance(each.error, TimedOutError)]
-    assert sorted(late) == ["demo1", "demo2", "demo5"]
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before + 2 and time.monotonic() < deadline:
-        time.sleep(0.01)  # those that loop in Python end; who waits for the system is left
-    assert threading.active_count() <= before + 2
 
 
 def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
@@ -506,15 +469,6 @@ def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) ->
     assert time.monotonic() - began < 10
     assert done.returncode == 2
     assert "longer than 1 s" in done.stderr
-
-
-def test_what_is_done_in_time_is_as_it_was() -> None:
-    def fail() -> None:
-        raise TimeoutError("the system's own")
-
-    assert run_with_timeout(0, lambda: 1) == run_with_timeout(9, lambda: 1) == 1
-    with pytest.raises(TimeoutError, match="own"):
-        run_with_timeout(9, fail)
 
 
 @pytest.mark.usefixtures("folder")
@@ -542,12 +496,10 @@ def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     code = (
-        "import os, time\nfrom wheelfix.cli.process_pool import processes\n"
+        "import os, time\nfrom wheelfix.system.workers import WorkerProcesses\n"
         "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
-        "with processes(2, 0) as crew:\n"
-        "    executor = crew.start()\n"
-        "    [executor.submit(hang, n) for n in range(2)]\n"
-        "    time.sleep(600)\n"
+        "with WorkerProcesses(2, timeout=0, memory=None) as workers:\n"
+        "    list(workers.map_in_order(hang, range(2), print))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     workers: set[int] = set()
@@ -596,21 +548,20 @@ def test_an_interrupt_ends_at_once_and_what_is_written_stays(
 # --- Any executor ---------------------------------------------------------------------------------
 
 
-def texts(folder: Path, executor: Executor | None) -> list[str]:
+def texts(folder: Path, workers: Workers) -> list[str]:
     wheels = sorted(folder.rglob("*.whl"))
     drawing = RenderOptions(version=wheelfix.__version__, folder=folder, root=folder)
-    crew = None if executor is None else crew_of(executor)
-    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), crew)]
+    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), workers)]
 
 
 def test_every_executor_gives_the_same_records(folder: Path) -> None:
-    alone = texts(folder, None)
+    alone = texts(folder, InProcess())
     with ThreadPoolExecutor(3) as threads:
-        assert texts(folder, threads) == alone
+        assert texts(folder, InExecutor(threads)) == alone
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as others:
-        assert texts(folder, others) == alone
-    with processes(2, 0) as crew:
-        assert texts(folder, crew.start()) == alone
+        assert texts(folder, InExecutor(others)) == alone
+    with WorkerProcesses(2, timeout=0, memory=None) as processes:
+        assert texts(folder, processes) == alone
 
 
 def test_python_programs_bring_their_own_executor(folder: Path) -> None:
@@ -622,104 +573,3 @@ def test_python_programs_bring_their_own_executor(folder: Path) -> None:
     assert [each.findings for each in found.reports] == [each.findings for each in alone.reports]
     assert found.findings == alone.findings
     assert str(found.unreadable[0].error) == str(alone.unreadable[0].error)
-
-
-def lose(item: int, error: Exception) -> int | str:
-    return f"{item}: {type(error).__name__}"
-
-
-def double(item: int) -> int | str:
-    if item == 7:
-        raise ValueError("seven")
-    return 2 * item
-
-
-def test_items_are_handed_out_a_few_at_a_time_and_come_back_in_their_order() -> None:
-    lock, running, most, taken = Lock(), 0, 0, 0
-
-    def work(item: int) -> int | str:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        time.sleep(0.02 if item % 5 == 0 else 0.001)
-        with lock:
-            running -= 1
-        return double(item)
-
-    def items() -> Iterator[int]:
-        nonlocal taken
-        for item in range(100):
-            taken += 1
-            yield item
-
-    with ThreadPoolExecutor(50) as pool:
-        results: list[int | str] = []
-        for result in spread(work, items(), crew_of(pool, at_once=4), lose):
-            results.append(result)
-            assert taken <= len(results) + 16 * 4
-    assert results == [2 * item if item != 7 else "7: ValueError" for item in range(100)]
-    assert most <= 4
-
-
-def test_a_slow_first_item_does_not_pile_up_results() -> None:
-    made = 0
-
-    def work(item: int) -> int | str:
-        nonlocal made
-        time.sleep(0.5 if item == 0 else 0)
-        made += 1
-        return item
-
-    with ThreadPoolExecutor(2) as pool:
-        found = spread(work, range(1000), crew_of(pool, at_once=2), lose)
-        assert next(found) == 0
-        assert made <= 32
-        found.close()  # type: ignore[attr-defined] # it is a generator
-    assert made < 1000
-
-
-def test_without_a_crew_the_work_is_done_here() -> None:
-    assert list(spread(double, [1, 7], None, lose)) == [2, "7: ValueError"]
-
-
-class Broken(Executor):
-    """An executor that breaks at its third call."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.calls = 0
-        self.error = error or BrokenExecutor("gone")
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.calls += 1
-        future: Future[Any] = Future()
-        if self.calls < 3:
-            future.set_result(fn(*args, **kwargs))
-        elif isinstance(self.error, BrokenExecutor):
-            raise self.error
-        else:
-            future.set_exception(self.error)
-        return future
-
-
-def test_an_executor_that_cannot_be_replaced_is_an_error() -> None:
-    found = spread(double, range(6), crew_of(Broken()), lose)
-    assert [next(found), next(found)] == [0, 2]
-    with pytest.raises(ToolError, match="ended abruptly"):
-        next(found)
-
-
-def test_what_concerns_the_whole_run_is_raised() -> None:
-    found = spread(double, range(6), crew_of(Broken(BadWheelError("all are"))), lose)
-    assert [next(found), next(found)] == [0, 2]
-    with pytest.raises(BadWheelError):
-        next(found)
-    cancelled: Future[Any] = Future()
-    cancelled.cancel()
-
-    class Gone(Executor):
-        def submit(self, *_: Any, **__: Any) -> Future[Any]:
-            return cancelled
-
-    with pytest.raises(ToolError, match="the workers are gone"):
-        list(spread(double, range(3), crew_of(Gone()), lose))

@@ -1,4 +1,4 @@
-"""Programs are started, heard and ended: what they print is bounded, and nothing of them stays."""
+"""Programs: input, output, limits, and the end of all that they have started."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ import pytest
 
 from wheelfix.errors import ToolError
 from wheelfix.system import subprocesses as module
-from wheelfix.system.subprocesses import finish, run, start
+from wheelfix.system.subprocesses import run
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
@@ -20,11 +20,11 @@ def test_what_is_printed_comes_back_as_text() -> None:
 
 
 @pytest.mark.parametrize("reads", ["sys.stdin.read()", "time.sleep(0.3) or sys.stdin.read()", "''"])
-def test_a_task_of_any_size_is_handed_over_while_the_answer_is_read(reads: str) -> None:
-    """Neither waits for the other, though no pipe holds as much."""
+def test_input_of_any_size_is_written_while_output_is_read(reads: str) -> None:
+    """No pipe holds as much, and there is no deadlock."""
     task = "task" * 1_000_000
     code = f"import sys, time; sys.stdout.write('x' * 4000000); sys.stdout.write({reads})"
-    done = finish(start([*PYTHON, code]), [*PYTHON], name="it", task=task, timeout=60)
+    done = run([*PYTHON, code], stdin=task, timeout=60)
     assert done.stdout == "x" * 4_000_000 + ("" if reads == "''" else task)
 
 
@@ -32,8 +32,8 @@ def test_a_task_of_any_size_is_handed_over_while_the_answer_is_read(reads: str) 
 def test_a_program_that_prints_without_end_is_ended(stream: int) -> None:
     began = time.monotonic()
     code = f"import os\nwhile True: os.write({stream}, b'for ever' * 99 + b'and a day')"
-    with pytest.raises(ToolError, match=r"`printer` printed more than 32 MiB") as caught:
-        run([*PYTHON, code], name="printer")
+    with pytest.raises(ToolError, match=r"`python.*` printed more than 32 MiB") as caught:
+        run([*PYTHON, code])
     assert time.monotonic() - began < 20
     assert "and a day" in caught.value.message
     assert len(caught.value.message) < 3 * module.TAIL

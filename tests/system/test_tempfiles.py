@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.system.tmpdir import tmpdir
+from wheelfix.system.tempfiles import tmpdir
 
 
 @pytest.fixture(autouse=True)

@@ -1,35 +1,29 @@
-"""Workers of a Dask cluster (`wheelfix[dask]`). Scheduling, and what a lost worker had, is Dask's.
+"""Workers of a Dask cluster (`wheelfix[dask]`).
 
-Each worker has wheelfix of this version, and sees the wheels under the paths they have here. One
-that a nanny watches ends where a call does not, and is started again; of others that is not ours to
-decide, as they may live in a process with other things.
+Each worker has the same version of wheelfix, and the wheels under the same paths. Scheduling, time
+limits, and what becomes of a killed worker's tasks are Dask's.
 """
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from logging import CRITICAL, getLogger
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from wheelfix import __version__
-from wheelfix.cli.call_timeout import Watched, bounded
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.system.crew import Crew
-
-Result = TypeVar("Result")
+from wheelfix.system.workers import InExecutor
 
 PATIENCE = 10.0
 """Seconds to wait for the scheduler, and for a first worker."""
-_LEAST_AT_ONCE = 64
-"""Calls in flight at least: a cluster may grow."""
 
 
 @contextmanager
-def dask_workers(address: str, sample: Path, timeout: int) -> Generator[Crew]:
-    """Yield the workers of the cluster whose scheduler is at `address` as a crew.
+def dask_workers(address: str, sample: Path) -> Generator[InExecutor]:
+    """Yield the workers of the cluster whose scheduler is at `address`.
 
-    `sample` is a wheel that they must see. A worker with a nanny, whose call goes on for long after
-    `timeout` seconds, if that is not 0, ends with it. Raises `SettingsError` and `ToolError`.
+    `sample` is a wheel that each of them must have. Raises `SettingsError` if `distributed` is not
+    installed, and `ToolError` if the cluster cannot be used.
     """
     try:
         import distributed
@@ -38,12 +32,10 @@ def dask_workers(address: str, sample: Path, timeout: int) -> Generator[Crew]:
             "--dask needs the package `distributed`", hint='`pip install "wheelfix[dask]"`'
         ) from error
     client = _connected(distributed, address)
-    getLogger("distributed.client").setLevel(CRITICAL)  # tracebacks of what `spread` tells
+    getLogger("distributed.client").setLevel(CRITICAL)  # tracebacks of errors that are reported
     try:
         _prove(client, address, sample)
-        threads = sum(cast("Mapping[str, int]", client.nthreads()).values())
-        executor = Watched(client.get_executor(pure=False), timeout, _bounded)
-        yield Crew(start=lambda: executor, at_once=max(_LEAST_AT_ONCE, 2 * threads))
+        yield InExecutor(client.get_executor(pure=False))
     finally:
         client.close(timeout=PATIENCE)
 
@@ -93,13 +85,6 @@ def _accept(worker: str, version: str, sample: Path, *, sees: bool) -> None:
             f"the Dask worker {worker} does not see `{sample}`",
             hint="the wheels must be on a file system that all workers have at the same place",
         )
-
-
-def _bounded(seconds: float, work: Callable[[], Result]) -> Result:
-    """Call `work` in a worker, which ends after `seconds` if a nanny will start it again."""
-    from distributed import get_worker
-
-    return bounded(seconds, work) if get_worker().nanny is not None else work()
 
 
 def _about(sample: str) -> tuple[str, bool]:

@@ -9,8 +9,8 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.scratch import remove_own
 from wheelfix.system.subprocesses import stop_children
+from wheelfix.system.tempfiles import remove_own
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
