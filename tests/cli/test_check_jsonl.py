@@ -499,7 +499,7 @@ def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
         "import os, time\nfrom wheelfix.system.workers import WorkerProcesses\n"
         "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
         "with WorkerProcesses(2, timeout=0, memory=None) as workers:\n"
-        "    list(workers.map_in_order(hang, range(2), print))\n"
+        "    list(workers.map_in_order(hang, range(2)))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     workers: set[int] = set()

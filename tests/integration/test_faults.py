@@ -32,12 +32,12 @@ from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Settings
-from wheelfix.system import scratch as scratch_module
+from wheelfix.system import tempfiles
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import PREFIX, hold, scratch, sweep
 from wheelfix.wheel.reader import open_wheel
 
-SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[2],)))
+SOURCES = os.pathsep.join(map(str, (Path(tempfiles.__file__).parents[2],)))
 PLATFORM = f"linux_{os.uname().machine}"
 
 
@@ -876,7 +876,7 @@ def test_a_folder_that_was_swept_away_when_it_was_new_is_made_again(
             Path(f"/proc/self/fd/{descriptor}").resolve().rmdir()
         return hold(descriptor)
 
-    monkeypatch.setattr(scratch_module, "hold", unlucky)
+    monkeypatch.setattr(tempfiles, "hold", unlucky)
     with scratch() as folder:
         assert folder.is_dir()
         assert len(calls) == 2

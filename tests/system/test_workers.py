@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -18,28 +18,30 @@ from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
 
 
-def failed(item: int, error: Exception) -> int | str:
-    return f"{item}: {type(error).__name__}"
+def outcomes(found: Iterator[tuple[int, Any]]) -> Generator[Any]:
+    """Yield results, and the item and class of each error."""
+    for item, result in found:
+        yield f"{item}: {type(result).__name__}" if isinstance(result, Exception) else result
 
 
-def double(item: int) -> int | str:
+def double(item: int) -> Any:
     if item == 7:
         raise ValueError("seven")
     return 2 * item
 
 
-def double_slowly(item: int) -> int | str:
+def double_slowly(item: int) -> Any:
     time.sleep(0.02 if item % 5 == 0 else 0.001)
     return double(item)
 
 
-def refuse_two(item: int) -> int | str:
+def refuse_two(item: int) -> Any:
     if item == 2:
         raise BadWheelError("all are", hint="go on")
     return item
 
 
-def die_or_hang(item: int) -> int | str:
+def die_or_hang(item: int) -> Any:
     if item % 10 == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     if item % 10 == 4:
@@ -51,11 +53,11 @@ def lock_for_one(item: int) -> Any:
     return Lock() if item == 1 else item
 
 
-def own_id(_: int) -> int | str:
+def own_id(_: int) -> Any:
     return os.getpid()
 
 
-def leave_trace(folder: Path, item: int) -> int | str:
+def leave_trace(folder: Path, item: int) -> Any:
     (folder / str(item)).touch()
     time.sleep(0.5 if item == 0 else 0)
     return item
@@ -76,7 +78,7 @@ def test_results_come_in_the_order_of_the_items(
     make: Callable[[], AbstractContextManager[Workers]],
 ) -> None:
     with make() as workers:
-        results = list(workers.map_in_order(double_slowly, range(100), failed))
+        results = list(outcomes(workers.map_in_order(double_slowly, range(100))))
     assert results == [2 * item if item != 7 else "7: ValueError" for item in range(100)]
     assert not active_children()
 
@@ -86,7 +88,7 @@ def test_an_error_of_the_whole_run_is_raised(
     make: Callable[[], AbstractContextManager[Workers]],
 ) -> None:
     with make() as workers:
-        found = workers.map_in_order(refuse_two, range(6), failed)
+        found = outcomes(workers.map_in_order(refuse_two, range(6)))
         assert [next(found), next(found)] == [0, 1]
         with pytest.raises(BadWheelError, match="all are") as caught:
             next(found)
@@ -98,7 +100,7 @@ def test_an_error_of_the_whole_run_is_raised(
 
 def test_a_worker_that_dies_or_hangs_loses_only_its_item() -> None:
     with processes(timeout=0.5) as workers:
-        results = list(workers.map_in_order(die_or_hang, range(20), failed))
+        results = list(outcomes(workers.map_in_order(die_or_hang, range(20))))
     expected = {7: "7: ValueError"}
     expected |= {item: f"{item}: WorkerDiedError" for item in (3, 13)}
     expected |= {item: f"{item}: WorkerTimeoutError" for item in (4, 14)}
@@ -107,12 +109,16 @@ def test_a_worker_that_dies_or_hangs_loses_only_its_item() -> None:
 
 def test_a_result_that_cannot_be_pickled_is_a_failure() -> None:
     with processes() as workers:
-        assert list(workers.map_in_order(lock_for_one, range(3), failed)) == [0, "1: TypeError", 2]
+        assert list(outcomes(workers.map_in_order(lock_for_one, range(3)))) == [
+            0,
+            "1: TypeError",
+            2,
+        ]
 
 
 def test_a_worker_that_dies_while_idle_loses_nothing() -> None:
     with WorkerProcesses(1, timeout=0, memory=None) as workers:
-        found = workers.map_in_order(own_id, range(2), failed)
+        found = outcomes(workers.map_in_order(own_id, range(2)))
         first = int(next(found))
         os.kill(first, signal.SIGKILL)
         os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
@@ -122,7 +128,7 @@ def test_a_worker_that_dies_while_idle_loses_nothing() -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_slow_item_does_not_pile_up_results_of_processes(count: int, tmp_path: Path) -> None:
     with WorkerProcesses(count, timeout=0, memory=None) as workers:
-        found = workers.map_in_order(partial(leave_trace, tmp_path), range(1000), failed)
+        found = outcomes(workers.map_in_order(partial(leave_trace, tmp_path), range(1000)))
         assert next(found) == 0
         assert len(list(tmp_path.iterdir())) <= 16 * count + count
 
@@ -133,7 +139,7 @@ def test_a_slow_item_does_not_pile_up_results_of_processes(count: int, tmp_path:
 def test_items_are_submitted_a_few_at_a_time() -> None:
     lock, running, most, taken = Lock(), 0, 0, 0
 
-    def work(item: int) -> int | str:
+    def work(item: int) -> Any:
         nonlocal running, most
         with lock:
             running += 1
@@ -151,7 +157,7 @@ def test_items_are_submitted_a_few_at_a_time() -> None:
 
     with ThreadPoolExecutor(50) as pool:
         results: list[int | str] = []
-        for result in InExecutor(pool, window=4).map_in_order(work, items(), failed):
+        for result in outcomes(InExecutor(pool, window=4).map_in_order(work, items())):
             results.append(result)
             assert taken <= len(results) + 4
     assert results == [2 * item if item != 7 else "7: ValueError" for item in range(100)]
@@ -161,17 +167,17 @@ def test_items_are_submitted_a_few_at_a_time() -> None:
 def test_a_slow_first_item_does_not_pile_up_results() -> None:
     made = 0
 
-    def work(item: int) -> int | str:
+    def work(item: int) -> Any:
         nonlocal made
         time.sleep(0.5 if item == 0 else 0)
         made += 1
         return item
 
     with ThreadPoolExecutor(2) as pool:
-        found = InExecutor(pool, window=32).map_in_order(work, range(1000), failed)
+        found = outcomes(InExecutor(pool, window=32).map_in_order(work, range(1000)))
         assert next(found) == 0
         assert made <= 32
-        found.close()  # type: ignore[attr-defined] # it is a generator
+        found.close()
     assert made < 1000
 
 
@@ -191,7 +197,7 @@ class Broken(Executor):
 
 
 def test_an_executor_that_breaks_is_an_error() -> None:
-    found = InExecutor(Broken()).map_in_order(double, range(6), failed)
+    found = outcomes(InExecutor(Broken()).map_in_order(double, range(6)))
     assert [next(found), next(found)] == [0, 2]
     with pytest.raises(ToolError, match="ended abruptly"):
         next(found)
@@ -206,4 +212,4 @@ def test_a_call_that_the_executor_cancels_is_an_error() -> None:
             return cancelled
 
     with pytest.raises(ToolError, match="the workers are gone"):
-        list(InExecutor(Gone()).map_in_order(double, range(3), failed))
+        list(outcomes(InExecutor(Gone()).map_in_order(double, range(3))))

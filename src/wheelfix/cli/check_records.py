@@ -13,7 +13,7 @@ from typing import cast
 
 from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
-from wheelfix.pipelines.check import NO_BASELINE, check, unfinished_error
+from wheelfix.pipelines.check import NO_BASELINE, check, unfinished
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.jsonl import VERSION, record
 from wheelfix.reports.render_options import RenderOptions, shown_path
@@ -82,7 +82,11 @@ def records(todo: Iterable[Task], workers: Workers) -> Iterator[Record]:
 
     The record of a wheel that crashes its worker says so; the other records are not affected.
     """
-    yield from workers.map_in_order(record_of, todo, _unfinished)
+    for task, made in workers.map_in_order(record_of, todo):
+        if isinstance(made, Exception):
+            yield _recorded(unfinished(task.wheel, task.settings, made), task)
+        else:
+            yield made
 
 
 def record_of(task: Task) -> Record:
@@ -96,11 +100,6 @@ def record_of(task: Task) -> Record:
             hint=f"on every worker: `pip install wheelfix=={task.options.version}`",
         )
     return _recorded(check(task.wheel, task.settings, task.baseline), task)
-
-
-def _unfinished(task: Task, error: Exception) -> Record:
-    cause = unfinished_error(task.wheel, task.settings, error)
-    return _recorded(Report(source=task.wheel, error=cause), task)
 
 
 def _recorded(report: Report, task: Task) -> Record:

@@ -126,20 +126,23 @@ def check_each(
     """
     settings = _beside(paths, [settings_for(path.name) for path in paths])
     tasks = zip(paths, settings, strict=True)
-    yield from workers.map_in_order(partial(_checked, baseline=baseline), tasks, _unfinished)
+    for (path, own), report in workers.map_in_order(partial(_checked, baseline=baseline), tasks):
+        if isinstance(report, Exception):
+            yield unfinished(path, own, report)
+        else:
+            yield report
 
 
 def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
     return check(*task, baseline)
 
 
-def _unfinished(task: tuple[Path, Settings], error: Exception) -> Report:
-    path, settings = task
-    return Report(source=path, error=unfinished_error(path, settings, error))
+def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
+    """Return the report of a wheel whose check ended with `error` (`Workers.map_in_order`)."""
+    return Report(source=path, error=_unfinished_error(path, settings, error))
 
 
-def unfinished_error(path: Path, settings: Settings, error: Exception) -> WheelfixError:
-    """Return the error for a wheel whose check ended with `error` (`Workers.map_in_order`)."""
+def _unfinished_error(path: Path, settings: Settings, error: Exception) -> WheelfixError:
     match error:
         case WorkerTimeoutError():
             return WheelfixError(

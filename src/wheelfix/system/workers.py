@@ -1,7 +1,6 @@
 """Calls of one function with many items: in this process, in an executor, or in worker processes.
 
-Results come in the order of the items. Only a bounded number of calls and results is kept, as the
-memory that one takes is not known beforehand.
+Results come in the order of the items. The number of calls and results that are kept is bounded.
 """
 
 import os
@@ -19,7 +18,7 @@ from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from time import monotonic
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError
 
@@ -27,9 +26,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _WINDOW = 1024
-"""Calls of an executor that are submitted and whose result was not yielded."""
-_RESULTS_PER_PROCESS = 16
-"""Results that wait for an earlier one."""
+"""Calls that an executor gets ahead of the result that is due."""
+_ANSWERS_PER_PROCESS = 16
+"""Answers of worker processes that wait for an earlier one."""
 
 
 class WorkerDiedError(Exception):
@@ -41,40 +40,41 @@ class WorkerTimeoutError(Exception):
 
 
 class Workers(Protocol):
-    """What calls a function with many items."""
+    """A way to call a function with many items."""
 
     def map_in_order(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        on_failure: Callable[[Item, Exception], Result],
-    ) -> Iterator[Result]:
-        """Yield `work(item)` for each of `items`, in their order.
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Yield each item with `work(item)`, or with why there is no result.
 
-        `on_failure(item, error)` is the result of a call that raised `error`, or that did not
-        return: `WorkerDiedError`, `WorkerTimeoutError`. Raises each `WheelfixError` that `work`
-        raises, and `ToolError` if no worker is left.
+        That is what `work` raised, `WorkerDiedError` or `WorkerTimeoutError`. A `WheelfixError` of
+        `work` is raised, and so is `ToolError` if no worker is left.
         """
         ...
 
 
 class InProcess:
-    """Calls in this process, without a time limit."""
+    """Calls in this process, one after the other, without a time limit."""
 
     def map_in_order(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        on_failure: Callable[[Item, Exception], Result],
-    ) -> Iterator[Result]:
-        """Call `work` for one item after the other."""
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Call `work` for each item (`Workers`)."""
         for item in items:
-            try:
-                yield work(item)
-            except WheelfixError:
-                raise
-            except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
-                yield on_failure(item, error)
+            yield item, _unless_fatal(_answer(work, item))
+
+
+def _answer(work: Callable[[Item], Result], item: Item) -> Result | Exception:
+    try:
+        return work(item)
+    except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
+        return error
+
+
+def _unless_fatal(answer: Result | Exception) -> Result | Exception:
+    if isinstance(answer, WheelfixError):
+        raise answer
+    return answer
 
 
 # --- Executors ------------------------------------------------------------------------------------
@@ -82,18 +82,15 @@ class InProcess:
 
 @dataclass(frozen=True, slots=True)
 class InExecutor:
-    """Calls in an executor of someone else, such as that of a Dask client."""
+    """Calls in an executor, whose time limits and lost workers are its own affair."""
 
     executor: Executor
     window: int = _WINDOW
 
     def map_in_order(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        on_failure: Callable[[Item, Exception], Result],
-    ) -> Iterator[Result]:
-        """Submit at most `window` calls ahead."""
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Submit at most `window` calls ahead (`Workers`)."""
         remaining = iter(items)
         calls: deque[tuple[Item, Future[Result]]] = deque()
         try:
@@ -103,14 +100,15 @@ class InExecutor:
                 if not calls:
                     return
                 item, future = calls.popleft()
-                yield _result(item, future, on_failure)
+                answer = _future_answer(future)
+                yield item, _unless_fatal(answer)
         finally:
             for _, future in calls:
                 future.cancel()
 
 
 def _submit(executor: Executor, work: Callable[[Item], Result], item: Item) -> "Future[Result]":
-    """Submit a call; the calls before it still have results if the executor is broken."""
+    """Submit a call; if the executor is broken, the calls before may still have results."""
     try:
         return executor.submit(work, item)
     except RuntimeError as error:  # `BrokenExecutor`, or it was shut down
@@ -119,9 +117,7 @@ def _submit(executor: Executor, work: Callable[[Item], Result], item: Item) -> "
         return failed
 
 
-def _result(
-    item: Item, future: "Future[Result]", on_failure: Callable[[Item, Exception], Result]
-) -> Result:
+def _future_answer(future: "Future[Result]") -> Result | Exception:
     try:
         return future.result()
     except BrokenExecutor as error:
@@ -134,33 +130,49 @@ def _result(
             "the workers are gone: a call was cancelled by the executor",
             hint="start them again; a run that writes records to a file goes on with --resume",
         ) from error
-    except WheelfixError:
-        raise
     except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
-        is_dead = type(error).__name__ == "KilledWorker"  # Dask's
-        return on_failure(item, WorkerDiedError() if is_dead else error)
+        # Dask, which names the error so, may not be installed.
+        return WorkerDiedError() if type(error).__name__ == "KilledWorker" else error
 
 
 # --- Processes ------------------------------------------------------------------------------------
 
 
-class WorkerProcesses:
-    """Calls in forked processes of this one, each of which is killed if its call takes too long.
+class _Worker(NamedTuple):
+    """A process that makes one call after the other."""
 
-    Leaving the context kills all of them.
-    """
+    process: BaseProcess
+    connection: Connection
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Call(NamedTuple):
+    """A call that a worker makes."""
+
+    worker: _Worker
+    number: int
+    item: Any
+    deadline: float
+
+
+class WorkerProcesses:
+    """Calls in forked processes, which are killed if a call takes too long, and in the end."""
 
     def __init__(self, count: int, *, timeout: float, memory: int | None) -> None:
-        """Use up to `count` processes, started when there is work for them.
+        """Use up to `count` processes, which are started as they are needed.
 
-        `timeout` is the limit of a call in seconds, 0 for none; `memory` that of a process in bytes
-        (RLIMIT_DATA of getrlimit(2)).
+        `timeout` limits each call (seconds; 0 for no limit), `memory` each process (bytes;
+        RLIMIT_DATA of getrlimit(2)).
         """
         self._count = count
         self._timeout = timeout or inf
         self._memory = memory
         self._idle: list[_Worker] = []
-        self._calls: list[_Call[Any]] = []
+        self._calls: list[_Call] = []
 
     def __enter__(self) -> Self:
         return self
@@ -170,36 +182,32 @@ class WorkerProcesses:
             worker.kill()
 
     def map_in_order(
-        self,
-        work: Callable[[Item], Result],
-        items: Iterable[Item],
-        on_failure: Callable[[Item, Exception], Result],
-    ) -> Iterator[Result]:
-        """Give each process one call at a time."""
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Give each process one call at a time (`Workers`)."""
         numbered = enumerate(items)
-        results: dict[int, Result] = {}
+        answers: dict[int, tuple[Item, Result | Exception]] = {}
         following = 0
         while True:
-            free = self._count - len(self._calls)
-            if len(results) < _RESULTS_PER_PROCESS * self._count:
-                for number, item in islice(numbered, free):
+            if len(answers) < _ANSWERS_PER_PROCESS * self._count:
+                for number, item in islice(numbered, self._count - len(self._calls)):
                     self._start(work, number, item)
             if not self._calls:
                 return
             for call in _ended(self._calls):
                 self._calls.remove(call)
-                results[call.number] = self._outcome(call, on_failure)
-            while following in results:
-                yield results.pop(following)
+                answers[call.number] = call.item, self._received(call)
+            while following in answers:
+                item, answer = answers.pop(following)
+                yield item, _unless_fatal(answer)
                 following += 1
 
     def _start(self, work: Callable[[Item], Result], number: int, item: Item) -> None:
-        worker = self._worker()
+        worker = self._living_worker()
         self._calls.append(_Call(worker, number, item, monotonic() + self._timeout))
         worker.connection.send((work, item))
 
-    def _worker(self) -> "_Worker":
-        """Return an idle worker that is still alive, or a new one."""
+    def _living_worker(self) -> _Worker:
         while self._idle:
             worker = self._idle.pop()
             if worker.process.is_alive():
@@ -207,71 +215,24 @@ class WorkerProcesses:
             worker.kill()
         return _fork(self._memory)
 
-    def _outcome(
-        self, call: "_Call[Item]", on_failure: Callable[[Item, Exception], Result]
-    ) -> Result:
-        try:
-            answer: _Answer[Result] = call.worker.answer()
-        except Exception as error:  # noqa: BLE001 - an answer that cannot be unpickled, too
+    def _received(self, call: _Call) -> Any:  # noqa: ANN401 - what `work` returns
+        """Return the answer of a call that ended, or why there is none."""
+        if not call.worker.connection.poll():
             call.worker.kill()
-            return on_failure(call.item, error)
-        self._idle.append(call.worker)
-        if isinstance(answer, _Returned):
-            return answer.result
-        if isinstance(answer.error, WheelfixError):
-            raise answer.error
-        return on_failure(call.item, answer.error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Returned(Generic[Result]):
-    result: Result
-
-
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    error: Exception
-
-
-_Answer = _Returned[Result] | _Raised
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Worker:
-    """A process that answers one call after the other."""
-
-    process: BaseProcess
-    connection: Connection
-
-    def answer(self) -> Any:  # noqa: ANN401 - as unpickled
-        """Receive the answer of a call that has ended.
-
-        Raises `WorkerTimeoutError` if there is none yet, and `WorkerDiedError`.
-        """
-        if not self.connection.poll():
-            raise WorkerTimeoutError
+            return WorkerTimeoutError()
         try:
-            return self.connection.recv()
-        except (EOFError, OSError) as error:
-            raise WorkerDiedError from error
-
-    def kill(self) -> None:
-        """Kill the process, whatever it does."""
-        self.process.kill()
-        self.process.join()
-        self.connection.close()
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Call(Generic[Item]):
-    worker: _Worker
-    number: int
-    item: Item
-    deadline: float
+            answer = call.worker.connection.recv()
+        except (EOFError, OSError):
+            call.worker.kill()
+            return WorkerDiedError()
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be unpickled
+            answer = error
+        self._idle.append(call.worker)
+        return answer
 
 
-def _ended(calls: list[_Call[Any]]) -> list[_Call[Any]]:
-    """Wait for the first calls that have an answer or exceed their time limit; return them."""
+def _ended(calls: list[_Call]) -> list[_Call]:
+    """Wait until a call has an answer or exceeds its time limit; return all that do."""
     left = min(call.deadline for call in calls) - monotonic()
     answered = wait([call.worker.connection for call in calls], None if left == inf else left)
     now = monotonic()
@@ -281,10 +242,11 @@ def _ended(calls: list[_Call[Any]]) -> list[_Call[Any]]:
 def _fork(memory: int | None) -> _Worker:
     """Start a worker.
 
-    It is forked: other start methods import the caller's main module again (multiprocessing).
+    Start methods other than fork import the caller's main module again (multiprocessing).
     """
-    ours, its = get_context("fork").Pipe()
-    process = get_context("fork").Process(target=_answer_calls, args=(its, memory))
+    fork = get_context("fork")
+    ours, its = fork.Pipe()
+    process = fork.Process(target=_answer_calls, args=(its, memory))
     with warnings.catch_warnings():
         # Python 3.12 warns that other threads may hold locks. The worker uses only locks that
         # Python makes anew after a fork.
@@ -306,9 +268,9 @@ def _answer_calls(connection: Connection, memory: int | None) -> None:
     while True:
         work, item = connection.recv()
         try:
-            connection.send(_Returned(work(item)))
-        except Exception as error:  # noqa: BLE001 - the parent reports it
-            connection.send(_Raised(error))
+            connection.send(_answer(work, item))
+        except Exception as error:  # noqa: BLE001 - a result that cannot be pickled
+            connection.send(error)
 
 
 def _limit_memory(size: int) -> None:
