@@ -176,7 +176,7 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
                 output=request.output_file,
                 resume=request.resume,
             )
-        report = _checked(request.wheels, configuration, known, terminal, workers)
+        report = _checked(_seen_by_workers(request), configuration, known, terminal, workers)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     if request.output_file is not None:
@@ -266,6 +266,11 @@ def _workers(request: _Request, settings: Settings) -> AbstractContextManager[Wo
         timeout=settings.timeout,
         memory=MEMORY if len(wheels) > 1 else None,
     )
+
+
+def _seen_by_workers(request: _Request) -> Sequence[Path]:
+    """Return the wheels; workers of a cluster have other current directories."""
+    return [wheel.absolute() for wheel in request.wheels] if request.dask else request.wheels
 
 
 def _checked(

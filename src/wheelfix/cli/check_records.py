@@ -1,7 +1,7 @@
 """Records of single wheels, which workers make and a later run can keep.
 
-A task holds everything a worker needs, also on another machine: no open file, and only absolute
-paths. A record is text, so that a result takes no more memory than its output.
+A task has everything that a worker needs, also on another machine, and its paths are absolute. A
+record is text, and takes no more memory than its output.
 """
 
 import json
@@ -90,7 +90,7 @@ def records(todo: Iterable[Task], workers: Workers) -> Iterator[Record]:
 
 
 def record_of(task: Task) -> Record:
-    """Check the wheel of `task`, in a worker.
+    """Check the wheel of `task`. Runs in a worker.
 
     Raises `SettingsError` if the worker has another version of wheelfix than the task.
     """
