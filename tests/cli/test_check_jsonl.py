@@ -1,4 +1,4 @@
-"""Thousands of wheels: a record each, on any executor, whatever happens to wheels and workers."""
+"""Records of many wheels: one for each, in order, even if a wheel or a worker fails."""
 
 import json
 import os
@@ -39,7 +39,7 @@ SCHEMAS = files("wheelfix.reports").joinpath("schemas")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder with eight wheels in `dist`, of which one is torn."""
+    """Change to a folder with eight wheels in `dist`, one of them truncated."""
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WHEELFIX_SEVERITY", "WF601=error")
@@ -64,7 +64,7 @@ def test_each_wheel_has_its_record_in_the_order_of_the_list(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = streamed(capsys, "dist")
-    assert code == 2, "a torn wheel is no finding"
+    assert code == 2, "a truncated wheel is no finding"
     found = [json.loads(line) for line in text.splitlines()]
     assert [each["path"] for each in found] == sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")
@@ -117,7 +117,7 @@ def test_exit_codes_are_those_of_every_check(
     assert streamed(capsys, "dist/part0", "--fail-on", fail_on, "--select", "WF601")[0] == 0
 
 
-def test_what_stands_beside_a_stream_is_refused(
+def test_options_that_need_all_wheels_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (
@@ -132,7 +132,7 @@ def test_what_stands_beside_a_stream_is_refused(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
+def test_a_terminal_shows_progress_and_a_file_does_not() -> None:
     command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-o", "records"]
     master, terminal = pty.openpty()
     environ = {**os.environ, "TERM": "xterm"}
@@ -190,7 +190,7 @@ def test_a_list_without_wheels_is_an_error(
     assert "cannot read the list" in capsys.readouterr().err
 
 
-# --- Going on where an earlier run was stopped ----------------------------------------------------
+# --- Resuming -------------------------------------------------------------------------------------
 
 
 def resumed(*arguments: str) -> int:
@@ -213,7 +213,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return seen
 
 
-def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
+def test_a_resumed_run_writes_the_same_bytes_wherever_it_was_killed(
     folder: Path, looked_at: list[str]
 ) -> None:
     assert resumed() == 2
@@ -230,7 +230,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
     assert {path.name for path in folder.iterdir()} == {"dist", "records"}
 
 
-def test_only_records_that_still_hold_are_kept(folder: Path, looked_at: list[str]) -> None:
+def test_only_valid_records_are_kept(folder: Path, looked_at: list[str]) -> None:
     def again(*arguments: str) -> set[str]:
         looked_at.clear()
         resumed(*arguments)
@@ -253,11 +253,11 @@ def test_only_records_that_still_hold_are_kept(folder: Path, looked_at: list[str
     assert len(again("--select", "WF6")) == 7
     assert len(again("--select", "WF6", "--library-path", "lib")) == 7
     (folder / "lib").mkdir()
-    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "another library is at hand"
+    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "there is another library"
     assert again("--select", "WF6", "--library-path", "lib") == set()
 
 
-def test_another_version_makes_all_records_anew(
+def test_another_version_makes_all_records_again(
     folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resumed()
@@ -270,7 +270,7 @@ def test_another_version_makes_all_records_anew(
     assert {json.loads(line)["tool"]["version"] for line in records} == {"99"}
 
 
-def test_a_file_that_is_no_journal_is_left_alone(
+def test_a_file_without_records_is_not_changed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("my thesis\n", '{"version":1}\n', "[]\n", "\xff\n", '{"version":1,"path":"x"'):
@@ -281,7 +281,7 @@ def test_a_file_that_is_no_journal_is_left_alone(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_what_is_no_file_cannot_be_gone_on_with(
+def test_only_a_regular_file_can_be_resumed(
     folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "pipe":
@@ -307,19 +307,19 @@ def test_two_runs_do_not_write_to_one_file(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_full_disk_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*STREAM, "dist", "-o", "/dev/full"]) == 2
     said = capsys.readouterr().err
     assert "No space left" in said
     assert "--resume" in said
 
 
-# --- Whatever happens -----------------------------------------------------------------------------
+# --- Crashes, hangs and interrupts ----------------------------------------------------------------
 
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of wheels choose what becomes of those who check them; of forked workers, too."""
+    """Some wheels, by name, crash the process that checks them, or raise an error."""
 
     def perhaps(path: Path, *more: Any) -> Report:
         match path.name.partition("-")[0]:
@@ -339,7 +339,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_wheel_that_takes_its_worker_down_costs_one_record(
+def test_a_wheel_that_kills_its_worker_costs_one_record(
     jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = streamed(capsys, "dist", "-j", jobs)
@@ -358,7 +358,7 @@ def test_a_wheel_that_takes_its_worker_down_costs_one_record(
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_what_was_lost_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_wheel_is_checked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resumed() == 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
@@ -388,7 +388,7 @@ def loop() -> None:
 
 
 def keep_the_interpreter() -> None:
-    """Spend hours in one call that never lets other threads run, nor heeds a signal."""
+    """Spend hours in one call that holds the GIL, so that no signal handler runs."""
     sum(iter(int, 1))
 
 
@@ -405,7 +405,7 @@ def swallow_errors() -> None:
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of wheels choose how a check of them never ends."""
+    """Some wheels, by name, have a check that never ends."""
     ways = {
         "demo1": loop,
         "demo2": wait_for_the_system,
@@ -424,7 +424,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder", "endless")
 @pytest.mark.parametrize("form", ["jsonl", "json"])
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_wheel_that_takes_for_ever_costs_one_record(
+def test_a_wheel_beyond_the_time_limit_costs_one_record(
     form: str, jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
@@ -445,7 +445,9 @@ def test_a_wheel_that_takes_for_ever_costs_one_record(
 
 
 @pytest.mark.usefixtures("endless")
-def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_beyond_the_time_limit_is_checked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert resumed("-j2", "--timeout", "1") == 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
@@ -454,7 +456,7 @@ def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.Mon
     assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
 
 
-def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
+def test_a_run_ends_although_a_thread_of_a_check_still_waits(folder: Path) -> None:
     code = (
         "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
         "from wheelfix.pipelines import check as checking\nfrom wheelfix.__main__ import main\n"
@@ -472,11 +474,9 @@ def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) ->
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_wheel_that_takes_all_memory_costs_one_record(
+def test_a_wheel_beyond_the_memory_limit_costs_one_record(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its worker may ask for so much, and the machine goes on."""
-
     def perhaps(path: Path, *more: Any) -> Report:
         if path.name.startswith("demo2"):
             hoard = [bytes(1 << 28) for _ in range(9)]

@@ -42,7 +42,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder with many wheels in `dist`, of which one is torn."""
+    """Stand in a folder with many wheels in `dist`, and one that is truncated."""
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -54,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_cluster_gives_the_same_bytes_and_a_killed_worker_costs_nothing(
+def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(
     address: str, folder: Path
 ) -> None:
     assert run([*STREAM, "dist", "-o", "here"]) == 2
@@ -143,7 +143,7 @@ def _records(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_without_the_package_its_name_is_told(
+def test_a_missing_distributed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -152,14 +152,14 @@ def test_without_the_package_its_name_is_told(
 
 
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize("where", ["nobody", "no address", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("where", ["not listening", "no address", "http://127.0.0.1:1"])
 def test_a_scheduler_that_does_not_answer_is_named(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
-    with socket.socket() as taken:  # bound, and not listening: nobody answers there
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+    with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
-        asked = f"tcp://127.0.0.1:{taken.getsockname()[1]}" if where == "nobody" else where
+        asked = f"tcp://127.0.0.1:{taken.getsockname()[1]}" if where == "not listening" else where
         assert run([*STREAM, "dist", "--dask", asked]) == 2
     said = capsys.readouterr().err
     assert f"no Dask scheduler answers at `{asked}`" in said
@@ -167,10 +167,10 @@ def test_a_scheduler_that_does_not_answer_is_named(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_cluster_without_workers_is_told(
+def test_a_cluster_without_workers_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "PATIENCE", 1.0)
+    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1.0)
     with distributed.LocalCluster(
         n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL
     ) as local:
@@ -184,7 +184,7 @@ def test_workers_that_differ_are_named(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def told(**changed: Any) -> str:
+    def errors_with(**changed: Any) -> str:
         for name, value in changed.items():
             monkeypatch.setattr(cluster, name, value)
         assert run([*STREAM, "dist", "--dask", address]) == 2
@@ -192,16 +192,16 @@ def test_workers_that_differ_are_named(
         monkeypatch.chdir(folder)
         return capsys.readouterr().err
 
-    assert f"has wheelfix {wheelfix.__version__}, and this is 99" in told(__version__="99")
+    assert f"has wheelfix {wheelfix.__version__}, and this is 99" in errors_with(__version__="99")
 
     def cannot(_: str) -> None:
         raise ModuleNotFoundError("No module named 'wheelfix'")
 
-    said = told(_about=cannot)
+    said = errors_with(_describe=cannot)
     assert "cannot run wheelfix: No module named 'wheelfix'" in said
     assert f"pip install wheelfix=={wheelfix.__version__}" in said
 
     def sees_nothing(_: str) -> tuple[str, bool]:
         return wheelfix.__version__, False
 
-    assert "on a file system that all workers have" in told(_about=sees_nothing)
+    assert "on a file system that all workers have" in errors_with(_describe=sees_nothing)

@@ -14,7 +14,7 @@ from wheelfix import __version__
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.system.workers import InExecutor
 
-PATIENCE = 10.0
+CONNECT_TIMEOUT = 10.0
 """Seconds to wait for the scheduler, and for a first worker."""
 
 
@@ -34,18 +34,18 @@ def dask_workers(address: str, sample: Path) -> Generator[InExecutor]:
     client = _connected(distributed, address)
     getLogger("distributed.client").setLevel(CRITICAL)  # tracebacks of errors that are reported
     try:
-        _prove(client, address, sample)
+        _check_workers(client, address, sample)
         yield InExecutor(client.get_executor(pure=False))
     finally:
-        client.close(timeout=PATIENCE)
+        client.close(timeout=CONNECT_TIMEOUT)
 
 
 def _connected(distributed: Any, address: str) -> Any:  # noqa: ANN401 - it ships no types
     from distributed.comm.addressing import get_address_host_port
 
     try:
-        get_address_host_port(address)  # a client that is given none waits in vain, twice
-        return distributed.Client(address, timeout=PATIENCE, set_as_default=False)
+        get_address_host_port(address)  # `Client` waits in vain for what is no address
+        return distributed.Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ToolError(
             f"no Dask scheduler answers at `{address}`: {error}",
@@ -53,40 +53,40 @@ def _connected(distributed: Any, address: str) -> Any:  # noqa: ANN401 - it ship
         ) from error
 
 
-def _prove(client: Any, address: str, sample: Path) -> None:  # noqa: ANN401 - as above
-    """See that there are workers, that they have this wheelfix, and the wheels."""
+def _check_workers(client: Any, address: str, sample: Path) -> None:  # noqa: ANN401 - as above
+    """Raise `ToolError` unless there are workers, and each has this wheelfix and the wheels."""
     try:
-        client.wait_for_workers(1, timeout=PATIENCE)
+        client.wait_for_workers(1, timeout=CONNECT_TIMEOUT)
     except TimeoutError as error:
         raise ToolError(
             f"the Dask cluster at `{address}` has no workers",
             hint=f"start some: `dask worker {address}`",
         ) from error
-    found = cast("Mapping[str, object]", client.run(_about, str(sample), on_error="return"))
-    for worker, said in found.items():
-        match said:
-            case (str() as version, bool() as sees):
-                _accept(worker, version, sample, sees=sees)
+    answers = cast("Mapping[str, object]", client.run(_describe, str(sample), on_error="return"))
+    for worker, answer in answers.items():
+        match answer:
+            case (str() as version, bool() as has_sample):
+                _check_worker(worker, version, sample, has_sample=has_sample)
             case _:
                 raise ToolError(
-                    f"the Dask worker {worker} cannot run wheelfix: {said}",
+                    f"the Dask worker {worker} cannot run wheelfix: {answer}",
                     hint=f"on every worker: `pip install wheelfix=={__version__}`",
                 )
 
 
-def _accept(worker: str, version: str, sample: Path, *, sees: bool) -> None:
+def _check_worker(worker: str, version: str, sample: Path, *, has_sample: bool) -> None:
     if version != __version__:
         raise ToolError(
             f"the Dask worker {worker} has wheelfix {version}, and this is {__version__}",
             hint=f"on every worker: `pip install wheelfix=={__version__}`",
         )
-    if not sees:
+    if not has_sample:
         raise ToolError(
             f"the Dask worker {worker} does not see `{sample}`",
             hint="the wheels must be on a file system that all workers have at the same place",
         )
 
 
-def _about(sample: str) -> tuple[str, bool]:
-    """Return what a worker has: its version of wheelfix, and whether it sees the file."""
+def _describe(sample: str) -> tuple[str, bool]:
+    """Return the version of wheelfix, and whether the file `sample` exists. Runs in a worker."""
     return __version__, Path(sample).is_file()
