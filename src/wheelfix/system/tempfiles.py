@@ -10,7 +10,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -120,7 +120,7 @@ def sweep(parent: Path, prefix: str, suffix: str = "") -> None:
 
     What cannot be opened, locked or removed stays: it belongs to another user, or is in use.
     """
-    for path in _named(parent, prefix, suffix):
+    for path in parent.glob(f"{prefix}*{suffix}"):
         with suppress(OSError):
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
@@ -129,13 +129,6 @@ def sweep(parent: Path, prefix: str, suffix: str = "") -> None:
                     _remove(path)
             finally:
                 os.close(descriptor)
-
-
-def _named(parent: Path, prefix: str, suffix: str) -> Iterator[Path]:
-    with suppress(OSError), os.scandir(parent) as entries:
-        for entry in entries:
-            if entry.name.startswith(prefix) and entry.name.endswith(suffix):
-                yield parent / entry.name
 
 
 def _remove(path: Path) -> None:
