@@ -43,8 +43,8 @@ from real_wheels.programs import tools_python
 from wheelfix.elf.model import Definition, Exports, Libc
 from wheelfix.elf.reader import read_exports
 from wheelfix.errors import WheelfixError
-from wheelfix.host.ld_debug import Asked, Log
-from wheelfix.host.machine import describe
+from wheelfix.host.disk import read_process
+from wheelfix.host.ld_debug import Log, LoggedRequest
 from wheelfix.host.pythons import Interpreter, find, install, interpreter, make
 from wheelfix.loader.model import Environment, How, Load, Request, SearchOutcome
 from wheelfix.loader.search import load, load_all
@@ -234,7 +234,7 @@ def compare(wheel: Path, python: Interpreter, *, symbols: bool = False) -> list[
     with tempfile.TemporaryDirectory(prefix="wheelfix-fidelity-") as folder:
         root = Path(os.path.realpath(folder))
         place = make("venv", python, root, os.environ)
-        install(wheel, value, place, os.environ)
+        install(wheel, value, place)
         _, files = find(place.root, value)
         objects = [
             (member, files[member].path)
@@ -243,7 +243,7 @@ def compare(wheel: Path, python: Interpreter, *, symbols: bool = False) -> list[
         ]
         program = os.path.realpath(place.python)
         first = [python.ctypes] if python.ctypes else []
-        environment = describe(program, [*first, *(path for _, path in objects)])
+        environment = read_process(program, [*first, *(path for _, path in objects)])
         tables = read_symbols()
         log = root / "log"
         log.mkdir()
@@ -290,7 +290,7 @@ def watched(
     parser = Log(process.pid)
     parser.feed(text)
     file.unlink()
-    asked = [each for image in parser.finish() for each in image.asked]
+    asked = [each for image in parser.finish() for each in image.requests]
     if not is_program:
         starts = [n for n, each in enumerate(asked) if each.dlopen and each.name == path]
         asked = asked[starts[0] :] if starts else []
@@ -342,7 +342,7 @@ def label(symbol: str, version: str | None) -> str:
     return f"{symbol}@{version}" if version else symbol
 
 
-def tried(asked: Sequence[Asked]) -> Iterator[str]:
+def tried(asked: Sequence[LoggedRequest]) -> Iterator[str]:
     """Yield the candidates that are there."""
     for each in asked:
         for candidate in each.tried:

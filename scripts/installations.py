@@ -27,7 +27,7 @@ from oracle.lookups import Lookup, read_lookups, read_plt_entries
 from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.elf.symbol_tables import gnu_hash
-from wheelfix.host.machine import describe
+from wheelfix.host.disk import read_process
 from wheelfix.loader.model import Environment, How, Load, SearchOutcome
 from wheelfix.loader.search import load, start_process
 
@@ -443,7 +443,7 @@ class Case:
 
 @cache
 def _machine() -> Environment:
-    return describe(os.path.realpath(sys.executable), [])
+    return read_process(os.path.realpath(sys.executable), [])
 
 
 def random_case(seed: int, root: Path, libc: Libc, programs: Sequence[tuple[Path, Elf]]) -> Case:

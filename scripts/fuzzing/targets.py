@@ -30,8 +30,9 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.formats import FORMATS
-from wheelfix.reports.render import RenderOptions
+from wheelfix.reports.formats import Format
+from wheelfix.reports.render import render
+from wheelfix.reports.render_options import RenderOptions
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
@@ -91,9 +92,9 @@ def try_wheel(data: bytes) -> None:
         path = Path(folder) / _NAME
         path.write_bytes(data)
         found = check_set([check(path, Settings())], lambda _: Settings())
-    drawing = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
-    for name, render in FORMATS.items():
-        _judged(name, render(found, drawing))
+    options = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    for form in Format:
+        _judged(form, render(found, form, options))
     for report in found.unreadable:
         if report.error is not None:
             raise report.error

@@ -1,10 +1,14 @@
-"""Repair Linux wheels so that they work once installed, and say what is wrong with others.
+"""Repair Linux wheels so that they work once installed, and report what is wrong with them.
 
-What `__all__` names is public, and changes only with a word in the changelog; all else may change
-with any release. Each name is imported when it is first used.
+The names in `__all__` are public: a change of them is in the changelog. Everything else may change
+with any release.
 """
 
-TYPE_CHECKING = False  # what type checkers take for true; `typing` takes 8 ms to import
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+# Every submodule imports this package first. To import the public names here, not on first use,
+# would add the third of a second that rules and pipelines take to `--help` and `--version`.
 if TYPE_CHECKING:
     from wheelfix.api import check as check
     from wheelfix.api import check_all as check_all
@@ -40,7 +44,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rules are made of
+__all__ = [  # noqa: RUF022 - functions, then results, then what rules are made of
     "check",
     "check_all",
     "check_each",
@@ -64,11 +68,9 @@ __all__ = [  # noqa: RUF022 - what one does, then what comes back, then what rul
 
 
 def __getattr__(name: str) -> object:
-    """Import a public name from its module when it is asked for (PEP 562)."""
+    """Import a public name when it is first used (PEP 562)."""
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - see above
-
     found: object = getattr(import_module(f"wheelfix.{_HOME[name]}"), name)
     globals()[name] = found
     return found

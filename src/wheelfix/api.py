@@ -1,4 +1,4 @@
-"""What Python programs call: the same as the commands, with values in place of text."""
+"""The Python API: the commands as functions that return values."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,10 +7,10 @@ from pathlib import Path
 
 from wheelfix.pipelines import check as checking
 from wheelfix.pipelines import repair as repairing
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.pipelines.standby import Standby
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
 
@@ -18,10 +18,10 @@ DEFAULTS = Settings()
 
 
 def check(path: str | os.PathLike[str], settings: Settings = DEFAULTS) -> Report:
-    """Return what is wrong with the wheel at `path`; nothing is changed, or run.
+    """Return what is wrong with the wheel at `path`; nothing is changed or run.
 
-    What keeps the wheel from being judged is in `Report.error`; nothing is raised for it. Raises
-    `RuleError` for a plug-in that cannot be loaded. `[tool.wheelfix]` is not read.
+    A failure to read the wheel is not raised, but in `Report.error`. Raises `RuleError` for a
+    plug-in that cannot be loaded. `[tool.wheelfix]` is not read.
     """
     return checking.check(Path(path), settings)
 
@@ -34,9 +34,9 @@ def check_each(
 ) -> Iterator[Report]:
     """Yield the report of each wheel, in their order, as soon as it and those before it are ready.
 
-    With an `executor` they are checked there, some at once, also in other processes or on other
-    machines that see the wheels under the same paths and have the same wheelfix. No wheel stops
-    the others; `ToolError` is raised where the executor itself is gone.
+    With an `executor` they are checked there, several at a time, also in other processes or on
+    other machines that have the wheels under the same paths and the same wheelfix. No wheel stops
+    the others; `ToolError` is raised if the executor itself fails.
     """
     crew = None if executor is None else crew_of(executor)
     wheels = [Path(path) for path in paths]
@@ -49,7 +49,7 @@ def check_all(
     *,
     executor: Executor | None = None,
 ) -> SetReport:
-    """Return what is wrong with each wheel, and with all of them side by side.
+    """Return what is wrong with each wheel, and with all of them together.
 
     `executor` is as in `check_each`.
     """
@@ -66,9 +66,9 @@ def repair(
 ) -> Outcome:
     """Write a wheel that works once installed to `settings.wheel_dir`.
 
-    What went wrong is in `Outcome.error` and `Outcome.remaining`; nothing is raised for it.
-    `environ` is what auditwheel gets, and the place of SOURCE_DATE_EPOCH; it is this process's
-    own by default. With `dry_run` nothing is written.
+    Failures are not raised, but in `Outcome.error` and `Outcome.remaining`. `environ` is the
+    environment for auditwheel, with SOURCE_DATE_EPOCH; by default it is that of this process.
+    With `dry_run` nothing is written.
     """
     where = os.environ if environ is None else environ
     return repairing.repair(Path(path), settings, where, publish=not dry_run)
@@ -83,16 +83,15 @@ def repair_all(
 ) -> list[Outcome]:
     """Write each wheel as `repair` does; those of one product share libraries.
 
-    What a wheel requires of the others is repaired first. `settings.jobs` work side by side.
+    Wheels that others require are repaired first, and `settings.jobs` wheels at a time.
     """
     where = os.environ if environ is None else environ
 
     files = [Path(path) for path in paths]
-    with Standby(where) as standby:
-        standby.stays = len(files) > 1
+    with Auditwheel(where, min(settings.jobs, len(files))) as auditwheel:
 
         def attempt(path: Path, chosen: Settings, /, *, publish: bool) -> Outcome:
-            return repairing.repair_with(standby, path, chosen, publish=publish)
+            return repairing.repair_with(auditwheel, path, chosen, publish=publish)
 
         return list(
             repair_each(files, lambda _: settings, attempt, publish=not dry_run, jobs=settings.jobs)

@@ -1,21 +1,22 @@
-"""Every option, once, with its documentation.
+"""Every setting of a run, with its help, bounds and flag.
 
-Flags, environment variables, `[tool.wheelfix]` and the help texts are made from these fields.
-Nothing below the command line sees a raw option.
+Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help texts are derived from
+the fields of `Settings`. Nothing below the command line sees a raw option.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
 
 from packaging.utils import canonicalize_name
 
 
 class Size(int):
-    """A number of bytes, written as such or as `50 MB`, `48MiB`; 0 is no limit."""
+    """A number of bytes, given as a number or as `50 MB`, `48MiB`; 0 means no limit."""
 
     __slots__ = ()
 
@@ -24,43 +25,43 @@ NO_LIMIT = Size(0)
 
 
 class ZipCodec(StrEnum):
-    """What deflates the members that are new or changed."""
+    """The library that compresses new and changed members."""
 
     AUTO = "auto"
-    """libdeflate where the package `deflate` is installed, or else zlib."""
+    """libdeflate if the package `deflate` is installed, otherwise zlib."""
     ZLIB = "zlib"
-    """The one of the running Python."""
+    """The zlib of the running Python."""
     LIBDEFLATE = "libdeflate"
-    """Three times as fast as zlib, with a result that is a little smaller."""
+    """Three times as fast as zlib, and compresses slightly better."""
 
 
 class DataLibraries(StrEnum):
-    """How a file finds a library that no single relative path reaches from where it lands."""
+    """How a file finds a library that no single relative path reaches in every install scheme."""
 
     COLOCATE = "colocate"
-    """The libraries stand once more in the file's own install scheme, and move with it."""
+    """Copy the libraries into the file's own install scheme."""
     SEARCH = "search"
-    """One search path entry for each install scheme and Python version that the tags allow."""
+    """Add a search path entry for each install scheme and Python version that the tags allow."""
     MOVE = "move"
-    """The file moves to platlib, beside the package."""
+    """Move the file to platlib, into the package."""
 
 
 class ProviderBy(StrEnum):
-    """How an object comes by a library that another wheel has."""
+    """How an object finds a library that a provider ships."""
 
     ENTRY = "entry"
-    """A search path entry from each object to the provider's folder."""
+    """By a search path entry to the provider's folder, in each object."""
     PRELOAD = "preload"
-    """A module that opens it before the import, where one can; an entry elsewhere."""
+    """By a module that opens it before the import, where possible; by an entry elsewhere."""
     BOTH = "both"
-    """An entry for each object, and such a module wherever one can be."""
+    """By an entry in each object, and by such a module where possible."""
 
 
 class SearchPathTag(StrEnum):
     """The dynamic tag of the search paths."""
 
     AUTO = "auto"
-    """DT_RPATH on the objects that wheelfix changes, as auditwheel does; others keep theirs."""
+    """DT_RPATH on objects that wheelfix changes, as auditwheel does; others keep theirs."""
     RPATH = "rpath"
     """DT_RPATH on every object with a search path."""
     RUNPATH = "runpath"
@@ -68,105 +69,106 @@ class SearchPathTag(StrEnum):
 
 
 class SacrificialEntry(StrEnum):
-    """The harmless first search path entry for tools that rewrite or drop the first one."""
+    """A harmless first search path entry, for tools that rewrite or drop the first entry."""
 
     OFF = "off"
     KEEP = "keep"
-    """Put it first and ship it."""
+    """Insert it and ship it."""
     REMOVE = "remove"
-    """Put it first, keep it through the graft, take it away before the wheel is written."""
+    """Insert it before the graft, remove it before the wheel is written."""
 
 
 class PruneNeeded(StrEnum):
-    """Which unused DT_NEEDED entries go."""
+    """Which unused DT_NEEDED entries are dropped."""
 
     OFF = "off"
-    """None, and none is looked for."""
+    """None; unused entries are not searched for."""
     SAFE = "safe"
-    """Those of which nothing but symbols was wanted, as far as can be seen."""
+    """Entries for libraries that can only have been needed for their symbols."""
     ALL = "all"
-    """Also those with constructors, names opened at run time and the like."""
+    """Also libraries with constructors, libraries opened by name at run time, and the like."""
 
 
 class Share(StrEnum):
-    """With which wheels of the same run a wheel shares the libraries that both would graft."""
+    """Which wheels of the same run share the libraries that both would graft."""
 
     OFF = "off"
-    """With none, and none of them is a provider."""
+    """None; no wheel of the run is a provider."""
     PRODUCT = "product"
-    """With those that METADATA pins, or asks for at the wheel's own version."""
+    """Wheels that METADATA pins, or requires at the wheel's own version."""
     REQUIRED = "required"
-    """With all that METADATA asks for, and with every provider that is given by its wheel."""
+    """All wheels that METADATA requires, and every provider given as a wheel."""
 
 
 class FailOn(StrEnum):
-    """The mildest finding that makes a check fail."""
+    """The lowest severity that makes a check fail."""
 
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
     NEVER = "never"
-    """Findings are reported, and the exit code is 0."""
+    """Findings are reported; the exit code is 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """A library that the wheel must have, and symbols that it must define."""
+    """A library that the wheel must contain, and symbols that the library must define."""
 
     library: str
-    """Its file name or SONAME, as a glob; as it is before the graft."""
+    """A glob for its file name or SONAME before the graft."""
     symbols: tuple[str, ...] = ()
-    """Globs, each of which a symbol must match."""
+    """Globs; at least one defined symbol must match each."""
 
 
 SCHEMES = ("platlib", "purelib", "data")
-"""The paths of an install scheme in which a provider may have its folder."""
+"""The install scheme paths that may hold a provider's folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """A distribution that is installed beside the wheel, and one folder of libraries in it."""
+    """A distribution installed beside the wheel, and one folder of libraries in it."""
 
     requirement: str = ""
-    """What METADATA must ask for (PEP 508); empty for a mere directory."""
+    """The requirement that METADATA must have (PEP 508); empty for a directory."""
     libraries: tuple[str, ...] = ()
-    """Globs of the SONAMEs; none as long as they are yet to be looked up."""
+    """Globs of the SONAMEs; empty until they have been looked up."""
     directory: str | None = None
-    """Relative to site-packages, or to what `scheme` names; None where no entry can lead there."""
+    """Relative to site-packages, or to the path `scheme` names; None if no entry can lead there."""
     scheme: str = "platlib"
-    """`platlib`, `purelib`, or `data` for what lands in `<prefix>`."""
+    """`platlib`, `purelib`, or `data` for a folder in `<prefix>`."""
     source: str = ""
-    """What was given or looked at: a wheel, a distribution, a directory."""
+    """The wheel, distribution or directory given by the user."""
     at_hand: str = ""
-    """The wheel or the directory to look into; empty where the libraries are known by name only."""
+    """The wheel or directory to read; empty if the libraries are known by name only."""
     version: str = ""
-    """The version at hand."""
+    """The version of that wheel or directory."""
     refused: tuple[str, ...] = ()
-    """Versions at hand that METADATA does not allow: they are not judged."""
+    """Versions found that METADATA does not allow; they are not read."""
     owner: bool = False
-    """Whether it is a wheel of the same run, found by what METADATA asks for."""
+    """Whether it is a wheel of the same run, found by the requirements of METADATA."""
     shared: bool = False
-    """Whether what both would graft is grafted there alone."""
+    """Whether libraries that both wheels would graft are grafted there only."""
     grafted: tuple[tuple[str, str], ...] = ()
-    """What it grafted in this run: the names in DT_NEEDED, and those that they became."""
+    """The libraries it grafted in this run: DT_NEEDED name and grafted name."""
     through: str = ""
-    """The distribution that METADATA asks for in its place, and that asks for it."""
+    """The distribution that METADATA requires, and that requires this one."""
 
     @property
     def name(self) -> str:
-        """The distribution's name in its normal form (PEP 503); empty for a mere directory."""
+        """The distribution's normalized name (PEP 503); empty for a directory."""
         return name_of(self.requirement)
 
     @property
     def label(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         return self.requirement or self.source
 
     @property
     def to_require(self) -> str:
-        """What METADATA may ask for: where no version is said, at least the one at hand.
+        """The requirement to add to METADATA.
 
-        That is the only one which is known to serve.
+        Without a version specifier it gets `>=` the version that was read: only that version is
+        known to have the libraries.
         """
         bare = self.requirement.strip()
         if self.version and self.name and canonicalize_name(bare) == self.name:
@@ -175,7 +177,7 @@ class Provider:
 
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        # What comes before the first wildcard decides most: to compile a pattern takes longer.
+        # Comparing the prefix before the first wildcard is faster than compiling the pattern.
         globs = (glob for glob in self.libraries if library.startswith(_WILD.split(glob, 1)[0]))
         return any(fnmatchcase(library, glob) for glob in globs)
 
@@ -184,7 +186,7 @@ _WILD = re.compile(r"[*?[]")
 
 
 def name_of(requirement: str) -> str:
-    """Return the normal form of the name that a requirement begins with (PEP 508, "Names")."""
+    """Return the normalized name that a requirement begins with (PEP 508, "Names")."""
     match = _NAME.match(requirement.strip())
     return canonicalize_name(match[0]) if match else ""
 
@@ -192,103 +194,381 @@ def name_of(requirement: str) -> str:
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
+# --- The settings ---------------------------------------------------------------------------------
+
+SeverityLabel = Literal["info", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The help, bounds and flag of one field of `Settings`."""
+
+    help: str
+    _: KW_ONLY
+    flag: str = ""
+    """The long flag, if it is not derived from the field's name."""
+    off_flag: str = ""
+    """The flag that turns a boolean off, if it is not `--no-` and the field's name."""
+    short: str = ""
+    """The short flag, such as `-w`."""
+    metavar: str | None = None
+    """The placeholder of the flag's value in the help."""
+    variable: str = ""
+    """auditwheel's environment variable for the same option."""
+    commands: tuple[str, ...] = ("repair", "check")
+    """The commands with this flag."""
+    least: int | None = None
+    most: int | None = None
+    """The bounds of a number; None for no bound."""
+    has_commas: bool = False
+    """Whether each value of the flag may be a comma-separated list."""
+    is_added: bool = False
+    """Whether a layer adds its values to those of the layer below, instead of replacing them."""
+    is_run_wide: bool = False
+    """Whether it concerns the whole run, so that it cannot be overridden for some wheels."""
+    example: str = ""
+    """The value to show if the default is None."""
+
+
+_REPAIR = ("repair",)
+_CHECK = ("check",)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do. Field docstrings are the help texts."""
+    """What a run was asked to do."""
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
-    wheel_dir: Path = Path("wheelhouse")
-    """Directory to write repaired wheels to."""
-    plat: str = "auto"
-    """Desired platform tag, such as manylinux_2_28_x86_64, or auto."""
-    lib_sdir: str = ".libs"
-    """Suffix of the directory for grafted libraries."""
-    exclude: tuple[str, ...] = ()
-    """Do not graft libraries whose SONAME or path matches this glob; repeatable."""
-    only_plat: bool = False
-    """Do not add a better platform tag than the one asked for."""
-    update_tags: bool = True
-    """Update the platform tags of the file name and of WHEEL."""
-    strip: bool = False
-    """Strip symbols from the ELF objects."""
-    zip_level: int = -1
-    """Compression level of changed members, 0 to 9; untouched members are copied as they are."""
-    zip_codec: ZipCodec = ZipCodec.AUTO
-    """What deflates new members: zlib, libdeflate (of the extra `fast`), or auto, the faster one of
-    those that are installed. The same bytes take the same codec."""
-    ldpaths: str | None = None
-    """Colon-separated directories to search for external libraries, in place of the system's."""
-    isa_ext_check: bool = True
-    """Refuse objects that need more than the baseline instruction set."""
-    allow_pure_python_wheel: bool = True
-    """Let pure Python wheels through; always so, the option exists for auditwheel's users."""
+    wheel_dir: Annotated[
+        Path,
+        Setting(
+            "Directory to write repaired wheels to.", short="-w", metavar="DIR", commands=_REPAIR
+        ),
+    ] = Path("wheelhouse")
+    plat: Annotated[
+        str,
+        Setting(
+            "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
+            metavar="TAG",
+            variable="AUDITWHEEL_PLAT",
+            commands=_REPAIR,
+        ),
+    ] = "auto"
+    lib_sdir: Annotated[
+        str,
+        Setting(
+            "Suffix of the directory for grafted libraries.",
+            short="-L",
+            metavar="SUFFIX",
+            commands=_REPAIR,
+        ),
+    ] = ".libs"
+    exclude: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Do not graft libraries whose SONAME or path matches this glob; repeatable.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    only_plat: Annotated[
+        bool,
+        Setting("Do not add a better platform tag than the one asked for.", commands=_REPAIR),
+    ] = False
+    update_tags: Annotated[
+        bool,
+        Setting("Update the platform tags of the file name and of WHEEL.", commands=_REPAIR),
+    ] = True
+    strip: Annotated[bool, Setting("Strip symbols from the ELF objects.", commands=_REPAIR)] = False
+    zip_level: Annotated[
+        int,
+        Setting(
+            "Compression level of changed members, 0 to 9; unchanged members are copied as is.",
+            flag="--zip-compression-level",
+            short="-z",
+            variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
+            least=-1,
+            most=9,
+            commands=_REPAIR,
+        ),
+    ] = -1
+    zip_codec: Annotated[
+        ZipCodec,
+        Setting(
+            "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
+            "auto, the faster one installed. Equal bytes are compressed by the same library.",
+            commands=_REPAIR,
+        ),
+    ] = ZipCodec.AUTO
+    ldpaths: Annotated[
+        str | None,
+        Setting(
+            "Colon-separated directories to search for external libraries, instead of the "
+            "system's.",
+            metavar="DIRS",
+            commands=_REPAIR,
+            example="/opt/lib:/usr/lib64",
+        ),
+    ] = None
+    isa_ext_check: Annotated[
+        bool,
+        Setting(
+            "Refuse objects that need more than the baseline instruction set.",
+            off_flag="--disable-isa-ext-check",
+            commands=_REPAIR,
+        ),
+    ] = True
+    allow_pure_python_wheel: Annotated[
+        bool,
+        Setting(
+            "Accept pure Python wheels. wheelfix always does; this exists for users of auditwheel.",
+            commands=_REPAIR,
+        ),
+    ] = True
 
     # --- which rules, and how far they may go ----------------------------------------------------
-    select: tuple[str, ...] = ("ALL",)
-    """Rules to run, by code, prefix or name; ALL are those of plug-ins too."""
-    extend_select: tuple[str, ...] = ()
-    """Rules to run besides those."""
-    ignore: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Rules not to run, by code, prefix or name; in the file, a table may give each its reason."""
-    per_file_ignores: Mapping[str, tuple[str, ...]] = field(
-        default_factory=dict[str, tuple[str, ...]]
-    )
-    """Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable."""
-    severity: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How bad a rule's findings are: WF113=error, or warning, or info; repeatable."""
-    unsafe_fixes: bool = False
-    """Also apply fixes that may change which file is loaded."""
+    select: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Rules to run, by code, prefix or name; ALL includes those of plug-ins.",
+            metavar="RULES",
+            has_commas=True,
+        ),
+    ] = ("ALL",)
+    extend_select: Annotated[
+        tuple[str, ...],
+        Setting("Rules to run besides those.", metavar="RULES", has_commas=True, is_added=True),
+    ] = ()
+    ignore: Annotated[
+        Mapping[str, str],
+        Setting(
+            "Rules not to run, by code, prefix or name; in the file, a table may give each a "
+            "reason.",
+            metavar="RULES",
+            has_commas=True,
+            is_added=True,
+        ),
+    ] = field(default_factory=dict[str, str])
+    per_file_ignores: Annotated[
+        Mapping[str, tuple[str, ...]],
+        Setting(
+            "Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
+            metavar="GLOB:RULES",
+            is_added=True,
+        ),
+    ] = field(default_factory=dict[str, tuple[str, ...]])
+    severity: Annotated[
+        Mapping[str, SeverityLabel],
+        Setting(
+            "Severity of a rule's findings: WF113=error, or warning, or info; repeatable.",
+            metavar="RULES=SEVERITY",
+            is_added=True,
+        ),
+    ] = field(default_factory=dict[str, SeverityLabel])
+    unsafe_fixes: Annotated[
+        bool,
+        Setting("Also apply fixes that may change which file is loaded.", commands=_REPAIR),
+    ] = False
 
     # --- wheelfix's own policies -----------------------------------------------------------------
-    data_libraries: DataLibraries = DataLibraries.COLOCATE
-    """How a file outside site-packages finds its libraries: colocate, search or move."""
-    search_path_tag: SearchPathTag = SearchPathTag.AUTO
-    """The dynamic tag of search paths: auto, rpath or runpath."""
-    sacrificial_entry: SacrificialEntry = SacrificialEntry.OFF
-    """A harmless first search path entry: off, keep or remove."""
-    keep_entries: tuple[str, ...] = ()
-    """Search path entries to leave alone, as globs, such as /opt/rocm/*; repeatable."""
-    keep_names: tuple[str, ...] = ()
-    """Graft libraries whose SONAME or file name matches this glob under that name; repeatable."""
-    prune_needed: PruneNeeded = PruneNeeded.SAFE
-    """Which unused DT_NEEDED entries to drop: off, safe or all."""
-    keep_needed: tuple[str, ...] = ()
-    """Never drop these DT_NEEDED entries, as globs, such as libtorch*.so; repeatable."""
-    drop_needed: tuple[str, ...] = ()
-    """Drop these unused DT_NEEDED entries whatever speaks for them, as globs; repeatable."""
-    library_path: tuple[str, ...] = ()
-    """Directory or wheel with libraries that others provide, to be looked into; repeatable."""
-    provider: tuple[Provider, ...] = ()
-    """Another wheel or distribution, or a directory of wheels or libraries: what it has is not
-    grafted, and found where it is installed; repeatable."""
-    share: Share = Share.PRODUCT
-    """Graft once what a wheel has in common with another that it requires: off, product (pinned, or
-    of one version) or required."""
-    provider_by: ProviderBy = ProviderBy.ENTRY
-    """How libraries of providers are found: by entry, preload or both."""
-    add_requires: bool = False
-    """Add a missing Requires-Dist line for a provider to METADATA."""
-    require: tuple[Requirement, ...] = ()
-    """Demand a library, and symbols that it defines: libx.so=x_*,y_*; repeatable."""
-    target: tuple[str, ...] = ()
-    """Machines to load on, such as debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable."""
-    fail_on: FailOn = FailOn.ERROR
-    """The mildest finding that makes a check fail: error, warning, info or never."""
-    baseline: str | None = None
-    """File with findings that were there before and do not count; --write-baseline makes it."""
-    max_size: Size = NO_LIMIT
-    """The most that a wheel may weigh, such as 50MB or 48MiB."""
-    max_file_size: Size = NO_LIMIT
-    """The most that a file in a wheel may weigh, inflated, such as 20MB."""
-    max_growth: int = 10
-    """How many percent a wheel may outgrow the one that it is held against."""
-    against: tuple[str, ...] = ()
-    """Wheel of an earlier release to compare sizes with; repeatable."""
-    verify: bool = False
-    """Install the result, try everything in it, and publish it only if all works."""
-    verdict: bool = True
-    """Revalidate the result with auditwheel."""
-    jobs: int = 1
-    """Wheels to work on side by side."""
-    timeout: int = 1800
-    """The most seconds that a check may take for one wheel; 0 for no limit."""
+    data_libraries: Annotated[
+        DataLibraries,
+        Setting(
+            "How a file outside site-packages finds its libraries: colocate, search or move.",
+            commands=_REPAIR,
+        ),
+    ] = DataLibraries.COLOCATE
+    search_path_tag: Annotated[
+        SearchPathTag,
+        Setting("The dynamic tag of search paths: auto, rpath or runpath.", commands=_REPAIR),
+    ] = SearchPathTag.AUTO
+    sacrificial_entry: Annotated[
+        SacrificialEntry,
+        Setting("A harmless first search path entry: off, keep or remove.", commands=_REPAIR),
+    ] = SacrificialEntry.OFF
+    keep_entries: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Leave search path entries that match this glob alone, such as /opt/rocm/*; "
+            "repeatable.",
+            flag="--keep-entry",
+            metavar="GLOB",
+        ),
+    ] = ()
+    keep_names: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Do not rename grafted libraries whose SONAME or file name matches this glob; "
+            "repeatable.",
+            flag="--keep-name",
+            metavar="GLOB",
+        ),
+    ] = ()
+    prune_needed: Annotated[
+        PruneNeeded, Setting("Which unused DT_NEEDED entries to drop: off, safe or all.")
+    ] = PruneNeeded.SAFE
+    keep_needed: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    drop_needed: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Always drop unused DT_NEEDED entries that match this glob; repeatable.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    library_path: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Directory or wheel to read libraries of other distributions from; repeatable.",
+            metavar="PATH",
+        ),
+    ] = ()
+    provider: Annotated[
+        tuple[Provider, ...],
+        Setting(
+            "Another wheel or distribution, or a directory of wheels or libraries. Its libraries "
+            "are not grafted, but found where they are installed; repeatable.",
+            metavar="WHEEL|NAME|DIR",
+            is_added=True,
+            commands=("repair", "check", "explain", "tree", "verify"),
+        ),
+    ] = ()
+    share: Annotated[
+        Share,
+        Setting(
+            "Graft libraries once that a wheel has in common with another wheel it requires: off, "
+            "product (pinned, or of the same version) or required.",
+            commands=_REPAIR,
+        ),
+    ] = Share.PRODUCT
+    provider_by: Annotated[
+        ProviderBy,
+        Setting(
+            "How libraries of providers are found: by entry, preload or both.", commands=_REPAIR
+        ),
+    ] = ProviderBy.ENTRY
+    add_requires: Annotated[
+        bool,
+        Setting("Add missing Requires-Dist lines for providers to METADATA.", commands=_REPAIR),
+    ] = False
+    require: Annotated[
+        tuple[Requirement, ...],
+        Setting(
+            "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
+            metavar="LIBRARY[=SYMBOL,...]",
+        ),
+    ] = ()
+    target: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Machines that must load the wheel, such as "
+            "debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable.",
+            metavar="MACHINES",
+            has_commas=True,
+            commands=_CHECK,
+        ),
+    ] = ()
+    fail_on: Annotated[
+        FailOn,
+        Setting(
+            "Lowest severity that makes a check fail: error, warning, info or never.",
+            commands=_CHECK,
+            is_run_wide=True,
+        ),
+    ] = FailOn.ERROR
+    baseline: Annotated[
+        str | None,
+        Setting(
+            "File with known findings, which do not count; --write-baseline makes it.",
+            metavar="FILE",
+            commands=_CHECK,
+            is_run_wide=True,
+            example="wheelfix-baseline.json",
+        ),
+    ] = None
+    max_size: Annotated[
+        Size,
+        Setting("Maximum size of a wheel, such as 50MB or 48MiB.", metavar="SIZE", commands=_CHECK),
+    ] = NO_LIMIT
+    max_file_size: Annotated[
+        Size,
+        Setting(
+            "Maximum uncompressed size of a file in a wheel, such as 20MB.",
+            metavar="SIZE",
+            commands=_CHECK,
+        ),
+    ] = NO_LIMIT
+    max_growth: Annotated[
+        int,
+        Setting(
+            "Maximum growth in percent over the wheel of --against.",
+            metavar="PERCENT",
+            least=0,
+            commands=_CHECK,
+        ),
+    ] = 10
+    against: Annotated[
+        tuple[str, ...],
+        Setting(
+            "Wheel of an earlier release to compare sizes with; repeatable.",
+            metavar="WHEEL",
+            commands=_CHECK,
+        ),
+    ] = ()
+    verify: Annotated[
+        bool,
+        Setting(
+            "Install the result, load everything in it, and write it only if all works.",
+            commands=_REPAIR,
+        ),
+    ] = False
+    verdict: Annotated[
+        bool, Setting("Revalidate the result with auditwheel.", commands=_REPAIR)
+    ] = True
+    jobs: Annotated[
+        int,
+        Setting("Number of wheels to process in parallel.", short="-j", least=1, is_run_wide=True),
+    ] = 1
+    timeout: Annotated[
+        int,
+        Setting(
+            "Maximum seconds to check one wheel; 0 for no limit.",
+            metavar="SECONDS",
+            least=0,
+            commands=_CHECK,
+            is_run_wide=True,
+        ),
+    ] = 1800
+
+
+class SettingField(NamedTuple):
+    """A field of `Settings`."""
+
+    name: str
+    type: object
+    """Its annotation, without the `Setting`."""
+    setting: Setting
+
+    @property
+    def key(self) -> str:
+        """Its key in `[tool.wheelfix]`: `wheel-dir` for `wheel_dir`."""
+        return self.name.replace("_", "-")
+
+    @property
+    def default(self) -> object:
+        """The value of what was not set."""
+        return getattr(_DEFAULTS, self.name)
+
+
+_DEFAULTS = Settings()
+
+
+SETTING_FIELDS = tuple(
+    SettingField(name, *get_args(annotation))
+    for name, annotation in get_type_hints(Settings, include_extras=True).items()
+)
+"""The fields of `Settings`, in their order."""

@@ -1,4 +1,4 @@
-"""The verdict found from values is auditwheel's own, asked of the same wheel."""
+"""wheelfix's verdict from values is auditwheel's own verdict on the same wheel."""
 
 import json
 import os
@@ -12,13 +12,13 @@ import pytest
 
 from tests.support import build
 from tests.support.values import elf, wheel
-from wheelfix.analysis.policy_reasons import Policy
-from wheelfix.analysis.policy_verdict import findings, policy_verdict
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_verdict import policy_verdict, show_json
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines import auditwheel
-from wheelfix.pipelines.standby import Standby
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -43,7 +43,7 @@ def show(path: Path) -> dict[str, Any]:
 def agrees(path: Path) -> dict[str, Any]:
     """Hold what is found from values against what auditwheel says, and return it."""
     with open_wheel(path) as archive:
-        ours = findings(archive.wheel, Settings(), POLICIES)
+        ours = show_json(archive.wheel, Settings(), POLICIES)
     theirs = show(path)
     assert ours is not None
     assert {key: ours[key] for key in SAID} == {key: theirs[key] for key in SAID}
@@ -142,8 +142,8 @@ def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
     with open_wheel(path) as archive:
         subject = archive.wheel
     for settings in (Settings(), Settings(exclude=("libmine.so*",))):
-        with Standby(os.environ) as standby:
-            asked = auditwheel.verdict(subject, settings, tmp_path / "work", standby)
+        with Auditwheel(os.environ) as worker:
+            asked = auditwheel.verdict(worker, subject, settings, tmp_path / "work")
         found = policy_verdict(subject, settings, POLICIES)
         assert found == asked
 
@@ -250,7 +250,7 @@ def test_fpectl_and_narrow_unicode_are_for_no_tag() -> None:
 def test_android_wheels_keep_their_own_level() -> None:
     android = replace(EXTENSION, needed=("libc.so", "libpython3.13.so"))
     subject = wheel({"p/m.so": android}, name="demo-1.0-cp313-cp313-android_25_x86_64.whl")
-    found = findings(subject, Settings(), POLICIES)
+    found = show_json(subject, Settings(), POLICIES)
     assert found is not None
     assert found["overall_tag"] == "android_25_x86_64"
     assert not found["external_libs"]

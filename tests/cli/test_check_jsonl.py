@@ -29,14 +29,14 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from wheelfix import cli
 from wheelfix.cli import check_records as batch
+from wheelfix.cli.app import run
 from wheelfix.cli.check_records import records, tasks
 from wheelfix.cli.process_pool import processes
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.render import RenderOptions
+from wheelfix.reports.render_options import RenderOptions
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
 from wheelfix.system.spread import spread
@@ -63,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def streamed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
-    code = cli.run([*STREAM, *arguments])
+    code = run([*STREAM, *arguments])
     return code, capsys.readouterr().out
 
 
@@ -96,7 +96,7 @@ def test_each_wheel_has_its_record_in_the_order_of_the_list(
 @pytest.mark.usefixtures("folder")
 def test_a_record_says_what_the_report_says(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = streamed(capsys, "dist")
-    assert cli.run(["check", "--output-format", "json", "dist"]) == 2
+    assert run(["check", "--output-format", "json", "dist"]) == 2
     report = json.loads(capsys.readouterr().out)
     for line, wheel in zip(text.splitlines(), report["wheels"], strict=True):
         record = json.loads(line)
@@ -136,7 +136,7 @@ def test_what_stands_beside_a_stream_is_refused(
         [*STREAM, "dist", "--resume"],
         ["check", "dist", "-o", "x", "--resume"],
     ):
-        assert cli.run(arguments) == 2
+        assert run(arguments) == 2
         assert "hint" in capsys.readouterr().err
     assert not (folder / "x").exists()
 
@@ -155,7 +155,7 @@ def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
     os.close(master)
     assert run.returncode == 2
     lines = re.findall(
-        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 not judged)?, [\d.]+ a", shown.decode()
+        r"(\d+) of 8 wheels, (\d) with errors(?:, 1 unreadable)?, [\d.]+ per", shown.decode()
     )
     assert lines == [*((str(n), bad) for n, bad in enumerate("00000123", start=1)), ("8", "3")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -194,9 +194,9 @@ def test_a_list_without_wheels_is_an_error(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "list").touch()
-    assert cli.run(["check", "--from-file", "list"]) == 2
+    assert run(["check", "--from-file", "list"]) == 2
     assert "no wheel is named" in capsys.readouterr().err
-    assert cli.run(["check", "--from-file", "none"]) == 2
+    assert run(["check", "--from-file", "none"]) == 2
     assert "cannot read the list" in capsys.readouterr().err
 
 
@@ -204,7 +204,7 @@ def test_a_list_without_wheels_is_an_error(
 
 
 def resumed(*arguments: str) -> int:
-    return cli.run([*STREAM, "dist", "-o", "records", "--resume", *arguments])
+    return run([*STREAM, "dist", "-o", "records", "--resume", *arguments])
 
 
 @pytest.fixture
@@ -296,7 +296,7 @@ def test_a_file_that_is_no_journal_is_left_alone(
     for text in ("my thesis\n", '{"version":1}\n', "[]\n", "\xff\n", '{"version":1,"path":"x"'):
         (folder / "records").write_text(text + '{"a":1}\n', "latin-1")
         assert resumed() == 2
-        assert "line 1, is no record" in capsys.readouterr().err
+        assert "line 1, is not a record" in capsys.readouterr().err
         assert (folder / "records").read_text("latin-1") == text + '{"a":1}\n'
 
 
@@ -309,18 +309,18 @@ def test_what_is_no_file_cannot_be_gone_on_with(
     else:
         (folder / "records").symlink_to("/dev/zero")
     assert resumed() == 2
-    assert "`records` is not a file" in capsys.readouterr().err
+    assert "`records` is not a regular file" in capsys.readouterr().err
 
 
 def test_two_runs_do_not_write_to_one_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from wheelfix.cli.resume_file import begun
+    from wheelfix.cli.resume_file import new_file
 
-    with begun(folder / "records"):
+    with new_file(folder / "records"):
         assert resumed() == 2
         assert "another run is writing" in capsys.readouterr().err
-        assert cli.run([*STREAM, "dist", "-o", "records"]) == 2
+        assert run([*STREAM, "dist", "-o", "records"]) == 2
         assert "another run is writing" in capsys.readouterr().err
     assert resumed() == 2
     assert "another run" not in capsys.readouterr().err
@@ -328,7 +328,7 @@ def test_two_runs_do_not_write_to_one_file(
 
 @pytest.mark.usefixtures("folder")
 def test_a_full_disk_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([*STREAM, "dist", "-o", "/dev/full"]) == 2
+    assert run([*STREAM, "dist", "-o", "/dev/full"]) == 2
     said = capsys.readouterr().err
     assert "No space left" in said
     assert "--resume" in said
@@ -397,7 +397,7 @@ def test_a_worker_that_is_killed_costs_no_other_report_either(
         return check(path, *more)
 
     monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
-    assert cli.run(["check", "-j2", "--output-format", "json", "dist"]) == 2
+    assert run(["check", "-j2", "--output-format", "json", "dist"]) == 2
     wheels = json.loads(capsys.readouterr().out)["wheels"]
     assert [each["name"][:6] for each in wheels if each["error"]] == ["demo3x", "demo2-"]
 
@@ -448,7 +448,7 @@ def test_a_wheel_that_takes_for_ever_costs_one_record(
     form: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    assert cli.run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
+    assert run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
     assert time.monotonic() - began < 20
     assert not active_children()
     text = capsys.readouterr().out

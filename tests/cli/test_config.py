@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.every_setting import EVERYTHING
-from wheelfix.cli.config.files import Layer, configured, find
-from wheelfix.cli.config.values import check_selectors, settings_from
+from wheelfix.cli.config.files import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.rules import RULES
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 
 
@@ -115,34 +115,34 @@ def test_the_nearest_file_up_to_the_root_of_the_project(tmp_path: Path) -> None:
     project = put(tmp_path / "project" / "pyproject.toml", "[tool.wheelfix]\n")
     inner = tmp_path / "project" / "src" / "pkg"
     inner.mkdir(parents=True)
-    assert find(inner) == project
+    assert find_file(inner) == project
     own = put(tmp_path / "project" / "wheelfix.toml", "")
-    assert find(inner) == own, "wheelfix.toml wins over pyproject.toml beside it"
+    assert find_file(inner) == own, "wheelfix.toml wins over pyproject.toml beside it"
     (tmp_path / "other" / ".git").mkdir(parents=True)
-    assert find(tmp_path / "other") is None, "a repository does not listen to what is above it"
-    assert find(tmp_path) == top
+    assert find_file(tmp_path / "other") is None, "a repository does not listen to what is above it"
+    assert find_file(tmp_path) == top
 
 
 def test_pyproject_and_wheelfix_toml_say_the_same(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
     own = put(tmp_path / "other.toml", "jobs = 3\n")
     for explicit in (project, own):
-        assert configured(tmp_path, explicit).settings == Settings(jobs=3)
-    assert configured(tmp_path, None).settings == Settings(jobs=3)
+        assert read_configuration(tmp_path, explicit).settings == Settings(jobs=3)
+    assert read_configuration(tmp_path, None).settings == Settings(jobs=3)
 
 
 def test_a_project_without_the_table_has_the_defaults(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[project]\nname = 'x'\n")
-    assert configured(tmp_path, None).settings == Settings()
+    assert read_configuration(tmp_path, None).settings == Settings()
     with pytest.raises(SettingsError, match="has no table"):
-        configured(tmp_path, project)
+        read_configuration(tmp_path, project)
 
 
 def test_wheel_dir_counts_from_the_file(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "wheel-dir = 'out'\n")
     (tmp_path / "sub").mkdir()
-    assert configured(tmp_path, None).settings.wheel_dir == Path("out")
-    assert configured(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
+    assert read_configuration(tmp_path, None).settings.wheel_dir == Path("out")
+    assert read_configuration(tmp_path / "sub", None).settings.wheel_dir == tmp_path / "out"
 
 
 @pytest.mark.parametrize(
@@ -162,14 +162,14 @@ def test_files_that_cannot_be_used_are_named(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(SettingsError, match=r"wheelfix\.toml") as caught:
-        configured(tmp_path, path).check(RULES)
+        read_configuration(tmp_path, path).check(RULES)
     assert message in caught.value.message
 
 
 @pytest.mark.parametrize("text", ["tool = 1 # wheelfix\n", "[tool]\nwheelfix = 1\n"])
 def test_the_table_must_be_a_table(tmp_path: Path, text: str) -> None:
     with pytest.raises(SettingsError, match="must be a table"):
-        configured(tmp_path, put(tmp_path / "pyproject.toml", text))
+        read_configuration(tmp_path, put(tmp_path / "pyproject.toml", text))
 
 
 # --- Layers ---------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ ignore = {WF116 = "musl finds it"}
 
 def test_an_override_holds_for_the_wheels_that_it_selects(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", OVERRIDES)
-    configuration = configured(tmp_path, None).check(RULES)
+    configuration = read_configuration(tmp_path, None).check(RULES)
     glibc = configuration.settings_for("a-1-cp311-cp311-manylinux_2_28_x86_64.whl")
     assert (glibc.plat, dict(glibc.ignore)) == ("manylinux_2_28_x86_64", {"WF113": ""})
     musl = configuration.settings_for("a-1-cp311-cp311-musllinux_1_2_x86_64.whl")
@@ -199,7 +199,7 @@ def test_an_override_holds_for_the_wheels_that_it_selects(tmp_path: Path) -> Non
 def test_a_flag_wins_over_an_override(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", OVERRIDES)
     flag = Layer(source="the command line", table={"plat": "linux_x86_64"})
-    configuration = configured(tmp_path, None).over([flag])
+    configuration = read_configuration(tmp_path, None).over([flag])
     name = "a-1-cp311-cp311-musllinux_1_2_x86_64.whl"
     assert configuration.settings_for(name).plat == "linux_x86_64"
     file = str(tmp_path / "wheelfix.toml")
@@ -223,14 +223,16 @@ def test_a_flag_wins_over_an_override(tmp_path: Path) -> None:
 def test_overrides_that_cannot_be_used_are_named(tmp_path: Path, text: str, message: str) -> None:
     put(tmp_path / "wheelfix.toml", text)
     with pytest.raises(SettingsError) as caught:
-        configured(tmp_path, None).check(RULES)
+        read_configuration(tmp_path, None).check(RULES)
     assert message in caught.value.message
 
 
 def test_the_baseline_counts_from_the_file_too(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "baseline = 'known.json'\n")
     (tmp_path / "sub").mkdir()
-    assert configured(tmp_path / "sub", None).settings.baseline == str(tmp_path / "known.json")
+    assert read_configuration(tmp_path / "sub", None).settings.baseline == str(
+        tmp_path / "known.json"
+    )
 
 
 def test_texts_say_the_same_as_tables() -> None:

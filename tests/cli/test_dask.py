@@ -16,8 +16,8 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from wheelfix import cli
 from wheelfix.cli import cluster
+from wheelfix.cli.app import run
 from wheelfix.cli.check_records import Record, Task, judged
 
 dask = pytest.importorskip("dask", reason="the extra `dask` is not installed")
@@ -57,8 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_cluster_gives_the_same_bytes_and_a_killed_worker_costs_nothing(
     address: str, folder: Path
 ) -> None:
-    assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
-    assert cli.run([*STREAM, "dist", "-o", "there", "--dask", address]) == 2
+    assert run([*STREAM, "dist", "-o", "here"]) == 2
+    assert run([*STREAM, "dist", "-o", "there", "--dask", address]) == 2
     assert (folder / "there").read_bytes() == (folder / "here").read_bytes()
     written: list[int] = []
 
@@ -72,7 +72,7 @@ def test_a_cluster_gives_the_same_bytes_and_a_killed_worker_costs_nothing(
 
     killer = Thread(target=kill_one)
     killer.start()
-    assert cli.run([*STREAM, "dist", "-o", "again", "--dask", address]) == 2
+    assert run([*STREAM, "dist", "-o", "again", "--dask", address]) == 2
     killer.join()
     assert written[0] < WHEELS, "it died in the middle"
     assert (folder / "again").read_bytes() == (folder / "here").read_bytes()
@@ -86,9 +86,9 @@ def test_other_reports_and_python_programs_use_the_cluster_too(
     address: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["check", "dist", "--output-format", "json"]
-    assert cli.run(arguments) == 2
+    assert run(arguments) == 2
     here = capsys.readouterr().out
-    assert cli.run([*arguments, "--dask", address]) == 2
+    assert run([*arguments, "--dask", address]) == 2
     there = json.loads(capsys.readouterr().out)
     assert there == json.loads(here)
     wheels = sorted((folder / "dist").iterdir())[:5]
@@ -108,7 +108,7 @@ def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
             sum(iter(int, 1))
         return judged(task)
 
-    assert cli.run([*STREAM, "dist", "-o", "here"]) == 2
+    assert run([*STREAM, "dist", "-o", "here"]) == 2
     monkeypatch.setattr("wheelfix.cli.check_records.judged", held)
     monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
     with (
@@ -123,7 +123,7 @@ def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
     ):
         began = time.monotonic()
         options = ["--dask", local.scheduler_address, "--timeout", "1"]
-        assert cli.run([*STREAM, "dist", "-o", "there", *options]) == 2
+        assert run([*STREAM, "dist", "-o", "there", *options]) == 2
         assert time.monotonic() - began < 60
         pairs = list(zip(_records(folder / "here"), _records(folder / "there"), strict=True))
         lost = [there for here, there in pairs if here != there]
@@ -132,7 +132,7 @@ def test_a_wheel_that_keeps_the_interpreter_costs_its_own_record(
         assert "--timeout" in lost[0]["error"]["hint"]
         monkeypatch.undo()
         monkeypatch.chdir(folder)
-        assert cli.run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
+        assert run([*STREAM, "dist", "-o", "there", "--resume", *options]) == 2
     assert sorted((folder / "there").read_bytes().splitlines()) == sorted(
         (folder / "here").read_bytes().splitlines()
     )
@@ -169,7 +169,7 @@ def test_without_the_package_its_name_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    assert cli.run([*STREAM, "dist", "--dask", "tcp://127.0.0.1:1"]) == 2
+    assert run([*STREAM, "dist", "--dask", "tcp://127.0.0.1:1"]) == 2
     assert 'pip install "wheelfix[dask]"' in capsys.readouterr().err
 
 
@@ -182,7 +182,7 @@ def test_a_scheduler_that_does_not_answer_is_named(
     with socket.socket() as taken:  # bound, and not listening: nobody answers there
         taken.bind(("127.0.0.1", 0))
         asked = f"tcp://127.0.0.1:{taken.getsockname()[1]}" if where == "nobody" else where
-        assert cli.run([*STREAM, "dist", "--dask", asked]) == 2
+        assert run([*STREAM, "dist", "--dask", asked]) == 2
     said = capsys.readouterr().err
     assert f"no Dask scheduler answers at `{asked}`" in said
     assert "hint: `dask scheduler`" in said
@@ -196,7 +196,7 @@ def test_a_cluster_without_workers_is_told(
     with distributed.LocalCluster(
         n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL
     ) as local:
-        assert cli.run([*STREAM, "dist", "--dask", local.scheduler_address]) == 2
+        assert run([*STREAM, "dist", "--dask", local.scheduler_address]) == 2
     assert "has no workers" in capsys.readouterr().err
 
 
@@ -209,7 +209,7 @@ def test_workers_that_differ_are_named(
     def told(**changed: Any) -> str:
         for name, value in changed.items():
             monkeypatch.setattr(cluster, name, value)
-        assert cli.run([*STREAM, "dist", "--dask", address]) == 2
+        assert run([*STREAM, "dist", "--dask", address]) == 2
         monkeypatch.undo()
         monkeypatch.chdir(folder)
         return capsys.readouterr().err

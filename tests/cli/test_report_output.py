@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
-from wheelfix.cli import run
+from wheelfix.cli.app import run
 from wheelfix.reports.formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT
 
@@ -136,7 +136,7 @@ def test_help_is_linked_where_the_package_says_it_is(
     described = Message()
     described["Project-URL"] = "Source, https://example.org"
     described["Project-URL"] = "Rules, https://example.org/docs/rules.md"
-    monkeypatch.setattr("importlib.metadata.metadata", {"wheelfix": described}.__getitem__)
+    monkeypatch.setattr("wheelfix.cli.report_output.metadata", {"wheelfix": described}.__getitem__)
     assert run(["check", a_bad_wheel(here), "--output-format", "sarif"]) == 1
     [sarif] = json.loads(capsys.readouterr().out)["runs"]
     links = {rule["id"]: rule["helpUri"] for rule in sarif["tool"]["driver"]["rules"]}

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+import wheelfix
 from tests.support.every_setting import EVERYTHING
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.cli.config.describe import schema
-from wheelfix.cli.config.files import configured
+from wheelfix.cli.config.files import read_configuration
 from wheelfix.cli.config.values import settings_from
-from wheelfix.cli.options import DOCS
 from wheelfix.errors import SettingsError
-from wheelfix.rules import RULES
-from wheelfix.settings import Settings
+from wheelfix.rules.registry import RULES
+from wheelfix.settings import SETTING_FIELDS, Settings
 
-SHIPPED = Path(cli.__file__).parent.parent / "reports" / "schemas" / "settings.schema.json"
+SHIPPED = Path(wheelfix.__file__).parent / "reports" / "schemas" / "settings.schema.json"
 
 
 @pytest.fixture(autouse=True)
@@ -35,12 +35,12 @@ def uncommented(text: str) -> str:
 
 
 def test_init_writes_every_setting_with_its_default(here: Path) -> None:
-    assert cli.run(["init"]) == 0
+    assert run(["init"]) == 0
     text = (here / "wheelfix.toml").read_text("utf-8")
-    assert configured(here, None).settings == Settings(), "all of it is comments"
+    assert read_configuration(here, None).settings == Settings(), "all of it is comments"
     table = tomllib.loads(uncommented(text))
     assert set(table) == set(EVERYTHING)
-    unset = {name.replace("_", "-") for name in DOCS if getattr(Settings(), name) is None}
+    unset = {field.key for field in SETTING_FIELDS if field.default is None}
     defaults = {key: value for key, value in table.items() if key not in unset}
     assert settings_from(defaults, Settings(jobs=9), "x") == Settings()
     settings_from(table, Settings(), "x")
@@ -49,13 +49,13 @@ def test_init_writes_every_setting_with_its_default(here: Path) -> None:
 def test_init_appends_to_the_project(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     project = here / "pyproject.toml"
     project.write_text("[project]\nname = 'x'\n", "utf-8")
-    assert cli.run(["init", "--stdout"]) == 0
+    assert run(["init", "--stdout"]) == 0
     printed = capsys.readouterr().out
-    assert cli.run(["init"]) == 0
+    assert run(["init"]) == 0
     text = project.read_text("utf-8")
     assert text == f"[project]\nname = 'x'\n\n{printed}"
     assert tomllib.loads(text) == {"project": {"name": "x"}, "tool": {"wheelfix": {}}}
-    assert cli.run(["init"]) == 2, "what is there is left alone"
+    assert run(["init"]) == 2, "what is there is left alone"
     assert project.read_text("utf-8") == text
     active = [line.removeprefix("# ") for line in text.splitlines()[-3:]]
     overrides = tomllib.loads("\n".join(active))["tool"]["wheelfix"]["overrides"]
@@ -71,7 +71,7 @@ def test_settings_say_where_each_value_is_from(
     monkeypatch.setenv("AUDITWHEEL_PLAT", "linux_x86_64")
     monkeypatch.setenv("WHEELFIX_FAIL_ON", "warning")
     monkeypatch.setenv("WHEELFIX_IGNORE", "WF113,WF116")
-    assert cli.run(["settings", "dist/demo-1-cp311-cp311-musllinux_1_2_x86_64.whl"]) == 0
+    assert run(["settings", "dist/demo-1-cp311-cp311-musllinux_1_2_x86_64.whl"]) == 0
     out = capsys.readouterr().out.splitlines()
     said = {line.split(" = ")[0]: [part.strip() for part in line.split("  # ")] for line in out}
     file = str(here / "wheelfix.toml")
@@ -83,7 +83,7 @@ def test_settings_say_where_each_value_is_from(
     assert said["select"] == ['select = ["ALL"]', "default"]
     assert said["baseline"] == ["baseline = (not set)", "default"]
     assert set(said) == set(EVERYTHING)
-    assert cli.run(["settings"]) == 0
+    assert run(["settings"]) == 0
     assert "strip = false" in capsys.readouterr().out
 
 
@@ -92,13 +92,13 @@ def test_settings_say_where_each_value_is_from(
 
 def accepted(table: object) -> bool:
     jsonschema = pytest.importorskip("jsonschema")
-    return bool(jsonschema.Draft202012Validator(schema(DOCS)).is_valid(table))
+    return bool(jsonschema.Draft202012Validator(schema()).is_valid(table))
 
 
 def test_the_shipped_schema_is_the_one_of_the_settings(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert cli.run(["settings", "--schema"]) == 0
+    assert run(["settings", "--schema"]) == 0
     shown = capsys.readouterr().out
     assert shown == SHIPPED.read_text("utf-8"), "wheelfix settings --schema > the file"
     assert json.loads(shown)["properties"].keys() == {*EVERYTHING, "overrides"}
@@ -136,7 +136,7 @@ def test_schema_and_loader_agree(here: Path, table: dict[str, Any]) -> None:
         "\n".join(f"{key} = {written(value)}" for key, value in table.items()), "utf-8"
     )
     try:
-        configured(here, None).check(RULES)
+        read_configuration(here, None).check(RULES)
         loads = True
     except SettingsError as error:
         loads = "no rule has the code" in error.message  # what a schema cannot know

@@ -24,7 +24,6 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
 from wheelfix.pipelines import apply_edits as applying
 from wheelfix.pipelines.patchelf import find_patchelf
-from wheelfix.rules.engine import predict
 from wheelfix.wheel.edits import (
     AddEntry,
     DropEntry,
@@ -32,6 +31,7 @@ from wheelfix.wheel.edits import (
     Edit,
     RenameNeeded,
     SetPathTag,
+    predict,
     without_needed,
 )
 from wheelfix.wheel.reader import open_wheel
@@ -461,12 +461,12 @@ def test_the_head_that_another_name_uses_stays(tmp_path: Path) -> None:
 def test_a_renamed_library_takes_its_versions_along(plain: bytes) -> None:
     before = read_elf(plain, "lib.so")
     for new in ("libz.so.1", "a.so", "a.so.1"):
-        wanted = RenameNeeded(member="m", old="liba.so.1", new=new).apply(before)
+        wanted = RenameNeeded(member="m", old="liba.so.1", new=new).on_elf(before)
         data = bytearray(plain)
         assert edit_in_place(data, before, wanted, "lib.so") == wanted
         check(plain, data, wanted)
         assert b"liba" not in bytes(data)[: data.find(b".symtab")]
-    hashed = RenameNeeded(member="m", old="liba.so.1", new="liba-0123abcd.so.1").apply(before)
+    hashed = RenameNeeded(member="m", old="liba.so.1", new="liba-0123abcd.so.1").on_elf(before)
     data = bytearray(plain)
     assert edit_in_place(data, before, hashed, "lib.so") == before
     assert data == plain
@@ -478,7 +478,7 @@ def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None
     content = path.read_bytes()
     before = read_elf(content, "lib.so")
     kept = without_needed(before, graph.unused)
-    wanted = RenameNeeded(member="m", old="libb.so.1", new="libb-0123abcd.so.1").apply(kept)
+    wanted = RenameNeeded(member="m", old="libb.so.1", new="libb-0123abcd.so.1").on_elf(kept)
     data = bytearray(content)
     now = edit_in_place(data, before, wanted, "lib.so")
     assert now == kept
@@ -486,7 +486,7 @@ def test_dropping_and_renaming_at_once_are_distinguished(tmp_path: Path) -> None
     path.write_bytes(data)
     find_patchelf().patch(path, now, wanted)
     assert differences(content, path.read_bytes(), wanted, "lib.so") == ()
-    shorter = RenameNeeded(member="m", old="libb.so.1", new="libb-z.so").apply(kept)
+    shorter = RenameNeeded(member="m", old="libb.so.1", new="libb-z.so").on_elf(kept)
     data = bytearray(content)
     assert edit_in_place(data, before, shorter, "lib.so") == shorter
     check(content, data, shorter)
@@ -530,7 +530,7 @@ def random_edit(elf: Elf, graph: Graph, dice: random.Random) -> Elf:
         if dice.random() < 0.3:
             new = dice.choice([name[3:], name + ".2", "q" + name[1:], "x-" + name[-4:]])
             if new not in elf.needed:
-                elf = RenameNeeded(member="m", old=name, new=new).apply(elf)
+                elf = RenameNeeded(member="m", old=name, new=new).on_elf(elf)
     texts = ["$ORIGIN", "$ORIGIN/../lib", "/build/tree/lib", "lib", "", LONG, None]
     if dice.random() < 0.7:
         elf = replace(elf, rpath=dice.choice(texts), runpath=dice.choice(texts))

@@ -1,11 +1,11 @@
-"""LD_DEBUG's words, read in any pieces, of one process or of many."""
+"""LD_DEBUG output of one or several processes, parsed in pieces of any size."""
 
 import time
 import tracemalloc
 
 import pytest
 
-from wheelfix.host.ld_debug import MAX_KEPT, Binding, Image, Log
+from wheelfix.host.ld_debug import MAX_KEPT, Log, LoggedBinding, LoggedProgram
 from wheelfix.loader.model import How
 
 START = """\
@@ -35,7 +35,7 @@ OPEN = """\
 """
 
 
-def read(text: str, *symbols: str, piece: int = 1 << 20) -> tuple[Image, ...]:
+def read(text: str, *symbols: str, piece: int = 1 << 20) -> tuple[LoggedProgram, ...]:
     log = Log(100, symbols)
     data = text.encode()
     for start in range(0, len(data), piece):
@@ -45,35 +45,35 @@ def read(text: str, *symbols: str, piece: int = 1 << 20) -> tuple[Image, ...]:
 
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_a_request_is_read_with_its_candidates_and_their_lists(piece: int) -> None:
-    (image,) = read(START, piece=piece)
-    (asked,) = image.asked
-    assert (asked.name, asked.requester, asked.dlopen) == ("libm.so.6", "app", False)
-    assert [(each.path, each.how, each.owner) for each in asked.tried] == [
+    (logged,) = read(START, piece=piece)
+    (request,) = logged.requests
+    assert (request.name, request.requester, request.dlopen) == ("libm.so.6", "app", False)
+    assert [(each.path, each.how, each.owner) for each in request.tried] == [
         ("/a/libm.so.6", How.RPATH, "app"),
         ("/b/libm.so.6", How.RPATH, "app"),
         ("/planted/libm.so.6", How.LIBRARY_PATH, None),
         ("/lib/libm.so.6", How.CACHE, None),
     ]
-    assert (asked.path, asked.address) == ("/lib/libm.so.6", 0x7F0000000D48)
-    assert image.program == "app"
-    assert list(image.inits) == ["/lib/libm.so.6"]
-    assert image.versions == {("app", "/lib/libm.so.6")}
+    assert (request.path, request.address) == ("/lib/libm.so.6", 0x7F0000000D48)
+    assert logged.program == "app"
+    assert list(logged.inits) == ["/lib/libm.so.6"]
+    assert logged.versions == {("app", "/lib/libm.so.6")}
 
 
-def test_a_fork_writes_on_in_the_same_file() -> None:
+def test_a_fork_writes_to_the_log_of_its_parent() -> None:
     parent, child = read(
         START + OPEN.format(pid=101, name="c.so") + OPEN.format(pid=100, name="p.so")
     )
-    assert [each.path for each in parent.asked] == ["/lib/libm.so.6", "/x/p.so"]
+    assert [each.path for each in parent.requests] == ["/lib/libm.so.6", "/x/p.so"]
     assert (child.pid, child.forked_from, child.program) == (101, 100, "app")
-    assert [each.path for each in child.asked] == ["/x/c.so"]
+    assert [each.path for each in child.requests] == ["/x/c.so"]
 
 
 @pytest.mark.parametrize("program", ["app", "other"])
-def test_another_program_in_the_same_process_is_told_apart(program: str) -> None:
+def test_another_program_in_the_same_process_is_distinguished(program: str) -> None:
     first, second = read(START + OPEN.format(pid=100, name="p.so") + START.replace("app", program))
-    assert [each.path for each in first.asked] == ["/lib/libm.so.6", "/x/p.so"]
-    assert [each.path for each in second.asked] == ["/lib/libm.so.6"]
+    assert [each.path for each in first.requests] == ["/lib/libm.so.6", "/x/p.so"]
+    assert [each.path for each in second.requests] == ["/lib/libm.so.6"]
     assert second.program == program
 
 
@@ -84,8 +84,8 @@ def test_what_a_library_needs_later_is_not_another_program() -> None:
         "       100:\t search path=/q\t\t(RUNPATH from file /x/p.so)\n"
         "       100:\t  trying file=/q/libq.so\n"
     )
-    (image,) = read(START + later)
-    missed = image.asked[-1]
+    (logged,) = read(START + later)
+    missed = logged.requests[-1]
     assert (missed.name, missed.path) == ("libq.so", None)
     assert missed.tried[-1].how is How.RUNPATH
 
@@ -98,16 +98,16 @@ def test_symbols_are_chosen_while_reading() -> None:
         "binding file /a.so [0] to /b.so [0]: normal symbol `malloc' [GLIBC_2.2.5]",
         "binding file /a.so [0] to /b.so [0]: normal symbol `tvmGet' [V_1]",
     ]
-    (image,) = read("".join(f"       100:\t{line}\n" for line in lines), "tvm*")
-    assert image.bindings == {
-        Binding(symbol="tvmGet", version="V_1", user="/a.so", provider="/b.so"): 2,
-        Binding(symbol="_ZN3tvm3runEv", version=None, user="/a.so", provider="/b.so"): 1,
+    (logged,) = read("".join(f"       100:\t{line}\n" for line in lines), "tvm*")
+    assert logged.bindings == {
+        LoggedBinding(symbol="tvmGet", version="V_1", user="/a.so", provider="/b.so"): 2,
+        LoggedBinding(symbol="_ZN3tvm3runEv", version=None, user="/a.so", provider="/b.so"): 1,
     }
 
 
 def test_the_same_request_again_is_only_counted() -> None:
-    (image,) = read(START + OPEN.format(pid=100, name="p.so") * 1000)
-    assert [(each.name, each.times) for each in image.asked] == [
+    (logged,) = read(START + OPEN.format(pid=100, name="p.so") * 1000)
+    assert [(each.name, each.times) for each in logged.requests] == [
         ("libm.so.6", 1),
         ("/x/p.so", 1000),
     ]
@@ -115,9 +115,9 @@ def test_the_same_request_again_is_only_counted() -> None:
 
 def test_a_flood_of_requests_is_counted_and_not_kept() -> None:
     flood = "".join(OPEN.format(pid=100, name=f"{n}.so") for n in range(MAX_KEPT + 500))
-    (image,) = read(START + flood)
-    assert len(image.asked) == MAX_KEPT
-    assert image.dropped == 501
+    (logged,) = read(START + flood)
+    assert len(logged.requests) == MAX_KEPT
+    assert logged.dropped == 501
 
 
 def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
@@ -135,6 +135,6 @@ def test_a_flood_of_bindings_takes_neither_time_nor_memory() -> None:
 
 
 @pytest.mark.parametrize("junk", ["", "\n\n", "no number\n", "       100:\tfile=\n", "\x00\xff\n"])
-def test_what_is_no_log_is_passed_over(junk: str) -> None:
-    images = read(junk + START)
-    assert [each.path for each in images[0].asked] == ["/lib/libm.so.6"]
+def test_lines_that_are_no_log_are_skipped(junk: str) -> None:
+    programs = read(junk + START)
+    assert [each.path for each in programs[0].requests] == ["/lib/libm.so.6"]

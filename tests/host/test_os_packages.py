@@ -1,4 +1,4 @@
-"""Who owns a file is what the system's own tools say, from one scan."""
+"""Owners of files, as the package managers report them."""
 
 import os
 import shutil
@@ -109,7 +109,7 @@ def test_a_debian_licence_is_that_of_all_files_in_the_terms_of_spdx(
     ["This package is GPL.\nFiles: *\nLicense: MIT\n", "Format: x\n\nFiles: src/*\nLicense: MIT\n"],
     ids=["prose", "no licence for all"],
 )
-def test_a_copyright_file_that_does_not_tell_is_not_guessed_at(text: str, debian: Path) -> None:
+def test_a_copyright_file_without_a_licence_gives_none(text: str, debian: Path) -> None:
     assert _licence(debian, text) is None
 
 
@@ -157,7 +157,7 @@ def test_rpm_is_asked_once_and_its_answers_go_to_their_files(tmp_path: Path) -> 
     assert (tmp_path / "calls").read_text() == "x\n"
 
 
-def test_without_a_database_or_a_distribution_nobody_owns_anything(tmp_path: Path) -> None:
+def test_without_a_database_or_a_distribution_no_file_has_an_owner(tmp_path: Path) -> None:
     assert owners([Path("/usr/lib/libz.so.1")], {"PATH": ""}, tmp_path) == {}
 
 

@@ -15,10 +15,11 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors
 from tests.support.values import elf, wheel
-from wheelfix import cli
-from wheelfix.analysis.explain import Provenance, Question, World, explain, world_of
+from wheelfix.analysis.explain import explain
 from wheelfix.analysis.graph import graph_of
-from wheelfix.analysis.providers import provider_known_for
+from wheelfix.analysis.installation import Installation, LoadOptions, Provenance, installation_of
+from wheelfix.analysis.providers import install_advice
+from wheelfix.cli.app import run
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.trace import trace
@@ -81,19 +82,19 @@ def test_explain_and_tree_open_first_what_a_shim_opens_before_the_module(
     )
     repaired = repair(built, settings, os.environ).output
     assert repaired is not None
-    code, out = run(capsys, "explain", repaired, "demo._core", "--provider", pro)
+    code, out = ran(capsys, "explain", repaired, "demo._core", "--provider", pro)
     shown = re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)
     assert (code, shown) == (0, ["opened before by the wheel's shim"])
-    code, out = run(capsys, "tree", repaired, "--provider", pro)
+    code, out = ran(capsys, "tree", repaired, "--provider", pro)
     assert (code, re.findall(r"libpro\.so\.3 => .*\[(.*)\]", out)) == (0, shown)
-    code, out = run(capsys, "tree", repaired)
+    code, out = ran(capsys, "tree", repaired)
     assert (code, "libpro.so.3  [not found]" in out) == (1, True)
-    code, out = run(capsys, "explain", repaired, "demo._core")
+    code, out = ran(capsys, "explain", repaired, "demo._core")
     assert (code, "libpro.so.3  [not found]" in out) == (1, True)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = cli.run([str(each) for each in arguments])
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
+    code = run([str(each) for each in arguments])
     return code, capsys.readouterr().out
 
 
@@ -105,10 +106,10 @@ def installed(tmp_path: Path, *wheels: Path) -> Path:
     return site
 
 
-def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> World:
+def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> Installation:
     beside = provider_files_of(subject, providers)
-    question = Question(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
-    return world_of(subject, question)
+    question = LoadOptions(target=find("glibc:2.28", subject), beside=beside, scheme=scheme)
+    return installation_of(subject, question)
 
 
 # --- explain, tree --------------------------------------------------------------------------------
@@ -118,18 +119,18 @@ def world(subject: Wheel, *providers: Provider, scheme: str | None = None) -> Wo
 def test_explain_finds_a_library_in_the_wheel_of_its_provider(
     user: Path, pro: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out = run(capsys, "explain", user, "demo._core")
+    code, out = ran(capsys, "explain", user, "demo._core")
     assert (code, "libpro.so.3  [not found]" in out) == (1, True)
-    code, out = run(capsys, "explain", user, "demo._core", "--provider", pro)
+    code, out = ran(capsys, "explain", user, "demo._core", "--provider", pro)
     expected = f"libpro.so.3 => {pro.name}!pro/lib/libpro.so.3  [runpath $ORIGIN/../pro/lib]"
     assert (code, expected in out) == (0, True)
-    code, out = run(capsys, "explain", user, "--provider", pro)
+    code, out = ran(capsys, "explain", user, "--provider", pro)
     assert (code, "1 from other wheels" in out) == (0, True)
-    code, out = run(capsys, "tree", user, "--provider", pro)
-    assert (code, f"other wheels give\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
-    assert run(capsys, "tree", user)[0] == 1
-    assert run(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
-    assert run(capsys, "tree", "--site", ".", "--provider", pro)[0] == 2
+    code, out = ran(capsys, "tree", user, "--provider", pro)
+    assert (code, f"from other wheels\n  {pro.name}!pro/lib/libpro.so.3" in out) == (0, True)
+    assert ran(capsys, "tree", user)[0] == 1
+    assert ran(capsys, "explain", "--site", ".", "--provider", pro)[0] == 2
+    assert ran(capsys, "tree", "--site", ".", "--provider", pro)[0] == 2
 
 
 def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
@@ -137,16 +138,16 @@ def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
 ) -> None:
     table = 'requirement = "pro>=2"\nlibraries = ["libpro.so.*"]\ndirectory = '
     (nowhere / "wheelfix.toml").write_text(f'[[provider]]\n{table}"pro/lib"\n', encoding="utf-8")
-    code, out = run(capsys, "explain", user, "demo._core", "--json")
+    code, out = ran(capsys, "explain", user, "demo._core", "--json")
     report = json.loads(out)
     assert (code, errors("explain", report)) == (0, [])
     (asked,) = (r for r in report["explanations"][0]["requests"] if r["name"] == "libpro.so.3")
     assert (asked["given_by"], asked["file"]) == ("other wheel", "pro!pro/lib/libpro.so.3")
-    code, out = run(capsys, "tree", user, "--format", "json")
+    code, out = ran(capsys, "tree", user, "--format", "json")
     assert (code, errors("tree", json.loads(out))) == (0, [])
     assert "pro!pro/lib/libpro.so.3" in [node["id"] for node in json.loads(out)["graph"]["nodes"]]
     (nowhere / "other.toml").write_text(f'[[provider]]\n{table}"pro/no"\n', encoding="utf-8")
-    assert run(capsys, "explain", user, "--config", nowhere / "other.toml")[0] == 1
+    assert ran(capsys, "explain", user, "--config", nowhere / "other.toml")[0] == 1
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -161,23 +162,23 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     path = make_wheel(tmp_path, tag=TAG, files=files)
     words = "(in nvidia-cufft-cu12: pip install nvidia-cufft-cu12)"
     for asked in ("demo._core", "libcufft.so.11"):
-        code, out = run(capsys, "explain", path, asked)
+        code, out = ran(capsys, "explain", path, asked)
         assert (code, f"[not found]  {words}" in out) == (1, True)
-    code, out = run(capsys, "tree", path)
+    code, out = ran(capsys, "tree", path)
     assert (code, f"libcufft.so.11  needed by _core{SUFFIX}  {words}" in out) == (1, True)
-    code, out = run(capsys, "explain", path, "demo._core", "--json")
+    code, out = ran(capsys, "explain", path, "demo._core", "--json")
     report = json.loads(out)
     assert errors("explain", report) == []
     wheels = {r["name"]: r["wheels"] for r in report["explanations"][0]["requests"]}
     assert wheels["libcufft.so.11"] == ["nvidia-cufft-cu12"]
     assert wheels["libc.so.6"] == []
-    code, out = run(capsys, "verify", path)
+    code, out = ran(capsys, "verify", path)
     assert code == 1
     assert "`libcufft.so.11` is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in out
 
 
 def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
-    assert not provider_known_for("libours.so.1")
+    assert not install_advice("libours.so.1")
 
 
 def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
@@ -194,7 +195,7 @@ def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
     given = (Provider(source=str(first)), Provider(source=str(second)))
     settings = with_providers(Settings(provider=given), tmp_path, subject)
     found = explain(world(subject, *settings.provider, unused), installed_at(subject, USER))
-    names = [step.place.name for step in found.steps if step.place]
+    names = [step.origin.name for step in found.steps if step.origin]
     assert f"{first.name}!near/libnear.so.1" in names
     assert f"{second.name}!deep/libdeep.so.1" in names
     assert found.ok
@@ -210,9 +211,9 @@ def test_a_provider_stands_where_its_scheme_puts_it() -> None:
     subject = wheel({USER: elf("libmkl_rt.so.3", runpath="$ORIGIN/../../..")})
     graph = graph_of(
         subject,
-        Question(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
+        LoadOptions(target=find("glibc:2.28", subject), beside=provider_files_of(subject, [mkl])),
     )
-    (node,) = graph.given(Provenance.OTHER)
+    (node,) = graph.nodes_from(Provenance.OTHER)
     assert node.id == "mkl!lib/libmkl_rt.so.3"
     pure = Provider(requirement="p", libraries=("libp.so",), directory="p", scheme="purelib")
     subject = wheel({USER: elf("libp.so", runpath="$ORIGIN/../p")})
@@ -243,7 +244,7 @@ def test_an_installed_provider_is_read_where_it_is(
     settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path, subject)
     found = explain(world(subject, *settings.provider), installed_at(subject, USER))
     (step,) = (s for s in found.steps if s.request.name == "libpro.so.3")
-    assert step.place == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
+    assert step.origin == (Provenance.OTHER, "pro!pro/lib/libpro.so.3")
     assert [s.request.name for s in found.steps if s.request.requester == step.request.result] == [
         "libc.so.6"
     ]
@@ -265,13 +266,13 @@ def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) ->
 def test_verify_installs_the_wheels_of_providers_beside(
     user: Path, pro: Path, nowhere: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(capsys, "verify", "-q", user)[0] == 1
-    assert run(capsys, "verify", "-q", user, "--provider", pro)[0] == 0
-    assert run(capsys, "verify", "-q", user, "--provider", pro, "--with", pro)[0] == 0
+    assert ran(capsys, "verify", "-q", user)[0] == 1
+    assert ran(capsys, "verify", "-q", user, "--provider", pro)[0] == 0
+    assert ran(capsys, "verify", "-q", user, "--provider", pro, "--with", pro)[0] == 0
     (nowhere / "links").mkdir()
     (nowhere / "links" / pro.name).symlink_to(pro)
     (nowhere / "wheelfix.toml").write_text('provider = ["links"]\n', encoding="utf-8")
-    assert run(capsys, "verify", "-q", user)[0] == 0
+    assert ran(capsys, "verify", "-q", user)[0] == 0
 
 
 def traced(site: Path, code: str) -> Any:

@@ -1,10 +1,9 @@
-"""Installed environments, and the real loader's word on where everything comes from."""
+"""Installed environments, compared with the real loader."""
 
 import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import venv
@@ -14,18 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, extension, shared_object
-from wheelfix import cli
-from wheelfix.analysis.explain import (
-    Explanation,
-    Provenance,
-    World,
-    explain,
-    find_subject,
-    how_found,
-)
-from wheelfix.elf.model import Machine
+from wheelfix.analysis.explain import Explanation, explain
+from wheelfix.analysis.installation import Installation, Provenance, find_subject
+from wheelfix.analysis.load_tree import how_found
+from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
-from wheelfix.host.site import parse_cache, planted, read_site
+from wheelfix.host.site import read_planted, read_site
 from wheelfix.loader.model import How
 from wheelfix.loader.targets import find
 
@@ -38,7 +31,7 @@ _HOW = {
 
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
-    """A virtual environment without anything in it."""
+    """The site-packages of an empty virtual environment."""
     venv.create(tmp_path / "venv", symlinks=True)
     (found,) = (tmp_path / "venv/lib").glob("python*/site-packages")
     return found
@@ -47,7 +40,7 @@ def site(tmp_path: Path) -> Path:
 def observed(
     command: list[str | Path], folder: Path, environment: Mapping[str, str]
 ) -> dict[str, tuple[str, How, str]]:
-    """What LD_DEBUG says: name -> the last file tried, by which list, of whom."""
+    """Parse LD_DEBUG: name -> the last file tried, the rule, the owner of the search path."""
     log = folder / "ld"
     subprocess.run(
         command,
@@ -86,7 +79,7 @@ def _block(block: str) -> Iterator[tuple[str, tuple[str, How, str]]]:
 
 
 def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
-    """The same of the explanation; an inherited search path is DT_RPATH to LD_DEBUG."""
+    """Return the same of the explanation; LD_DEBUG calls an inherited search path RPATH."""
     found: dict[str, tuple[str, How, str]] = {}
     for step in explanation.steps[1:]:
         tried = step.request.candidates
@@ -98,8 +91,8 @@ def predicted(explanation: Explanation) -> dict[str, tuple[str, How, str]]:
     return found
 
 
-def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanation]:
-    """Explain `module`, and hold each file and its reason to what the real loader says."""
+def agrees(site: Path, module: str, **environment: str) -> tuple[Installation, Explanation]:
+    """Explain `module`, and compare each file and its rule with the real loader."""
     path = tuple(environment.get("LD_LIBRARY_PATH", "").split(":")) if environment else ()
     world = read_site(site, library_path=path)
     (root,) = find_subject(world, module)
@@ -116,7 +109,7 @@ def agrees(site: Path, module: str, **environment: str) -> tuple[World, Explanat
 
 
 def vendored(site: Path, rpath: str) -> None:
-    """An extension, two libraries in a `.libs` folder, one of which needs the other."""
+    """Build an extension, and two libraries in a `.libs` folder; one needs the other."""
     libs = site / "demo.libs"
     inner = shared_object(
         libs / "libinner.so.1", "int inner(void){return 1;}", soname="libinner.so.1"
@@ -138,7 +131,7 @@ def test_an_inherited_rpath_is_what_the_loader_uses(site: Path) -> None:
     assert text["libouter.so.1"] == "rpath $ORIGIN/../demo.libs"
     assert text["libinner.so.1"] == "inherited from demo/_core.so: $ORIGIN/../demo.libs"
     assert found.ok
-    assert found.steps[-1].place is not None
+    assert found.steps[-1].origin is not None
 
 
 def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_path: Path) -> None:
@@ -152,11 +145,11 @@ def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_pa
         )
     fake = shared_object(tmp_path / "fake/libtvm_runtime.so", soname="libtvm_runtime.so")
     world, found = agrees(site, "libtvm_runpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Provenance.GIVEN, str(fake))
+    assert found.steps[1].origin == (Provenance.VARIABLE, str(fake))
     assert any(each.when == "without this LD_LIBRARY_PATH" for each in found.alternatives)
     shutil.rmtree(site / "log")
     world, found = agrees(site, "libtvm_rpath.so", LD_LIBRARY_PATH=str(fake.parent))
-    assert found.steps[1].place == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
+    assert found.steps[1].origin == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
     assert world.name == "this machine"
 
 
@@ -165,8 +158,8 @@ def test_the_cache_and_the_interpreters_own_libraries_are_seen(site: Path) -> No
     world, found = agrees(site, "demo._core")
     by_name = {step.request.name: step for step in found.steps}
     assert how_found(world, by_name["libc.so.6"]).startswith("already loaded by ")
-    assert by_name["libresolv.so.2"].place is not None
-    assert by_name["libresolv.so.2"].place.giver is Provenance.PLATFORM
+    assert by_name["libresolv.so.2"].origin is not None
+    assert by_name["libresolv.so.2"].origin.provenance is Provenance.PLATFORM
     assert not found.problems
 
 
@@ -198,7 +191,7 @@ def test_an_environment_can_be_moved_to_another_machine(site: Path) -> None:
     assert world.environment.main == f"/usr/bin/python3.{sys.version_info.minor}"
 
 
-def test_what_is_no_environment_is_refused(tmp_path: Path) -> None:
+def test_a_directory_without_objects_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="is not a directory"):
         read_site(tmp_path / "none")
     with pytest.raises(SettingsError, match="no ELF object"):
@@ -219,28 +212,8 @@ def test_broken_files_and_loops_of_links_do_no_harm(site: Path) -> None:
 
 def test_planted_directories_are_read_and_missing_ones_ignored(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "a/libq.so", soname="libq.so")
-    found = planted([str(tmp_path / "a"), str(tmp_path / "none"), "relative", ""])
+    found = read_planted([str(tmp_path / "a"), str(tmp_path / "none"), "relative", ""])
     assert set(found.files) == {str(path)}
-
-
-@pytest.mark.skipif(not shutil.which("ldconfig", path="/sbin:/usr/sbin"), reason="no ldconfig")
-def test_the_cache_is_read_as_ldconfig_reads_it() -> None:
-    if os.uname().machine != "x86_64":
-        pytest.skip("the flags below are those of x86-64")
-    said = subprocess.run(
-        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
-    ).stdout
-    expected: dict[str, str] = {}
-    for name, kind, path in re.findall(r"^\t(\S+) \(([^)]*)\) => (.*)$", said, re.MULTILINE):
-        if "x86-64" in kind and "hwcap" not in kind:
-            expected.setdefault(name, path)
-    assert parse_cache(Path("/etc/ld.so.cache").read_bytes(), (64, Machine.X86_64)) == expected
-
-
-def test_a_cut_cache_is_no_cache() -> None:
-    assert parse_cache(b"", (64, Machine.X86_64)) == {}
-    cut = b"glibc-ld.so.cache1.1" + struct.pack("=I", 1000) + bytes(30)
-    assert parse_cache(cut, (64, Machine.X86_64)) == {}
 
 
 MUSL_PYTHON = r"""
@@ -328,7 +301,7 @@ def install_two(site: Path) -> None:
 
 
 def tree(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = cli.run(["tree", *map(str, arguments)])
+    code = run(["tree", *map(str, arguments)])
     said = capsys.readouterr()
     return code, said.out + said.err
 
@@ -349,7 +322,7 @@ def test_the_graph_of_an_environment_has_all_its_objects(
     assert ("other/_two.so", "demo.libs/libinner.so.1") in edges
 
 
-def test_the_graph_of_one_distribution_tells_what_others_give(
+def test_the_graph_of_one_distribution_shows_its_providers(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)

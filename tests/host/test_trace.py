@@ -1,4 +1,4 @@
-"""`wheelfix trace` tells what was loaded, and leaves the command alone."""
+"""`wheelfix trace`: loaded files of real processes, and an undisturbed command."""
 
 import json
 import os
@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
-from wheelfix.host.trace import chosen, placed, trace
+from wheelfix.host.trace import trace
 from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
+from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.loader.model import How
 from wheelfix.wheel.reader import open_wheel
 
@@ -33,7 +34,7 @@ while not os.path.exists(sys.argv[1]):
 os.write(terminal, b"\\x03")
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
-"""Runs a command on a terminal of its own, and types Ctrl-C when the file is there."""
+"""Runs a command on a terminal of its own, and types Ctrl-C once the file exists."""
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -74,7 +75,7 @@ def real(path: Path) -> str:
 # --- What is seen ---------------------------------------------------------------------------------
 
 
-def test_a_library_is_told_with_its_file_its_rule_and_who_asked(tmp_path: Path) -> None:
+def test_a_loaded_library_is_reported_with_file_rule_and_requester(tmp_path: Path) -> None:
     inner = shared_object(tmp_path / "deep" / "libinner.so", soname="libinner.so")
     outer = shared_object(
         tmp_path / "libouter.so", "int g;", needed=[inner], runpath="$ORIGIN/deep"
@@ -91,7 +92,7 @@ def test_a_library_is_told_with_its_file_its_rule_and_who_asked(tmp_path: Path) 
     assert "_ctypes" in opened.requester
 
 
-def test_the_owner_of_a_search_path_is_told_where_glibc_names_another(tmp_path: Path) -> None:
+def test_the_owner_of_a_search_path_is_right_where_glibc_logs_another(tmp_path: Path) -> None:
     one = shared_object(tmp_path / "lib" / "libone.so", soname="libone.so")
     deep = shared_object(tmp_path / "lib" / "libdeep.so", soname="libdeep.so")
     two = shared_object(tmp_path / "lib" / "libtwo.so", "int g;", soname="libtwo.so", needed=[deep])
@@ -104,7 +105,7 @@ def test_the_owner_of_a_search_path_is_told_where_glibc_names_another(tmp_path: 
     assert (below.how, below.owner) == (How.INHERITED, str(second))
 
 
-def test_a_link_is_told_from_the_file_it_leads_to(tmp_path: Path) -> None:
+def test_a_link_is_distinguished_from_its_target(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "real" / "libreal.so.1.2", soname="libreal.so.1")
     link = tmp_path / "libalias.so"
     link.symlink_to(library)
@@ -148,7 +149,7 @@ os.execv({PYTHON!r}, [{PYTHON!r}, "-c", "import ctypes; ctypes.CDLL({str(late)!r
     assert own(after_exec) == {"liblate.so"}
 
 
-def test_a_miss_is_told_with_all_that_was_tried(tmp_path: Path) -> None:
+def test_a_missing_library_is_reported_with_all_candidates(tmp_path: Path) -> None:
     user = shared_object(
         tmp_path / "libuser.so",
         needed=[shared_object(tmp_path / "gone" / "libgone.so", soname="libgone.so")],
@@ -163,7 +164,7 @@ def test_a_miss_is_told_with_all_that_was_tried(tmp_path: Path) -> None:
     assert str(tmp_path / "nearby" / "libgone.so") in missed.tried
 
 
-def test_two_copies_of_one_soname_are_told(tmp_path: Path) -> None:
+def test_two_copies_of_one_soname_are_reported(tmp_path: Path) -> None:
     one = shared_object(tmp_path / "one" / "libtwin.so", soname="libtwin.so.1")
     other = shared_object(tmp_path / "other" / "libtwin.so", soname="libtwin.so.1")
     alias = tmp_path / "libtwin-alias.so"
@@ -175,7 +176,7 @@ def test_two_copies_of_one_soname_are_told(tmp_path: Path) -> None:
     assert not copies(watched(PYTHON, "-c", OPEN, one, alias).processes[0].loaded)
 
 
-def test_a_file_for_another_machine_is_told_as_passed_over(tmp_path: Path) -> None:
+def test_a_file_for_another_machine_is_reported_as_skipped(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "right" / "libany.so", soname="libany.so")
     foreign = bytearray(library.read_bytes())
     foreign[18] = 183  # e_machine: aarch64
@@ -189,7 +190,7 @@ def test_a_file_for_another_machine_is_told_as_passed_over(tmp_path: Path) -> No
     assert [(each.path, each.reason) for each in found.passed] == [(str(planted), "wrong machine")]
 
 
-def test_symbols_are_told_by_plain_and_demangled_name(tmp_path: Path) -> None:
+def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> None:
     names = "int tvmPlain(void) { return 1; } int _ZN3tvm3runEv(void) { return 2; }"
     library = shared_object(tmp_path / "libtvm.so", names + "int other(void) { return 3; }")
     user = shared_object(
@@ -202,13 +203,13 @@ def test_symbols_are_told_by_plain_and_demangled_name(tmp_path: Path) -> None:
     seen = watched(PYTHON, "-c", OPEN, user, symbols=["tvm*"], LD_BIND_NOW="1")
     bound = {
         (b.symbol, b.user, b.provider)
-        for process in chosen(seen, ["tvm*"]).processes
+        for process in with_matching_bindings(seen, ["tvm*"]).processes
         for b, _ in process.bindings
     }
     assert bound == {(name, str(user), str(library)) for name in ("tvmPlain", "tvm::run")}
 
 
-def test_a_static_program_says_nothing_and_that_is_told(tmp_path: Path) -> None:
+def test_a_static_program_is_reported_without_a_log(tmp_path: Path) -> None:
     program = executable(
         tmp_path / "static",
         "#include <unistd.h>\nint main(void) { usleep(300000); return 3; }",
@@ -221,7 +222,7 @@ def test_a_static_program_says_nothing_and_that_is_told(tmp_path: Path) -> None:
     assert seen.exit_code == 3
 
 
-def test_a_program_that_becomes_static_tells_what_it_was_before(tmp_path: Path) -> None:
+def test_a_program_that_executes_a_static_one_keeps_its_own_log(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libbefore.so")
     program = executable(
         tmp_path / "static",
@@ -238,7 +239,7 @@ def test_a_program_that_becomes_static_tells_what_it_was_before(tmp_path: Path) 
     assert after.silent == "it is static: no loader runs in it"
 
 
-def test_a_program_without_the_variables_is_told() -> None:
+def test_a_program_started_without_ld_debug_is_reported() -> None:
     command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
     silent = [each.silent for each in watched("env", "-i", "sh", "-c", command).processes]
     assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
@@ -315,7 +316,7 @@ def test_the_exit_code_is_what_a_shell_would_say(command: list[str], code: int) 
     assert run("--", *command).returncode == code
 
 
-def test_a_killed_process_has_told_what_it_loaded(tmp_path: Path) -> None:
+def test_the_files_of_a_killed_process_are_reported(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libshort.so")
     code = OPEN + "; import os; os.kill(os.getpid(), 9)"
     seen = watched(PYTHON, "-c", code, library)
@@ -344,7 +345,7 @@ os.abort()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_long_run_is_interrupted_and_told(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) -> None:
     library = shared_object(tmp_path / "liblong.so")
     code = (
         "import ctypes, signal, sys, time\n"
@@ -427,7 +428,7 @@ with open(sys.argv[1], "w") as file:
     file.write(str(usage.ru_maxrss // 1024))
 sys.exit(os.waitstatus_to_exitcode(status))
 """
-"""A small process to start another from: a child's peak counts from its parent's size at first."""
+"""A small parent process: the peak RSS of a child begins with the size of its parent."""
 
 
 def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[int, int]:
@@ -465,7 +466,7 @@ def test_memory_is_bounded_whatever_a_process_asks_for(tmp_path: Path) -> None:
     code, most = peak(tmp_path / "r", str(program))
     assert code == 4
     assert most < 100
-    assert "which were not kept" in (tmp_path / "r").read_text()
+    assert "bindings, not recorded" in (tmp_path / "r").read_text()
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -490,7 +491,7 @@ def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path
     done = run("--", PYTHON, "-c", f"{code} ctypes.CDLL({str(library)!r}); time.sleep(0.4)")
     assert done.returncode == 0
     assert "closed the loader's log" in done.stderr
-    assert f"{real(library)}\n    in its maps, but not in the log" in done.stderr
+    assert f"{real(library)}\n    in the memory maps, not in the log" in done.stderr
 
 
 def test_the_json_report_says_the_same(tmp_path: Path) -> None:
@@ -507,7 +508,7 @@ def test_the_json_report_says_the_same(tmp_path: Path) -> None:
 
 
 def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> Path:
-    """A wheel with a library that needs another one beside it."""
+    """A wheel with a library that needs another one in the same folder."""
     build = root / "build"
     runtime = shared_object(build / "libtvm_runtime.so", soname="libtvm_runtime.so")
     compiler = shared_object(
@@ -532,7 +533,7 @@ def tvm(root: Path, *, rpath: str | None = None, runpath: str | None = None) -> 
 def against(seen: Trace, path: Path) -> Trace:
     with open_wheel(path) as archive:
         wheel = archive.wheel
-    files = placed(tuple(wheel.elfs), wheel.dist_info, seen)
+    files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
     assert set(files) == set(wheel.elfs)
     return with_differences(seen, [Installed(wheel=wheel, files=files)])
 
@@ -542,7 +543,7 @@ def against(seen: Trace, path: Path) -> Trace:
     [({"runpath": "$ORIGIN"}, True), ({"rpath": "$ORIGIN"}, False)],
     ids=["runpath-loses", "rpath-wins"],
 )
-def test_a_library_planted_by_ld_library_path_is_told(
+def test_a_library_planted_by_ld_library_path_is_reported(
     tmp_path: Path, search_path: dict[str, str], *, planted_wins: bool
 ) -> None:
     wheel = tvm(tmp_path, **search_path)
@@ -565,7 +566,7 @@ def test_a_library_planted_by_ld_library_path_is_told(
     assert variable.served == (str(planted),)
 
 
-def test_a_library_that_was_loaded_before_is_told(tmp_path: Path) -> None:
+def test_a_library_that_was_loaded_before_is_reported(tmp_path: Path) -> None:
     wheel = tvm(tmp_path, rpath="$ORIGIN")
     site = tmp_path / "site-packages"
     zipfile.ZipFile(wheel).extractall(site)
@@ -576,7 +577,7 @@ def test_a_library_that_was_loaded_before_is_told(tmp_path: Path) -> None:
     assert "loaded before" in difference.reason
 
 
-def test_a_library_that_a_program_found_along_path_is_told(tmp_path: Path) -> None:
+def test_a_library_found_through_path_is_reported(tmp_path: Path) -> None:
     wheel = tvm(tmp_path, rpath="$ORIGIN")
     zipfile.ZipFile(wheel).extractall(tmp_path / "site-packages")
     planted = shared_object(tmp_path / "sbin" / "libtvm.so", soname="libtvm.so")

@@ -1,4 +1,4 @@
-"""`wheelfix verify` tries everything, and blames the right object."""
+"""`wheelfix verify`: attempts in real environments, and the objects at fault."""
 
 import os
 import subprocess
@@ -10,10 +10,11 @@ import pytest
 
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.memory import LIMIT, peak
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
-from wheelfix.host.pythons import EVERY, interpreter
-from wheelfix.host.verify import Check, Kind, Options, Status, Verified, verify
+from wheelfix.host.pythons import ALL_SCHEMES, interpreter
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_model import AttemptKind, Check, Options, Status, Verified
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status as Outcome
 from wheelfix.settings import Settings
@@ -30,7 +31,7 @@ def verified(wheel: Path, **options: object) -> Verified:
     return result
 
 
-def by_member(result: Verified, kind: Kind = Kind.LOAD) -> dict[str, Check]:
+def by_member(result: Verified, kind: AttemptKind = AttemptKind.LOAD) -> dict[str, Check]:
     return {check.member: check for check in result.checks if check.kind is kind}
 
 
@@ -72,13 +73,13 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Verified:
     return verified(wheel, timeout=2.0)
 
 
-def test_what_is_right_is_said_to_be_so(broken: Verified) -> None:
-    loads, imports = by_member(broken), by_member(broken, Kind.IMPORT)
+def test_good_objects_are_ok(broken: Verified) -> None:
+    loads, imports = by_member(broken), by_member(broken, AttemptKind.IMPORT)
     assert loads["demo/good.so"].status is Status.OK
     assert set(loads["demo/good.so"].loaded) == {"demo/good.so", "demo/libgood.so"}
     assert imports["demo/good.so"].status is Status.OK
     assert imports["demo/good.so"].what == "demo.good"
-    run = by_member(broken, Kind.RUN)["demo-1.0.data/scripts/tool"]
+    run = by_member(broken, AttemptKind.RUN)["demo-1.0.data/scripts/tool"]
     assert (run.status, run.tail) == (Status.OK, "--version\n")
 
 
@@ -93,7 +94,7 @@ def test_a_missing_library_is_explained(broken: Verified) -> None:
     assert "libgone.so" in check.message
     assert "libgone.so is needed by" in check.explanation[0]
     assert any("$ORIGIN/lib" in line for line in check.explanation)
-    program = by_member(broken, Kind.RUN)["demo-1.0.data/scripts/lost-tool"]
+    program = by_member(broken, AttemptKind.RUN)["demo-1.0.data/scripts/lost-tool"]
     assert program.status is Status.MISSING
 
 
@@ -104,7 +105,7 @@ def test_a_missing_symbol_is_named_with_its_object(broken: Verified) -> None:
     assert "absent" in check.message
 
 
-def test_a_crash_is_told_by_its_signal(broken: Verified) -> None:
+def test_a_crash_is_reported_with_its_signal(broken: Verified) -> None:
     check = by_member(broken)["demo/libcrash.so"]
     assert check.status is Status.CRASHED
     assert "SIGSEGV" in check.message
@@ -137,8 +138,8 @@ def module(path: Path, name: str, body: str, **linked: object) -> Path:
     return shared_object(path / f"{name}.so", source, flags=flags, **linked)  # type: ignore[arg-type]
 
 
-def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
-    """Neither by its output, nor by an answer that it gives itself, nor by its words."""
+def test_endless_output_is_ended_in_time_and_fills_no_memory(tmp_path: Path) -> None:
+    """The output, a forged answer, and a long exception are all bounded."""
     prints = 'for (;;) { char all[60000] = {65}; write(1, all, 60000); write(2, "the end", 7); }'
     answers = "for (int fd = 3;; fd = fd == 19 ? 3 : fd + 1) write(fd, prints, 60000);"
     speaks = 'PyErr_Format(PyExc_OSError, "%*d", 100000000, 1); return NULL;'
@@ -155,14 +156,16 @@ def test_what_prints_without_end_is_ended_in_time_and_fills_no_memory(tmp_path: 
     assert code in {1, 2}
     assert size < LIMIT
     del files["demo/answers.so"]
-    said = by_member(verified(make_wheel(tmp_path / "more", tag=TAG, files=files)), Kind.IMPORT)
+    said = by_member(
+        verified(make_wheel(tmp_path / "more", tag=TAG, files=files)), AttemptKind.IMPORT
+    )
     assert said["demo/prints.so"].status is Status.HUNG
     assert "Fatal Python error: Aborted" in said["demo/prints.so"].tail
     assert said["demo/speaks.so"].status is Status.RAISED
     assert len(said["demo/speaks.so"].message) < 10_000
 
 
-def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
+def test_a_failed_import_is_reported_with_object_output_and_explanation(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gone = shared_object(tmp_path / "gone" / "libgone.so", soname="libgone.so")
@@ -177,7 +180,7 @@ def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
         "slow/ext.so": extension(tmp_path / "ext.so", "ext"),
     }
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files)
-    code = cli.run(["verify", "--timeout", "1", str(wheel)])
+    code = run(["verify", "--timeout", "1", str(wheel)])
     blocks = capsys.readouterr().out.split("error[")[1:]
     assert code == 1
     said = {block.split("`")[1]: block for block in blocks if ": import `" in block}
@@ -195,9 +198,7 @@ def test_what_fails_on_import_is_told_with_its_object_its_last_lines_and_why(
 
 
 @pytest.mark.parametrize("scheme", ["venv", "user", "target-pip", "lib64"])
-def test_what_the_wheel_requires_is_installed_if_that_is_wanted(
-    tmp_path: Path, scheme: str
-) -> None:
+def test_requirements_are_installed_on_request(tmp_path: Path, scheme: str) -> None:
     inner = shared_object(
         tmp_path / "libinner.so", "int one(void){return 1;}", soname="libinner.so"
     )
@@ -238,7 +239,7 @@ def test_what_the_wheel_requires_is_installed_if_that_is_wanted(
     assert tried(dependencies=True) == (Status.OK, Status.OK)
 
 
-def test_a_dependency_that_cannot_be_had_is_named(tmp_path: Path) -> None:
+def test_an_unavailable_dependency_is_named(tmp_path: Path) -> None:
     wheel = make_wheel(
         tmp_path,
         tag=TAG,
@@ -257,7 +258,7 @@ def test_a_module_of_another_distribution_is_not_the_wheels_fault(tmp_path: Path
         "demo/ext.so": module,
     }
     result = verified(make_wheel(tmp_path / "dist", tag=TAG, files=files))
-    (check,) = by_member(result, Kind.IMPORT).values()
+    (check,) = by_member(result, AttemptKind.IMPORT).values()
     assert (check.status, check.message) == (Status.NEEDS, "no_such_distribution")
     assert not result.failed
 
@@ -312,7 +313,7 @@ def test_the_schemes_put_data_where_they_should(tmp_path: Path, scheme: str) -> 
     assert found.status is expected, found
     if expected is Status.OK:
         assert set(found.loaded) == {"demo/ext.so", "demo-1.0.data/data/lib/demo/libdata.so"}
-    assert by_member(result, Kind.IMPORT)["demo/ext.so"].status is expected
+    assert by_member(result, AttemptKind.IMPORT)["demo/ext.so"].status is expected
 
 
 def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
@@ -328,7 +329,7 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, modes=modes)
     options = Options(schemes=("all",), pythons=(interpreter(sys.executable, os.environ).path,))
     results = list(verify(wheel, options, os.environ))
-    assert [each.scheme for each in results] == list(EVERY)
+    assert [each.scheme for each in results] == list(ALL_SCHEMES)
     for each in results:
         assert [check.status for check in each.checks] == [Status.OK] * 3, each
         assert each.checks[2].tail.startswith("--version "), each
@@ -355,7 +356,7 @@ def test_a_scheme_that_the_tags_rule_out_is_refused(tmp_path: Path) -> None:
         verified(wheel, schemes=("nonsense",))
 
 
-def test_what_is_run_can_be_chosen(tmp_path: Path) -> None:
+def test_the_command_to_run_can_be_chosen(tmp_path: Path) -> None:
     source = "#include <stdio.h>\nint main(int c, char **v) { puts(v[1]); return c == 3 ? 9 : 0; }"
     files: dict[str, bytes | str | Path] = {
         "demo-1.0.data/scripts/tool": executable(tmp_path / "tool", source)
@@ -372,7 +373,7 @@ def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
         verified(wheel, pythons=(sys.executable,))
 
 
-def test_a_python_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_program_that_is_no_python_is_refused(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, tag=TAG, files={"demo.py": ""})
     with pytest.raises(ToolError):
         verified(wheel, pythons=("/bin/false",))

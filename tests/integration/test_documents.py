@@ -12,11 +12,10 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.config.describe import toml
-from wheelfix.cli.config.files import configured
-from wheelfix.cli.rule import written
+from wheelfix.cli.config.files import read_configuration
 from wheelfix.reports.formats import Format
-from wheelfix.reports.rule_docs import anchor, rulebook
-from wheelfix.rules import RULES, SET_RULES
+from wheelfix.reports.rule_docs import anchor, fix_safety, rules_document
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +31,7 @@ def snippets(language: str) -> list[str]:
 @pytest.mark.parametrize("code", [rule.code for rule in EVERY_RULE])
 def test_the_readme_lists_every_rule(code: str) -> None:
     rule = next(rule for rule in EVERY_RULE if rule.code == code)
-    safety = written(rule).fix_safety
+    safety = fix_safety(rule)
     row = f"| {code} | `{rule.name}` | {rule.severity.label} | {rule.summary} | {safety} |"
     assert row in README.splitlines()
 
@@ -43,7 +42,7 @@ def test_the_readme_lists_no_rule_that_does_not_exist() -> None:
 
 def test_the_rule_book_is_up_to_date() -> None:
     """Make it anew: wheelfix rule --all --output-format markdown >docs/rules.md."""
-    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rulebook(EVERY_RULE)
+    assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == rules_document(EVERY_RULE)
 
 
 def test_the_rule_book_has_the_anchors_that_reports_link_to() -> None:
@@ -62,7 +61,7 @@ def test_the_readme_configures_wheelfix(tmp_path: Path) -> None:
         file.write_text(
             "\n".join(f"{key} = {toml(value)}" for key, value in tool["wheelfix"].items()), "utf-8"
         )
-        excluded += configured(file.parent, file).check(EVERY_RULE).settings.exclude
+        excluded += read_configuration(file.parent, file).check(EVERY_RULE).settings.exclude
     assert excluded == ["libcuda.so.*"]
 
 

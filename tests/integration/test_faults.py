@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
-from tests.support.memory import LIMIT, peak
+from tests.support.fakes import fake_auditwheel
 from tests.support.scripting import SCRIPTS
 from wheelfix.elf.model import Elf
 from wheelfix.errors import WheelfixError
@@ -37,7 +37,7 @@ from wheelfix.system.scratch import PREFIX, hold, scratch, sweep
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.reader import open_wheel
 
-SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[1],)))
+SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[2],)))
 PLATFORM = f"linux_{os.uname().machine}"
 
 
@@ -212,7 +212,7 @@ def test_a_temporary_folder_on_another_device(
     assert left(place) == []
 
 
-def test_a_temporary_folder_where_nothing_may_run(
+def test_nothing_has_to_run_in_the_temporary_folder(
     wheel: Path,
     environ: Mapping[str, str],
     disk: Callable[[str], Path],
@@ -222,14 +222,13 @@ def test_a_temporary_folder_where_nothing_may_run(
     place = disk("size=20m,noexec")
     monkeypatch.setenv("TMPDIR", str(place))
     outcome = repaired(wheel, tmp_path / "out", {**environ, "TMPDIR": str(place)})
-    refused(outcome, "noexec", "TMPDIR")
+    assert outcome.status is Status.REPAIRED
     assert left(place) == []
 
 
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("noexec,size=20m", ("noexec", "TMPDIR")),
         ("size=32k", ("No space left on device", "TMPDIR")),
         ("ro", ("Read-only file system", "read-only")),
     ],
@@ -360,7 +359,7 @@ def test_no_temporary_folder_with_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
 ) -> None:
     code = (
-        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli as c; "
+        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli.app as c; "
         "t._OTHERS = (); sys.exit(c.main())"
     )
     process = subprocess.Popen(
@@ -392,7 +391,6 @@ exit $code
         ("size=400k", "out", ("No space left on device", "make room")),
         ("ro", "out", ("Read-only file system", "read-only")),
         ("size=32k", "tmp", ("No space left on device", "TMPDIR")),
-        ("size=20m,noexec", "tmp", ("noexec", "TMPDIR")),
     ],
 )
 def test_disks_of_a_user_who_is_root_in_a_namespace(
@@ -590,7 +588,7 @@ def test_a_patchelf_that_misbehaves(
 @pytest.mark.parametrize(
     ("script", "words"),
     [
-        ("echo patchelf 0.17.2", "is version 0.17.2, and 0.19.3 or newer is needed"),
+        ("echo patchelf 0.17.2", "is version 0.17.2, and wheelfix needs patchelf>=0.19.3"),
         ("echo something else entirely", "is version entirely"),
         ("printf '\\033[2J\\377'", "is version"),
         ("exit 1", "exit code 1"),
@@ -686,61 +684,18 @@ def test_a_patchelf_that_writes_a_wrong_file(
     assert good.ways["demo/core.so"] == "patchelf"
 
 
-OUT = "out = sys.argv[sys.argv.index('-w') + 1]; os.makedirs(out)"
-WHEEL = "demo-1.0-py3-none-linux_x86_64.whl"
 AUDITWHEELS = {
     "fails": ("sys.exit('cannot do that')", ("cannot do that",)),
     "crashes": ("raise MemoryError", ("MemoryError",)),
-    "is killed": ("os.kill(os.getpid(), 9)", ("killed by signal 9",)),
-    "writes nothing": ("pass", ("0 wheels",)),
-    "writes two wheels": (
-        f"{OUT}; [open(f'{{out}}/{{n}}.whl', 'w') for n in 'ab']",
-        ("2 wheels",),
-    ),
-    "writes garbage": (f"{OUT}; open(out + '/{WHEEL}', 'w').write('x' * 99)", ("auditwheel",)),
-    "writes an empty wheel": (
-        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').close()",
-        ("auditwheel",),
-    ),
-    "writes a wheel of another name": (
-        f"{OUT}; zipfile.ZipFile(out + '/x.whl', 'w').close()",
-        ("auditwheel",),
-    ),
-    "writes a wheel that says nothing": (
-        f"{OUT}; zipfile.ZipFile(out + '/{WHEEL}', 'w').writestr('demo-1.0.dist-info/WHEEL', '')",
-        ("auditwheel",),
-    ),
-    "calls patchelf with garbage": (
-        f"{OUT}; subprocess.run(['patchelf', 'x', '/etc/passwd']); open(out + '/{WHEEL}', 'w')",
-        ("auditwheel",),
-    ),
-    "grafts garbage": (
-        (
-            f"{OUT}; t = os.environ['TMPDIR'] + '/x'; os.mkdir(t)\n"
-            "open(t + '/libx.so', 'w').write('x' * 99)\n"
-            "subprocess.run(['patchelf', '--set-soname', 'libx-1.so', t + '/libx.so'])\n"
-            f"open(out + '/{WHEEL}', 'w')"
-        ),
-        ("auditwheel",),
-    ),
+    "is killed": ("os.kill(os.getpid(), 9)", ("ended abruptly",)),
+    "has no analysis": ("pass", ("auditwheel failed",)),
     "leaves a child that hangs": (
-        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])",
-        ("0 wheels",),
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)']); 1 / 0",
+        ("ZeroDivisionError",),
     ),
     "hangs": ("time.sleep(99)", ("did not end within 3 seconds",)),
-    "ends before it reads": ("os.close(0); os._exit(0)", ("0 wheels",)),
-    "prints garbage": ("sys.stdout.buffer.write(os.urandom(99999)); sys.exit(1)", ("exit code 1",)),
-    "prints without end": ("while True: print('for ever' * 999)", ("printed more than 32 MiB",)),
+    "ends early": ("os._exit(0)", ("ended abruptly",)),
 }
-
-
-def pretender(folder: Path, code: str) -> str:
-    """Write an `auditwheel` that does what `code` says, and return its place."""
-    (folder / "auditwheel").mkdir(parents=True)
-    (folder / "auditwheel" / "__init__.py").write_text("")
-    text = f"import os, subprocess, sys, time, zipfile\n{code}\n"
-    (folder / "auditwheel" / "__main__.py").write_text(text)
-    return str(folder)
 
 
 @pytest.mark.parametrize(("code", "words"), AUDITWHEELS.values(), ids=AUDITWHEELS)
@@ -753,23 +708,10 @@ def test_an_auditwheel_that_misbehaves(
     code: str,
     words: tuple[str, ...],
 ) -> None:
-    monkeypatch.setattr("wheelfix.pipelines.standby.TIMEOUT", 3)
-    place = pretender(tmp_path / "fake", code)
-    refused(repaired(wheel, tmp_path / "out", {**environ, "PYTHONPATH": place}), *words)
+    monkeypatch.setattr("wheelfix.pipelines.auditwheel_worker.TIMEOUT", 3)
+    monkeypatch.syspath_prepend(str(fake_auditwheel(tmp_path / "fake", code)))
+    refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
-
-
-@pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_tool_that_prints_without_end_does_not_fill_the_memory(
-    wheel: Path, environ: Mapping[str, str], tmp_path: Path, stream: str
-) -> None:
-    place = pretender(tmp_path / "fake", f"while True: sys.{stream}.write('\\u20ac' * 9999)")
-    size, code = peak(
-        "repair", "-w", tmp_path / "out", wheel, **{**environ, "PYTHONPATH": f"{SOURCES}:{place}"}
-    )
-    assert code == 2
-    assert size < LIMIT
-    assert left(tmp_path / "tmp") == []
 
 
 # --- Killed, and interrupted ----------------------------------------------------------------------
@@ -779,7 +721,8 @@ def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Pa
     """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
     mark = tmp_path / "hangs"
     child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
-    place = pretender(tmp_path / "fake", f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)")
+    code = f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)"
+    place = str(fake_auditwheel(tmp_path / "fake", code))
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 
 

@@ -136,7 +136,7 @@ def test_tags_that_stand_for_more_tags_than_memory_holds(
     assert done.returncode in {1, 2}, done.stderr[-2000:]
     assert "internal error" not in done.stderr
     if command == "check":
-        assert "WHEEL has other tags than the file name" in done.stdout
+        assert "WHEEL has different tags than the file name" in done.stdout
 
 
 @pytest.mark.parametrize("command", ["check", "repair"])

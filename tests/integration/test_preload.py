@@ -1,9 +1,6 @@
-"""Preload shims: what is written, where it stands, what it opens, and what it says."""
+"""Preload shims in wheels: where they are, what they open, and how they fail."""
 
-import ast
-import importlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -17,17 +14,17 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.values import elf, findings, wheel
-from wheelfix import cli
-from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, shim_source, with_hook
+from wheelfix.analysis.preload_shim import has_hook, read_shim
+from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import RULES
-from wheelfix.rules import providers as provider_rules
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
-from wheelfix.rules.providers import provider_beside, provider_not_required, provider_not_searched
+from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
+from wheelfix.rules.provider_requirements import provider_not_required
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.dist_info import edit_core_metadata, read_core_metadata, with_requirement
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
@@ -46,121 +43,7 @@ ENVIRON: Mapping[str, str] = {
 PRO = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
 
 
-# --- The line that runs it ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        b"",
-        b"# only a comment",
-        b"import os\n",
-        b"#!/usr/bin/env python3\n# -*- coding: latin-1 -*-\nname = '\xe9'\n",
-        b'"""What it is.\n\nMore of it."""\n',
-        b"'What.'\n\nfrom __future__ import annotations\nfrom __future__ import division\nx = 1",
-        b"'''One.''' 'Two.'; import os\n",
-        b"from __future__ import (\n    annotations,\n)  # why\n\n\nimport os\n",
-        b"from __future__ import annotations; import os",
-        b'"""Doc."""; \\\nimport os\n',
-        b"\xef\xbb\xbfimport os\n",
-        b'\xef\xbb\xbf"""Doc."""\r\nimport os\r\n',
-        b"import functools as f\n@f.cache\ndef g(): ...\n",
-        b"@staticmethod\ndef g(): ...\n",
-        b"if True:\n\timport os\n",
-        b"f'not a docstring'\nimport os\n",
-        b"\x0cimport os\n",
-        b"x = 1\rimport os\r",
-    ],
-)
-def test_the_shim_is_imported_first_and_all_else_is_as_it_was(
-    source: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written = with_hook(source)
-    assert written is not None
-    assert has_hook(written)
-    assert not has_hook(source)
-    package = tmp_path / "hooked"
-    package.mkdir()
-    (package / "__init__.py").write_bytes(written)
-    (package / f"{PRELOAD}.py").write_text("import sys\nseen = dict(vars(sys.modules['hooked']))\n")
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    importlib.invalidate_caches()
-    try:
-        module = importlib.import_module("hooked")
-        seen = sys.modules[f"hooked.{PRELOAD}"].seen
-    finally:
-        for name in [name for name in sys.modules if name.split(".")[0] == "hooked"]:
-            del sys.modules[name]
-    assert module.__doc__ == ast.get_docstring(ast.parse(source), clean=False)
-    own = {"annotations", "division"}
-    assert {name for name in seen if not name.startswith("__")} <= own
-    plain: dict[str, object] = {}
-    exec(compile(source, "plain", "exec"), plain)  # noqa: S102 - a source of this test
-    assert {name for name in vars(module) if not name.startswith("_")} == {
-        name for name in plain if not name.startswith("_")
-    }
-    rest = re.sub(rb"from \. import _wheelfix_preload(; |  # noqa[^\r\n]*\r?\n)", b"", written)
-    assert rest in {source, source + b"\n"}
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        b"__path__ = __import__('pkgutil').extend_path(__path__, __name__)\n",
-        b"__import__('pkg_resources').declare_namespace(__name__)\n",
-        b"print 'Python 2'\n",
-        b"name = '\xe9'\n",
-        b"x" * (2**20 + 1),
-        b"(" * 5000,
-        b"import os\0\n",
-    ],
-)
-def test_a_source_that_is_shared_or_cannot_be_read_is_left_alone(source: bytes) -> None:
-    assert with_hook(source) is None
-
-
-# --- The shim's text ------------------------------------------------------------------------------
-
-SHIM = Shim(
-    modules={"._core": ("libdep.so.1", "libpro.so.3"), ".sub._more": ("libpro.so.3",)},
-    libraries={
-        "libpro.so.3": Source("pro", "pro>=2", "platlib", "pro/lib"),
-        "libdep.so.1": Source("d-e", 'd.e [x] >=1\\"', "data", "lib/\u00e9\U0001f600"),
-    },
-)
-
-
-def test_what_a_shim_opens_can_be_read_again_and_any_python_3_6_reads_it() -> None:
-    source = shim_source(SHIM)
-    assert read_shim(source) == SHIM
-    ast.parse(source, feature_version=(3, 6))
-    assert source.isascii()
-    backwards = Shim(
-        modules=dict(reversed(list(SHIM.modules.items()))),
-        libraries=dict(reversed(list(SHIM.libraries.items()))),
-    )
-    assert shim_source(backwards) == source
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        b"",
-        b"MODULES = {}\n",
-        b"MODULES = {'a': 1}\nLIBRARIES = {}\n",
-        b"MODULES = {}\nLIBRARIES = {'a': ['b']}\n",
-        b"MODULES = {f(): 1}\nLIBRARIES = {}\n",
-        b"MODULES = {**a}\nLIBRARIES = {}\n",
-        b"MODULES = LIBRARIES = [\n",
-        b"a.b = {}\n",
-    ],
-)
-def test_a_foreign_file_of_that_name_is_no_shim(source: bytes) -> None:
-    assert read_shim(source) is None
-
-
-# --- Where it stands ------------------------------------------------------------------------------
+# --- Where shims are ------------------------------------------------------------------------------
 
 
 def module(name: str, *needed: str, **fields: Any) -> Any:
@@ -209,7 +92,7 @@ def in_packages(objects: Mapping[str, Any], *inits: str, **fields: Any) -> Wheel
         (["demo/__init__.so"], ["demo"], {}),
     ],
 )
-def test_it_stands_in_the_last_package_that_the_modules_have_in_common(
+def test_the_shim_is_in_the_deepest_package_that_contains_the_modules(
     objects: list[str], inits: list[str], expected: Mapping[str, list[str]]
 ) -> None:
     def stem(member: str) -> str:
@@ -228,7 +111,7 @@ def test_it_stands_in_the_last_package_that_the_modules_have_in_common(
         assert has_hook(after.sources[f"{folder}/__init__.py"]) is (folder in expected)
 
 
-def test_a_package_that_others_share_has_no_shim() -> None:
+def test_a_shared_package_has_no_shim() -> None:
     shared = b"from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n"
     subject = in_packages(
         {"ns/x/_a.so": module("_a", "libpro.so.3"), "ns/y/_b.so": module("_b", "libpro.so.3")},
@@ -243,7 +126,7 @@ def test_a_package_that_others_share_has_no_shim() -> None:
 LIBRARY = "demo.libs/libours.so.1"
 
 
-def test_a_library_behind_a_module_is_served_by_the_modules_shim() -> None:
+def test_the_shim_of_a_module_covers_the_libraries_that_it_loads() -> None:
     subject = in_packages(
         {
             "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
@@ -257,7 +140,7 @@ def test_a_library_behind_a_module_is_served_by_the_modules_shim() -> None:
     assert after.elfs[LIBRARY].entries == ()
 
 
-def test_what_a_program_needs_too_has_an_entry_and_the_module_its_shim() -> None:
+def test_a_library_that_a_program_needs_too_gets_an_entry_and_the_module_a_shim() -> None:
     subject = in_packages(
         {
             "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
@@ -295,7 +178,7 @@ def test_what_a_program_needs_too_has_an_entry_and_the_module_its_shim() -> None
     ],
 )
 @pytest.mark.parametrize("by", ["preload", "both"])
-def test_where_no_shim_can_be_it_says_so_and_there_is_an_entry(
+def test_where_no_shim_is_possible_there_is_an_entry_and_a_finding(
     objects: dict[str, Any], fields: dict[str, Any], reason: str, by: str
 ) -> None:
     after = preloaded(in_packages(objects, "demo", **fields), by)
@@ -308,7 +191,7 @@ def test_where_no_shim_can_be_it_says_so_and_there_is_an_entry(
     assert (said.severity, reason in said.message) == (Severity.INFO, True)
 
 
-def test_by_entry_nothing_is_written_and_by_both_an_entry_too() -> None:
+def test_by_entry_no_shim_is_written_and_by_both_an_entry_and_a_shim() -> None:
     subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
     by_entry = preloaded(subject, "entry")
     assert by_entry.sources == subject.sources
@@ -318,7 +201,7 @@ def test_by_entry_nothing_is_written_and_by_both_an_entry_too() -> None:
     assert shims(by_both)
 
 
-def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
+def test_a_present_shim_is_enough_and_is_extended_for_more_modules() -> None:
     one = preloaded(in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo"))
     assert not findings(provider_not_searched, one, provider=(PRO,))
     (said,) = findings(provider_beside, one, provider=(PRO,))
@@ -326,7 +209,7 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert said.notes[0].endswith("without an import")
     assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
     (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
-    assert said.notes[0].endswith("by the entries")
+    assert said.notes[0].endswith("where the RPATH entries find it beside the wheel")
     more = in_packages(
         {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
     )
@@ -338,14 +221,14 @@ def test_a_shim_that_is_there_is_enough_and_grows_with_the_wheel() -> None:
     assert grown.sources["demo/__init__.py"] == one.sources["demo/__init__.py"]
 
 
-def test_the_rule_ignored_means_entries() -> None:
+def test_ignoring_the_rule_means_entries() -> None:
     subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
     for without in ({"ignore": {"WF108": ""}}, {"select": ("WF106",)}):
         chosen: dict[str, Any] = {"provider_by": ProviderBy.PRELOAD, **without}
         assert findings(provider_not_searched, subject, provider=(PRO,), **chosen)
 
 
-def test_the_compiled_form_of_a_changed_source_goes() -> None:
+def test_the_pyc_file_of_a_changed_source_is_removed() -> None:
     compiled = "demo/__pycache__/__init__.cpython-311.pyc"
     other = "demo/__pycache__/api.cpython-311.pyc"
     init = "demo/__init__.py"
@@ -357,7 +240,7 @@ def test_the_compiled_form_of_a_changed_source_goes() -> None:
     assert {init, other, f"demo/{PRELOAD}.py"} <= names
 
 
-# --- Who is made to need it -----------------------------------------------------------------------
+# --- Requirements ---------------------------------------------------------------------------------
 
 
 IMPORTS: list[tuple[bytes, set[str]]] = [
@@ -397,7 +280,7 @@ TWO = {"demo/_core.so": module("_core"), "demo/_gpu.so": module("_gpu", "libpro.
         (TWO, b"", ("pro>=2",), None, False),
     ],
 )
-def test_what_only_some_modules_need_is_not_made_everybodys(
+def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
     objects: Mapping[str, Any],
     init: bytes,
     requires: tuple[str, ...],
@@ -416,7 +299,7 @@ def test_what_only_some_modules_need_is_not_made_everybodys(
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = apply_fixes_until_stable(subject, provider_rules.RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes_until_stable(subject, [provider_not_required], chosen, Stage.AFTER)
     assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 
@@ -456,7 +339,7 @@ def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
     assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
 
 
-# --- What comes of it -----------------------------------------------------------------------------
+# --- Imports --------------------------------------------------------------------------------------
 
 
 def provider_wheel(folder: Path, name: str, library: Path, where: str = "{name}/lib/") -> Path:
@@ -530,7 +413,7 @@ MISSING = (
 
 
 @pytest.mark.parametrize("by", ["preload", "both"])
-def test_the_library_is_opened_from_wherever_the_provider_is_and_named_if_it_is_nowhere(
+def test_the_library_is_opened_where_the_provider_is_installed_or_the_error_names_it(
     tmp_path: Path, pro: Path, by: str
 ) -> None:
     provider = provider_wheel(tmp_path, "pro", pro)
@@ -551,7 +434,7 @@ def test_the_library_is_opened_from_wherever_the_provider_is_and_named_if_it_is_
         assert after.status is Status.UNCHANGED, after
 
 
-def test_an_entry_alone_reaches_nobody_apart_and_the_loader_names_the_library_only(
+def test_an_entry_alone_fails_for_separate_folders_and_the_error_names_the_library_only(
     tmp_path: Path, pro: Path
 ) -> None:
     provider = provider_wheel(tmp_path, "pro", pro)
@@ -570,7 +453,7 @@ def apart(tmp_path: Path, pro: Path) -> tuple[Path, Path]:
     return unpacked(tmp_path / "a", output), unpacked(tmp_path / "b", provider)
 
 
-def test_a_copy_that_is_loaded_already_serves_and_no_second_one_is_opened(
+def test_a_copy_that_is_already_loaded_is_used_and_no_second_one_opened(
     tmp_path: Path, apart: tuple[Path, Path]
 ) -> None:
     copy = tmp_path / "first" / "libpro.so.3"
@@ -580,7 +463,7 @@ def test_a_copy_that_is_loaded_already_serves_and_no_second_one_is_opened(
     assert said(code, *apart) == f"7 {copy}"
 
 
-def test_an_editable_provider_is_found_by_its_own_finder_and_not_imported(
+def test_an_editable_provider_is_found_by_its_finder_without_an_import(
     apart: tuple[Path, Path],
 ) -> None:
     code = (
@@ -607,12 +490,12 @@ def test_a_provider_that_is_installed_without_the_library_is_named_with_its_vers
     assert said(IMPORT, *apart) == f"{told}does not have it"
 
 
-def test_a_module_that_fails_for_another_reason_says_so_itself(apart: tuple[Path, Path]) -> None:
+def test_a_module_that_fails_for_another_reason_keeps_its_error(apart: tuple[Path, Path]) -> None:
     shared_object(apart[1] / "pro/lib/libpro.so.3", "int other;", soname="libpro.so.3")
     assert said(IMPORT, *apart).endswith("undefined symbol: pro")
 
 
-def test_a_library_that_the_providers_own_needs_is_opened_before_it(tmp_path: Path) -> None:
+def test_the_dependencies_of_a_providers_library_are_opened_before_it(tmp_path: Path) -> None:
     dep = shared_object(
         tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
     )
@@ -638,7 +521,7 @@ def test_a_library_that_the_providers_own_needs_is_opened_before_it(tmp_path: Pa
     assert "libdep.so.1 of dep" in said(IMPORT, *sites[:2])
 
 
-def test_a_library_that_does_not_load_alone_is_reached_by_an_entry(tmp_path: Path) -> None:
+def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> None:
     """As it is with MKL: its parts need each other, and the user needs all of them."""
     dep = shared_object(
         tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
@@ -683,7 +566,7 @@ LIBRARY = ctypes.CDLL(str(Path(__file__).parent / "lib" / "libours.so"))
 
 
 @pytest.mark.parametrize("opener", ["__init__", "base"])
-def test_a_source_that_opens_the_wheels_library_by_its_path_when_it_is_imported(
+def test_a_source_that_opens_a_library_of_the_wheel_on_import_gets_a_shim(
     tmp_path: Path, pro: Path, opener: str
 ) -> None:
     source = "int pro(void); int ours(void) { return pro(); }"
@@ -728,13 +611,13 @@ def test_verify_installs_it_and_all_that_is_imported_loads(
     assert outcome.status is Status.REPAIRED, outcome.remaining
     pro.unlink()
     monkeypatch.chdir(tmp_path)
-    assert cli.run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
-    assert cli.run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
-    assert cli.run(["verify", "-q", str(outcome.output)]) == 1
+    assert run(["check", "-q", str(outcome.output), "--provider", str(provider)]) == 0
+    assert run(["verify", "-q", str(outcome.output), "--with", str(provider)]) == 0
+    assert run(["verify", "-q", str(outcome.output)]) == 1
 
 
 @pytest.mark.parametrize("where", ["pro/lib/", "pro-2.0.data/data/share/pro/"])
-def test_a_user_install_over_a_provider_of_the_systems(
+def test_a_user_install_finds_a_provider_in_the_system_folder(
     tmp_path: Path, pro: Path, where: str
 ) -> None:
     """A virtual environment stands for the system: pip's user scheme lies over it as well."""
@@ -789,7 +672,7 @@ def test_a_missing_requirement_is_added_with_the_version_at_hand(tmp_path: Path,
     assert "extra == " in (found.hint or "")
 
 
-# --- Why musl has none ----------------------------------------------------------------------------
+# --- musl -----------------------------------------------------------------------------------------
 
 PRELOADING = """\
 #include <dlfcn.h>
@@ -803,7 +686,7 @@ int main(int count, char **paths) {
 
 
 @pytest.mark.parametrize(("compiler", "works"), [("gcc", True), ("musl-gcc", False)])
-def test_a_library_that_was_opened_by_its_path_serves_on_glibc_and_not_on_musl(
+def test_a_library_opened_by_its_path_counts_on_glibc_and_not_on_musl(
     tmp_path: Path, compiler: str, *, works: bool
 ) -> None:
     if shutil.which(compiler) is None:

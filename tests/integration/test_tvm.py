@@ -164,7 +164,7 @@ def test_the_text_says_which_copy_by_which_rule_and_what_would_change_it(tmp_pat
         said = package.run((), "explain", *subject, "--env", f"PATH={planted}").stdout
         assert "smalltvm/__init__.py looks for it in TVM_LIBRARY_PATH (line 10)" in said
         assert f"`libtvm.so` => {planted}/libtvm.so  [PATH {planted}]" in said
-        assert f"take {planted} out of PATH, or have TVM_LIBRARY_PATH name the folder" in said
+        assert f"remove {planted} from PATH, or set TVM_LIBRARY_PATH to the folder" in said
         why = ("--env", f"PATH={planted}", "--why-not", "smalltvm/lib/libtvm.so")
         answer = package.run((), "explain", *subject, *why).stdout
         assert f"looks in PATH {planted} first, and opens `{planted}/libtvm.so`" in answer

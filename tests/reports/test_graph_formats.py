@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from tests.support.values import elf, wheel
-from wheelfix import cli
-from wheelfix.analysis.explain import Provenance, Question
 from wheelfix.analysis.graph import Graph, graph_of
+from wheelfix.analysis.installation import LoadOptions, Provenance
+from wheelfix.cli.app import run
 from wheelfix.loader.targets import find
 from wheelfix.reports.graph_formats import (
     compared_text,
@@ -30,7 +30,7 @@ HOSTILE = 'lib"\\]-->x|</script><script>alert(1)</script>\x1b[2J\n%%{init}&amp;.
 
 
 def graph(subject: Wheel, target: str = "glibc:2.28") -> Graph:
-    return graph_of(subject, Question(target=find(target, subject)))
+    return graph_of(subject, LoadOptions(target=find(target, subject)))
 
 
 def before() -> Wheel:
@@ -58,7 +58,7 @@ def hostile() -> Graph:
 
 def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
     found = graph(after())
-    assert {node.id: (node.giver, node.role, node.is_root) for node in found.nodes} == {
+    assert {node.id: (node.provenance, node.role, node.is_root) for node in found.nodes} == {
         "p/a.so": (Provenance.WHEEL, "module", True),
         "p/b.so": (Provenance.WHEEL, "library", True),
         "demo.libs/libx-0a1b2c3d.so.1": (Provenance.WHEEL, "library", False),
@@ -124,7 +124,7 @@ def test_the_text_has_a_section_for_each_giver() -> None:
         "  demo.libs/libx-0a1b2c3d.so.1  1 B  needed by a.so",
         "    libz.so.1, libc.so.6  [platform]",
         "",
-        "the platform gives (glibc:2.28)",
+        "from the platform (glibc:2.28)",
         "  libc.so.6  needed by a.so, libx-0a1b2c3d.so.1, b.so",
         "  libz.so.1  needed by libx-0a1b2c3d.so.1",
     ]
@@ -134,12 +134,12 @@ def test_before_and_after_stand_side_by_side() -> None:
     text = compared_text(graph(before()), graph(after()), colour=False)
     lines = [re.sub(r" {2,}", " | ", line.strip()) for line in text.splitlines()]
     assert "objects | 2 | 3" in lines
-    assert "nobody gives | 1 | 0" in lines
+    assert "not found | 1 | 0" in lines
     assert "~ p/a.so | 1 B | 1 B" in lines
     assert "libx.so.1 | not found | -" in lines
     assert "libx-0a1b2c3d.so.1 | - | [rpath $ORIGIN/../demo.libs]" in lines
     assert "+ demo.libs/libx-0a1b2c3d.so.1 | - | 1 B" in lines
-    assert "- libx.so.1 | nobody | -" in lines
+    assert "- libx.so.1 | not found | -" in lines
     assert lines[-1] == "1 object unchanged"
 
 
@@ -261,8 +261,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return bad, make_wheel(folder / "good", files=files)
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    code = cli.run([str(each) for each in arguments])
+def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
+    code = run([str(each) for each in arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -271,14 +271,14 @@ def test_explain_exits_with_1_if_something_is_missing(
     wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = wheels
-    code, out, _ = run(capsys, "explain", bad, "p/a.so")
+    code, out, _ = ran(capsys, "explain", bad, "p/a.so")
     assert (code, "libx.so.1  [not found]" in out) == (1, True)
-    code, out, _ = run(capsys, "explain", good, "p.a")
+    code, out, _ = ran(capsys, "explain", good, "p.a")
     assert (code, "libx.so.1 => p/libx.so.1  [runpath $ORIGIN]" in out) == (0, True)
-    assert run(capsys, "explain", bad)[0] == 1
-    code, out, _ = run(capsys, "explain", good)
+    assert ran(capsys, "explain", bad)[0] == 1
+    code, out, _ = ran(capsys, "explain", good)
     assert (code, "p/a.so: 1 from the wheel  ok" in out) == (0, True)
-    code, out, _ = run(capsys, "explain", bad, "libx.so.1")
+    code, out, _ = ran(capsys, "explain", bad, "libx.so.1")
     assert (code, "for `p/a.so`" in out) == (1, True)
 
 
@@ -287,15 +287,15 @@ def test_explain_foretells_ld_library_path_and_what_comes_after_another_wheel(
 ) -> None:
     bad, good = wheels
     fake = shared_object(tmp_path / "libx.so.1", soname="libx.so.1", libc=False)
-    code, out, _ = run(capsys, "explain", good, "p.a", "--env", f"LD_LIBRARY_PATH={tmp_path}")
+    code, out, _ = ran(capsys, "explain", good, "p.a", "--env", f"LD_LIBRARY_PATH={tmp_path}")
     assert (code, f"=> {fake}  [LD_LIBRARY_PATH {tmp_path}]" in out) == (0, True)
     other = make_wheel(
         tmp_path, name="other", files={"q/__init__.py": b"", "q/libx.so.1": fake.read_bytes()}
     )
-    code, out, _ = run(capsys, "explain", bad, "p.a", "--after", other)
+    code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", other)
     assert (code, f"=> {other.name}!q/libx.so.1  [already loaded before]" in out) == (0, True)
-    assert run(capsys, "explain", bad, "p.a", "--with", other)[0] == 1
-    code, out, _ = run(capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--json")
+    assert ran(capsys, "explain", bad, "p.a", "--with", other)[0] == 1
+    code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--json")
     value = json.loads(out)
     assert value["version"] == 1
     (one,) = value["explanations"]
@@ -307,9 +307,9 @@ def test_why_not_answers_in_words_and_json(
     wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, good = wheels
-    code, out, _ = run(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
-    assert (code, out.startswith("it is the one: p/libx.so.1")) == (0, True)
-    out = run(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
+    code, out, _ = ran(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
+    assert (code, out.startswith("it is loaded: p/libx.so.1")) == (0, True)
+    out = ran(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
     assert json.loads(out)["why_not"][0]["loaded"] is False
 
 
@@ -322,7 +322,7 @@ def test_why_not_answers_in_words_and_json(
         (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
         (["GOOD", "p.a", "--scheme", "none"], "`none` is no install scheme"),
         (["GOOD", "p.a", "--env", "LD_PRELOAD=x"], "only LD_LIBRARY_PATH"),
-        (["GOOD", "p.a", "--env", "PATH"], "is no assignment"),
+        (["GOOD", "p.a", "--env", "PATH"], "is not an assignment"),
         (["GOOD", "p.a", "--after", "none"], "`--after none`"),
         (["GOOD", "p.a", "--why-not", "none"], "`--why-not none`"),
         (["GOOD", "--why-not", "p.a"], "--why-not needs"),
@@ -338,7 +338,7 @@ def test_what_makes_no_sense_is_said(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = [str(wheels[1]) if each == "GOOD" else each for each in arguments]
-    code, out, err = run(capsys, "explain", *given)
+    code, out, err = ran(capsys, "explain", *given)
     assert (code, out) == (2, "")
     assert message in err
     assert "internal error" not in err
@@ -351,28 +351,28 @@ def test_a_target_may_be_a_file(
     (tmp_path / "mine.toml").write_text('extends = "debian:12"\ngives = ["libx.so.1"]\n')
     (tmp_path / "mine.json").write_text('{"extends": "debian:12", "gives": ["libx.so.1"]}')
     for name in ("mine.toml", "mine.json"):
-        code, out, _ = run(capsys, "explain", bad, "p.a", "--target", tmp_path / name)
+        code, out, _ = ran(capsys, "explain", bad, "p.a", "--target", tmp_path / name)
         assert (code, "libx.so.1  [platform mine]" in out) == (0, True)
     (tmp_path / "mine.json").write_text("[")
-    code, _, err = run(capsys, "explain", bad, "p.a", "--target", tmp_path / "mine.json")
-    assert (code, "is no JSON" in err) == (2, True)
+    code, _, err = ran(capsys, "explain", bad, "p.a", "--target", tmp_path / "mine.json")
+    assert (code, "is not JSON" in err) == (2, True)
 
 
 def test_tree_writes_every_format(
     wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = wheels
-    assert run(capsys, "tree", bad)[0] == 1
-    code, out, _ = run(capsys, "tree", good)
+    assert ran(capsys, "tree", bad)[0] == 1
+    code, out, _ = ran(capsys, "tree", good)
     assert (code, "vendored libraries" in out) == (0, True)
-    code, out, _ = run(capsys, "tree", bad, "--after", good)
+    code, out, _ = ran(capsys, "tree", bad, "--after", good)
     assert (code, out.startswith("before  demo-1.0")) == (0, True)
     starts = {"mmd": "flowchart LR", "dot": "digraph", "html": "<!DOCTYPE html>", "json": "{"}
     for suffix, start in starts.items():
         output = tmp_path / f"graph.{suffix}"
-        assert run(capsys, "tree", good, "-o", output) == (0, "", "")
+        assert ran(capsys, "tree", good, "-o", output) == (0, "", "")
         assert output.read_text().startswith(start)
-    out = run(capsys, "tree", bad, "--after", good, "--format", "json")[1]
+    out = ran(capsys, "tree", bad, "--after", good, "--format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
-    code, _, err = run(capsys, "tree", good, "-o", tmp_path / "none/x.html")
-    assert (code, "cannot be written" in err) == (2, True)
+    code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
+    assert (code, "cannot write" in err) == (2, True)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors, schema_of
-from wheelfix import cli
+from wheelfix.cli.app import run
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_model import Difference
 from wheelfix.reports import trace as trace_report
@@ -37,7 +37,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    code = cli.run([str(each) for each in arguments])
+    code = run([str(each) for each in arguments])
     out = capsys.readouterr().out
     assert code in {0, 1}
     return json.loads(out)

@@ -6,15 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports import diff
 from wheelfix.reports import terminal_text as text
-from wheelfix.rules.engine import planned, predict
+from wheelfix.reports.printable import error_text, printable
+from wheelfix.rules.engine import planned
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
-from wheelfix.wheel.edits import AddEntry, AddMember, DropEntry, MoveMember, RenameNeeded, Text
+from wheelfix.wheel.draft import Draft
+from wheelfix.wheel.edits import (
+    AddEntry,
+    AddMember,
+    DropEntry,
+    MoveMember,
+    RenameNeeded,
+    Text,
+    predict,
+)
 from wheelfix.wheel.model import Member, Wheel, WheelName
 
 ELF = Elf(bits=64, little_endian=True, machine=Machine.X86_64, osabi=0, flags=0, type=ElfType.DYN)
@@ -58,12 +68,13 @@ def edits(wheel: Wheel) -> tuple[PlannedEdit, ...]:
         member="pkg.libs/libx-1234.so.1", source=Text(content=b""), size=2000, elf=ELF
     )
     move = MoveMember(member="pkg-1.0.data/data/lib/liby.so", new="pkg/liby.so")
+    draft = Draft(wheel)
     return (
-        planned(wheel, drop, "WF111", "absolute-entry", "drop it"),
-        planned(wheel, add, "WF101", "unreachable-library", "add it"),
-        planned(wheel, rename, "graft", "graft", "as auditwheel says"),
-        planned(wheel, grafted, "graft", "graft", "as auditwheel says"),
-        planned(wheel, move, "WF103", "no-common-path", "move it"),
+        planned(draft, drop, "WF111", "absolute-entry", "drop it"),
+        planned(draft, add, "WF101", "unreachable-library", "add it"),
+        planned(draft, rename, "graft", "graft", "as auditwheel says"),
+        planned(draft, grafted, "graft", "graft", "as auditwheel says"),
+        planned(draft, move, "WF103", "no-common-path", "move it"),
     )
 
 
@@ -115,7 +126,7 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
     ],
 )
 def test_names_cannot_steer_terminal_or_runner(name: str, shown: str) -> None:
-    assert text.printable(name) == shown
+    assert printable(name) == shown
 
 
 @pytest.mark.parametrize("verbose", [False, True])
@@ -132,7 +143,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
     )
     wheel = a_wheel()
     added = AddMember(member=evil, source=Text(content=b""), size=1, elf=ELF)
-    step = planned(wheel, added, "WF1", "n", evil)
+    step = planned(Draft(wheel), added, "WF1", "n", evil)
     outcome = Outcome(
         source=Path(evil),
         status=Status.REJECTED,
@@ -149,7 +160,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
         text.summary(outcome, verbose=verbose, colour=False),
         text.plan(outcome, colour=False),
         diff.diff(outcome, colour=False),
-        text.error_text(BadWheelError(evil, hint=evil), colour=False),
+        error_text(BadWheelError(evil, hint=evil), colour=False),
     ]
     for line in "\n".join(shown).split("\n"):
         assert line.isprintable()
@@ -170,7 +181,7 @@ def test_a_finding_says_what_where_why_and_what_to_do() -> None:
     assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in text.finding_text(FINDING, NAME, colour=True)
 
 
-def test_the_tally_counts_and_says_what_repair_mends() -> None:
+def test_the_tally_counts_and_says_what_repair_fixes() -> None:
     unsafe = Finding(
         code="WF1",
         name="n",
@@ -180,14 +191,14 @@ def test_the_tally_counts_and_says_what_repair_mends() -> None:
     )
     assert text.tally([], 2) == "All checks passed for 2 wheels."
     assert text.tally([FINDING], 1) == (
-        "Found 1 problem in 1 wheel (1 error). `wheelfix repair` mends 1."
+        "Found 1 problem in 1 wheel (1 error). `wheelfix repair` fixes 1."
     )
     assert text.tally([FINDING, FINDING, unsafe], 1) == (
         "Found 3 problems in 1 wheel (2 errors, 1 warning). "
-        "`wheelfix repair` mends 2, and 1 more with `--unsafe-fixes`."
+        "`wheelfix repair` fixes 2, and 1 more with `--unsafe-fixes`."
     )
     assert text.tally([unsafe], 1) == (
-        "Found 1 problem in 1 wheel (1 warning). `wheelfix repair --unsafe-fixes` mends 1."
+        "Found 1 problem in 1 wheel (1 warning). `wheelfix repair --unsafe-fixes` fixes 1."
     )
     assert text.tally([replace(unsafe, fix=None)], 1) == "Found 1 problem in 1 wheel (1 warning)."
 
@@ -210,7 +221,7 @@ def test_the_summary_of_a_repaired_wheel() -> None:
         "  loads    `pkg/b.so`: 1 library from `pkg.libs`",
         "             not with pip --target",
         "             works with venv",
-        "           `pkg/a.so`: nothing of the wheel",
+        "           `pkg/a.so`: nothing from the wheel",
         "  tag      linux_x86_64",
         "  bytes    12,345 -> 23,456",
         "  verdict  auditwheel says manylinux_2_17_x86_64",

@@ -1,7 +1,6 @@
 """Plans are complete, refuse contradictions, and predict what they make."""
 
 from collections.abc import Iterator
-from typing import get_args
 
 import pytest
 
@@ -9,10 +8,11 @@ from tests.support.values import elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, predict, run_rules
+from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, run_rules
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
+from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (
     AddEntry,
     AddMember,
@@ -20,29 +20,25 @@ from wheelfix.wheel.edits import (
     DropEntry,
     DropRepeats,
     Edit,
-    MendEntry,
     MoveMember,
     PrependEntry,
     RemoveMember,
     RenameNeeded,
+    ReplaceEntry,
     Retag,
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
-    Source,
     Text,
+    predict,
 )
 from wheelfix.wheel.model import Wheel
 
 A = "demo/a.so"
 
 
-def test_no_two_kinds_of_edits_are_ever_equal() -> None:
-    """They are tuples, of which those with the same content are."""
-    classes = [*get_args(Edit), *get_args(Source)]
-    kinds = {each._field_defaults["kind"] for each in classes}
-    assert len(kinds) == len(classes) > 20
-    same: list[object] = [each(member=A, entry="x") for each in (DropEntry, DropRepeats, AddEntry)]
+def test_edits_of_different_kinds_are_never_equal() -> None:
+    same: list[object] = [kind(member=A, entry="x") for kind in (DropEntry, DropRepeats, AddEntry)]
     assert len(set(same)) == 3
 
 
@@ -78,7 +74,9 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
     def restless(context: Context) -> Iterator[Hit]:
         """Swap the entries for ever."""
         old = context.wheel.elfs[A].entries[0]
-        edit = MendEntry(member=A, old=old, new="$ORIGIN/y" if old == "$ORIGIN/x" else "$ORIGIN/x")
+        edit = ReplaceEntry(
+            member=A, old=old, new="$ORIGIN/y" if old == "$ORIGIN/x" else "$ORIGIN/x"
+        )
         yield Hit(message="", fix=Fix(title="", edits=(edit,)))
 
     with pytest.raises(PlanConflictError, match="restless"):
@@ -92,7 +90,7 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
     [
         ([DropEntry(member=A, entry="x")], "$ORIGIN"),
         ([DropEntry(member=A, entry="x"), DropEntry(member=A, entry="$ORIGIN")], None),
-        ([MendEntry(member=A, old="x", new="y")], "$ORIGIN:y:$ORIGIN"),
+        ([ReplaceEntry(member=A, old="x", new="y")], "$ORIGIN:y:$ORIGIN"),
         ([AddEntry(member=A, entry="z")], "$ORIGIN:x:$ORIGIN:z"),
         ([AddEntry(member=A, entry="x")], "$ORIGIN:x:$ORIGIN"),
         ([PrependEntry(member=A, entry="x")], "x:$ORIGIN:$ORIGIN"),
@@ -177,7 +175,7 @@ def test_every_edit_says_what_it_changes() -> None:
         SetRootIsPurelib(value=True),
     ]
     for edit in edits:
-        step = planned(subject, edit, "WF1", "n", "t")
+        step = planned(Draft(subject), edit, "WF1", "n", "t")
         assert step.member
         assert step.old != step.new
 

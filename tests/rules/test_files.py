@@ -18,12 +18,13 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Machine
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status
-from wheelfix.rules import RULES, SET_RULES, metadata
 from wheelfix.rules import files as contents
+from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.rules.metadata import allows_any, is_plain_requirement
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import read_core_metadata
@@ -40,7 +41,7 @@ def found(path: Path) -> dict[str, Finding]:
     """What the archive and metadata rules say of a built wheel, one finding a rule."""
     with open_wheel(path) as archive:
         context = Context(wheel=archive.wheel, settings=Settings())
-        rules = (*metadata.RULES, *contents.RULES)
+        rules = (*metadata.RULES, *contents.RULES, *leftovers.RULES)
         return {finding.code: finding for finding in run_rules(context, rules)}
 
 
@@ -226,7 +227,7 @@ def test_a_module_for_another_machine_is_an_error() -> None:
         contents.wrong_machine, wheel({"pkg/a.cpython-311.so": elf(**MODULE)}, name=AARCH64)
     )
     assert finding.severity is Severity.ERROR
-    assert finding.message == "is for x86_64, the tag says aarch64"
+    assert finding.message == "is for x86_64, but the tag is for aarch64"
 
 
 def test_a_helper_for_another_machine_beside_the_right_one_is_told() -> None:
@@ -417,7 +418,7 @@ def test_libraries_under_other_names_are_no_links() -> None:
     ],
 )
 def test_what_the_build_left_behind(member: str, severity: Severity | None) -> None:
-    said = findings(contents.build_leftovers, wheel({}, member))
+    said = findings(leftovers.build_leftovers, wheel({}, member))
     assert [f.severity for f in said] == ([] if severity is None else [severity])
     if severity is Severity.WARNING:
         assert said[0].fix is not None
@@ -441,9 +442,9 @@ def test_pip_believes_a_direct_url_that_came_with_the_wheel(tmp_path: Path) -> N
 def test_paths_in_metadata_and_urls_that_only_look_like_one() -> None:
     fields = (("requires-dist", "x @ file:///home/me/x"),)
     bad = wheel({}, metadata=Metadata(fields=fields))
-    assert [f.severity for f in findings(contents.build_machine_path, bad)] == [Severity.ERROR]
+    assert [f.severity for f in findings(leftovers.build_machine_path, bad)] == [Severity.ERROR]
     links = (("project-url", "Home, https://example.org/home/x"), ("description", "see /tmp/x"))
-    assert not findings(contents.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
+    assert not findings(leftovers.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
 
 
 def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
@@ -461,7 +462,7 @@ def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
 
 def test_a_distribution_may_have_its_own_name() -> None:
     assert not findings(
-        contents.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
+        leftovers.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
     )
 
 

@@ -16,9 +16,11 @@ from wheelfix.elf.model import Machine, Undefined
 from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import module_names as names
+from wheelfix.rules import python_openings, sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import attribute_to_stage, broken
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import RenameNeeded
@@ -180,7 +182,7 @@ def differing() -> Wheel:
 
 
 def test_a_library_that_is_needed_by_another_name_than_its_files_is_led_to() -> None:
-    [found] = findings(names.soname_differs, differing(), Stage.BEFORE)
+    [found] = findings(sonames.soname_differs, differing(), Stage.BEFORE)
     assert found.severity is Severity.ERROR
     assert found.fix is not None
     assert found.fix.edits == (RenameNeeded(member="pkg/m.so", old="libin.so.2", new="libin.so"),)
@@ -197,13 +199,13 @@ def test_a_library_that_is_needed_by_another_name_than_its_files_is_led_to() -> 
     ],
 )
 def test_names_that_agree_or_that_nobody_asks_for_are_right(objects: Any) -> None:
-    assert findings(names.soname_differs, wheel(objects)) == ()
+    assert findings(sonames.soname_differs, wheel(objects)) == ()
 
 
 def test_a_library_that_code_preloads_by_path_is_only_a_warning() -> None:
     found = opening("libin.so", Where.SOURCE)
     subject = wheel(differing().elfs, "pkg/__init__.py", openings={"pkg/__init__.py": (found,)})
-    assert severities(names.soname_differs, subject) == [Severity.WARNING]
+    assert severities(sonames.soname_differs, subject) == [Severity.WARNING]
 
 
 def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:
@@ -234,12 +236,12 @@ def test_two_different_libraries_of_one_soname_are_reported() -> None:
     one, other = elf(soname="libc1.so"), elf(soname="libc1.so", init_array=3)
     user = elf("libc1.so")
     subject = wheel({"pkg/m.so": user, "pkg/a/libc1.so": one, "pkg/b/libc1.so": other})
-    [found] = findings(names.duplicate_soname, subject)
+    [found] = findings(sonames.duplicate_soname, subject)
     assert found.member == "pkg/b/libc1.so"
     same = wheel({"pkg/m.so": user, "pkg/a/libc1.so": one, "pkg/b/libc1.so": one})
-    assert findings(names.duplicate_soname, same) == ()
+    assert findings(sonames.duplicate_soname, same) == ()
     unasked = wheel({"pkg/a/libc1.so": one, "pkg/b/libc1.so": other})
-    assert findings(names.duplicate_soname, unasked) == ()
+    assert findings(sonames.duplicate_soname, unasked) == ()
 
 
 # --- WF315 and WF316: common names ----------------------------------------------------------------
@@ -247,12 +249,14 @@ def test_two_different_libraries_of_one_soname_are_reported() -> None:
 
 @pytest.mark.parametrize("name", ["libz.so.1", "libssl.so.3", "libstdc++.so.6", "libpng16.so.16"])
 def test_a_common_name_is_reported_and_a_private_one_is_not(name: str) -> None:
-    assert severities(names.common_soname, wheel({f"pkg/{name}": elf(soname=name)})) == [
+    assert severities(sonames.common_soname, wheel({f"pkg/{name}": elf(soname=name)})) == [
         Severity.WARNING
     ]
     stem, _, rest = name.partition(".")
     private = f"{stem}-1a2b3c4d.{rest}"
-    assert severities(names.common_soname, wheel({f"p.libs/{private}": elf(soname=private)})) == []
+    assert (
+        severities(sonames.common_soname, wheel({f"p.libs/{private}": elf(soname=private)})) == []
+    )
 
 
 def test_the_first_copy_in_a_process_serves_everybody(tmp_path: Path) -> None:
@@ -282,14 +286,14 @@ def test_the_first_copy_in_a_process_serves_everybody(tmp_path: Path) -> None:
     ],
 )
 def test_a_second_runtime_is_reported(name: str, severity: Severity) -> None:
-    assert severities(names.second_runtime, wheel({f"p.libs/{name}": elf(soname=name)})) == [
+    assert severities(sonames.second_runtime, wheel({f"p.libs/{name}": elf(soname=name)})) == [
         severity
     ]
 
 
 def test_other_libraries_are_no_runtimes() -> None:
     subject = wheel({"p.libs/libgomphotherium.so": elf(), "p.libs/libfoo-1a2b3c4d.so.1": elf()})
-    assert severities(names.second_runtime, subject) == []
+    assert severities(sonames.second_runtime, subject) == []
 
 
 # --- WF317: opened by name ------------------------------------------------------------------------
@@ -322,15 +326,15 @@ def opening_wheel(*found: Opening, objects: Any = None, **fields: Any) -> Wheel:
 def test_what_is_opened_is_looked_for_where_it_will_be(
     found: Opening, expected: list[Severity]
 ) -> None:
-    assert severities(names.opened_library_missing, opening_wheel(found)) == expected
+    assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
 
 
 def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
     objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
     subject = opening_wheel(opening("libx.so"), objects=objects)
-    assert severities(names.opened_library_missing, subject) == [Severity.INFO]
+    assert severities(python_openings.opened_library_missing, subject) == [Severity.INFO]
     preloaded = opening_wheel(opening("libx.so", Where.SOURCE), opening("libx.so"), objects=objects)
-    assert severities(names.opened_library_missing, preloaded) == []
+    assert severities(python_openings.opened_library_missing, preloaded) == []
 
 
 def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
@@ -342,7 +346,7 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
             tag="py3-none-linux_x86_64",
             files={"pkg/lib/libwfx.so": library, "pkg/__init__.py": source.format(place)},
         )
-        assert severities(names.opened_library_missing, read(path)) == expected
+        assert severities(python_openings.opened_library_missing, read(path)) == expected
         done = run(installed(path, path.parent / "site"), "import pkg")
         assert bool(done.returncode) == bool(expected)
 
@@ -353,13 +357,17 @@ def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
 def test_a_graft_is_told_of_before_and_after_it_renames() -> None:
     user = {"pkg/m.so": elf("libfoo.so.1")}
     before = opening_wheel(opening("libfoo.so.1"), objects=user)
-    assert severities(names.renamed_under_its_user, before) == [Severity.WARNING]
-    assert severities(names.renamed_under_its_user, before, keep_names=("libfoo.so*",)) == []
-    assert severities(names.renamed_under_its_user, before, exclude=("libfoo.so.1",)) == []
+    assert severities(python_openings.renamed_under_its_user, before) == [Severity.WARNING]
+    assert (
+        severities(python_openings.renamed_under_its_user, before, keep_names=("libfoo.so*",)) == []
+    )
+    assert (
+        severities(python_openings.renamed_under_its_user, before, exclude=("libfoo.so.1",)) == []
+    )
     new = "libfoo-1a2b3c4d.so.1"
     objects = {"pkg/m.so": elf(new), f"pkg.libs/{new}": elf(soname=new)}
     after = opening_wheel(opening("libfoo.so.1"), objects=objects)
-    assert severities(names.renamed_under_its_user, after) == [Severity.ERROR]
+    assert severities(python_openings.renamed_under_its_user, after) == [Severity.ERROR]
 
 
 @pytest.fixture(scope="module")
@@ -418,17 +426,17 @@ def noting(name: str, priority: str) -> Any:
 def test_a_noted_library_is_looked_for_by_the_objects_own_search_path() -> None:
     for folder, expected in (("pkg", []), ("pkg/lib", [Severity.ERROR])):
         objects = {"pkg/m.so": noting("libx.so", "required"), f"{folder}/libx.so": elf()}
-        assert severities(names.noted_library_missing, wheel(objects)) == expected
+        assert severities(python_openings.noted_library_missing, wheel(objects)) == expected
     renamed = {"pkg/m.so": noting("libx.so.1", "suggested"), "p.libs/libx-1a2b3c4d.so.1": elf()}
-    assert severities(names.noted_library_missing, wheel(renamed)) == [Severity.WARNING]
+    assert severities(python_openings.noted_library_missing, wheel(renamed)) == [Severity.WARNING]
     foreign = wheel({"pkg/m.so": noting("libsystemd.so.0", "required")})
-    assert severities(names.noted_library_missing, foreign) == []
+    assert severities(python_openings.noted_library_missing, foreign) == []
 
 
 @pytest.mark.parametrize("note", ["", "{", "{}", "[1]", '[{"soname": 1}]'])
 def test_a_note_that_is_not_as_specified_says_nothing(note: str) -> None:
     subject = wheel({"pkg/m.so": elf(dlopen_notes=(note,)), "pkg/libx.so": elf()})
-    assert severities(names.noted_library_missing, subject) == []
+    assert severities(python_openings.noted_library_missing, subject) == []
 
 
 def test_the_note_is_read_from_the_object(tmp_path: Path) -> None:
@@ -461,11 +469,11 @@ def test_sources_that_are_given_up_are_told(sources: dict[str, str], tmp_path: P
     library = shared_object(tmp_path / "libx.so")
     files: dict[str, Any] = {"pkg/libx.so": library, "pkg/__init__.py": OPENS, **sources}
     subject = read(make_wheel(tmp_path, files=files))
-    [found] = findings(names.openings_not_judged, subject)
+    [found] = findings(python_openings.openings_not_judged, subject)
     assert found.severity is Severity.INFO
     assert found.member in sources
     assert set(subject.unfollowed) <= set(sources)
-    assert "not followed to the end" in found.message
+    assert "not evaluated completely" in found.message
     assert "may have been missed" in found.message
     assert f"`{found.member}`" in found.notes[0]
 
@@ -480,7 +488,7 @@ def test_sources_that_are_followed_or_open_nothing_are_not_told(tmp_path: Path) 
     }
     subject = read(make_wheel(tmp_path, files=files))
     assert subject.openings.keys() == {"pkg/__init__.py"}
-    assert severities(names.openings_not_judged, subject) == []
+    assert severities(python_openings.openings_not_judged, subject) == []
 
 
 def test_a_repair_does_not_forget_what_was_given_up(two_ways: Path, tmp_path: Path) -> None:
@@ -509,12 +517,12 @@ def test_a_finding_is_blamed_on_the_stage_that_brought_it() -> None:
 
 def test_only_errors_count_as_broken_names() -> None:
     subject = differing()
-    assert broken(subject, names.RULES, Settings()) == {
+    assert broken(subject, CHECKPOINT_RULES, Settings()) == {
         ("WF313", "pkg/libin.so", "libin.so.2"),
     }
-    assert broken(wheel({"pkg/libz.so.1": elf(soname="libz.so.1")}), names.RULES, Settings()) == (
-        frozenset()
-    )
+    assert broken(
+        wheel({"pkg/libz.so.1": elf(soname="libz.so.1")}), CHECKPOINT_RULES, Settings()
+    ) == (frozenset())
 
 
 def test_a_program_is_no_module(tmp_path: Path) -> None:

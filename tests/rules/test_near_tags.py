@@ -1,8 +1,9 @@
 """The symbols that alone forbid a better tag are named, with the objects that use them."""
 
 from tests.support.values import elf, findings, wheel
-from wheelfix.analysis.policy_reasons import Policy, near_misses
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_reasons import near_misses
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, Undefined, VersionNeed
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules

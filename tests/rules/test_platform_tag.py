@@ -17,10 +17,10 @@ from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines.check import check
-from wheelfix.rules import RULES
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -88,7 +88,7 @@ def test_the_symbol_and_its_object_are_named_shortest_first() -> None:
     )
     (finding,) = judged(wheel({"p/other.so": many, "p/m.so": late}, name=MANYLINUX))["WF801"]
     assert finding.severity is Severity.ERROR
-    assert "allows no better than manylinux_2_34_x86_64" in finding.message
+    assert "satisfies only manylinux_2_34_x86_64" in finding.message
     assert [("pthread_create" in note, "`p/m.so`" in note) for note in finding.notes] == [
         (True, True),
         (False, False),
@@ -165,7 +165,7 @@ def test_a_library_that_a_required_package_brings_is_a_warning() -> None:
     (vision,) = judged(subject, requirements=("torchvision",))["WF805"]
     assert (without.severity, required.severity) == (Severity.ERROR, Severity.WARNING)
     assert vision.severity is Severity.ERROR
-    assert "`Requires-Dist: Torch >=2.9` brings it" in required.notes
+    assert "`Requires-Dist: Torch >=2.9` provides it" in required.notes
 
 
 def test_the_packages_of_each_cuda_are_known() -> None:

@@ -13,11 +13,11 @@ import pytest
 from tests.support.build import make_wheel
 from tests.support.values import wheel
 from wheelfix.errors import RuleError
-from wheelfix.rules import RULES
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import find
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.plugins import with_plugins
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 
@@ -79,8 +79,8 @@ def brought(code: str = "ACME101", name: str = "acme-rule") -> Rule:
     [
         (brought(RULES[0].code), "taken"),
         (brought(name=RULES[0].name), "taken"),
-        (brought("WF999"), "wheelfix's own"),
-        (brought("acme1"), "a code is like"),
+        (brought("WF999"), "reserved for wheelfix"),
+        (brought("acme1"), "a code must look like"),
         (brought(name="Acme rule"), "a name like"),
     ],
 )

@@ -14,19 +14,20 @@ import pytest
 
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
 from tests.support.values import elf, findings, wheel
-from wheelfix import cli
 from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
+from wheelfix.cli.app import run
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules import RULES
+from wheelfix.rules import provider_contents, provider_paths, provider_requirements
 from wheelfix.rules import providers as rules
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, Provider, PruneNeeded, Settings, name_of
 from wheelfix.wheel.model import Metadata, Wheel
@@ -48,6 +49,12 @@ BLAS = Provider(
     directory="nvidia/cublas/lib",
 )
 USER = "demo/_core.so"
+PROVIDER_RULES = (
+    *provider_paths.RULES,
+    *provider_requirements.RULES,
+    *provider_contents.RULES,
+    *rules.RULES,
+)
 
 
 def asked(*requirements: str) -> Metadata:
@@ -73,7 +80,7 @@ def user_of_blas(member: str = USER, **fields: Any) -> Wheel:
 )
 def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, entry: str) -> None:
     subject = user_of_blas(member)
-    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
     after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
@@ -93,19 +100,19 @@ def test_an_entry_to_a_provider_is_neither_dead_nor_escaping_though_the_wheel_la
 
 def test_an_entry_that_is_there_in_another_spelling_is_enough() -> None:
     subject = user_of_blas(rpath="${ORIGIN}/../nvidia/./cublas/lib/")
-    assert not findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    assert not findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
 
 
 def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
     subject = wheel({USER: elf("libcublas.so.12"), "demo/libcublas.so.12": elf()})
-    for rule in rules.RULES:
+    for rule in PROVIDER_RULES:
         assert rule is rules.provider_unused or not findings(rule, subject, provider=(BLAS,))
 
 
 def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> None:
     program = "demo-1.0.data/scripts/demo"
     subject = user_of_blas(program, interpreter="/lib64/ld-linux-x86-64.so.2")
-    (found,) = findings(rules.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
     after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
@@ -136,10 +143,10 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
 
 def test_what_is_not_covered_is_said() -> None:
     pure = Provider(requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib")
-    (found,) = findings(rules.provider_beside, user_of_blas(), provider=(pure,))
+    (found,) = findings(provider_paths.provider_beside, user_of_blas(), provider=(pure,))
     assert "editable" in found.notes[0]
     assert "lib64" in found.notes[1]
-    (found,) = findings(rules.provider_beside, user_of_blas(), provider=(BLAS,))
+    (found,) = findings(provider_paths.provider_beside, user_of_blas(), provider=(BLAS,))
     assert len(found.notes) == 1
 
 
@@ -148,7 +155,7 @@ def test_what_is_not_covered_is_said() -> None:
 
 def test_a_provider_that_is_not_required_is_an_error_with_the_line_to_add() -> None:
     subject = wheel({USER: elf("libcublas.so.12")}, metadata=asked("numpy"))
-    (found,) = findings(rules.provider_not_required, subject, provider=(BLAS,))
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
     assert found.severity is Severity.ERROR
     assert "`Requires-Dist: nvidia-cublas-cu12>=12.4`" in (found.hint or "")
 
@@ -158,14 +165,14 @@ def test_a_provider_that_is_not_required_is_an_error_with_the_line_to_add() -> N
 )
 def test_a_provider_that_is_required_in_any_spelling_is_no_finding(requirement: str) -> None:
     subject = wheel({USER: elf("libcublas.so.12")}, metadata=asked(requirement))
-    assert not findings(rules.provider_not_required, subject, provider=(BLAS,))
+    assert not findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
 
 
 def test_a_provider_of_an_extra_stays_optional() -> None:
     subject = wheel(
         {USER: elf("libcublas.so.12")}, metadata=asked("nvidia-cublas-cu12; extra == 'gpu'")
     )
-    (found,) = findings(rules.provider_not_required, subject, provider=(BLAS,))
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
     assert found.severity is Severity.INFO
 
 
@@ -191,7 +198,7 @@ def test_metadata_must_not_allow_more_than_the_provider(
 ) -> None:
     provider = Provider(requirement=known, libraries=("libp.so",), directory="p", version=version)
     subject = wheel({USER: elf("libp.so")}, metadata=asked(required))
-    found = findings(rules.provider_loosely_required, subject, provider=(provider,))
+    found = findings(provider_requirements.provider_loosely_required, subject, provider=(provider,))
     assert bool(found) is loose
 
 
@@ -253,7 +260,7 @@ def test_an_exclude_for_the_name_without_a_version_is_told_of_the_one_with_it(
     unused = {"prune_needed": PruneNeeded.OFF}
     outcome = repaired(path, tmp_path / "out", exclude=("libpro.so",), **unused)
     (found,) = (each for each in outcome.remaining if each.code == "WF802")
-    assert "matches `libpro.so` only, without a version" in found.message
+    assert "matches only `libpro.so`, without a version" in found.message
     assert found.hint == "did you mean `libpro.so*`?"
     assert "`libpro.so.3` is needed, and" in found.notes[0]
     for patterns in (("libpro.so*",), ("libpro.so", "libpro.so.3")):
@@ -364,8 +371,8 @@ def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_pa
     (found,) = in_directory(tmp_path / "sdk")
     assert (found.directory, found.libraries) == (None, ("libpro.so",))
     subject = wheel({USER: elf("libpro.so")})
-    assert not findings(rules.provider_not_searched, subject, provider=(found,))
-    assert not findings(rules.provider_not_required, subject, provider=(found,))
+    assert not findings(provider_paths.provider_not_searched, subject, provider=(found,))
+    assert not findings(provider_requirements.provider_not_required, subject, provider=(found,))
 
 
 def test_a_well_known_name_needs_nothing_at_hand() -> None:
@@ -432,9 +439,9 @@ def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
     given = Settings(provider=tuple(Provider(source=each) for each in providers), **settings)
     with open_wheel(path) as archive:
         asked_for = with_providers(given, path.parent, archive.wheel)
-        definitions = HandedLibraries(archive=archive, settings=asked_for, environ={})
+        definitions = GivenLibraries(archive=archive, settings=asked_for, environ={})
         context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
-        return list(run_rules(context, rules.RULES))
+        return list(run_rules(context, PROVIDER_RULES))
 
 
 def imported(site: Path) -> str:
@@ -509,9 +516,9 @@ def test_a_library_that_the_provider_at_hand_lacks_is_an_error(tmp_path: Path, p
     told = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
     settings = with_providers(Settings(provider=(told, Provider(source=str(at_hand)))), path.parent)
     with open_wheel(path) as archive:
-        definitions = HandedLibraries(archive=archive, settings=settings, environ={})
+        definitions = GivenLibraries(archive=archive, settings=settings, environ={})
         context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
-        (found,) = run_rules(context, [rules.provider_lacks_library])
+        (found,) = run_rules(context, [provider_contents.provider_lacks_library])
     assert found.entry == "libpro.so.3"
 
 
@@ -558,11 +565,11 @@ def test_versions_that_metadata_does_not_allow_are_not_judged_and_it_is_said(
     found = checked(path, bad, good)
     assert not [each for each in found if each.code in {"WF822", "WF823", "WF824"}]
     (told,) = (each for each in found if each.code == "WF107")
-    assert any("not judged: 3.0" in note for note in told.notes)
+    assert any("not checked: 3.0" in note for note in told.notes)
     alone = checked(path, bad)
     assert "WF824" not in [each.code for each in alone]
     (told,) = (each for each in alone if each.code == "WF822")
-    assert "3.0, which is at hand, and was not judged" in told.message
+    assert "the available version 3.0, which was not checked" in told.message
 
 
 def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Path) -> None:
@@ -576,8 +583,10 @@ def test_what_is_said_of_a_provider_in_a_table_holds_for_its_wheels(tmp_path: Pa
         assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
         assert bool(settings.provider[0].at_hand) is not bool(refused)
         assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
-        found = findings(rules.provider_loosely_required, subject, provider=settings.provider)
-        assert any("was not judged" in each.message for each in found) is bool(refused)
+        found = findings(
+            provider_requirements.provider_loosely_required, subject, provider=settings.provider
+        )
+        assert any("was not checked" in each.message for each in found) is bool(refused)
 
 
 @pytest.mark.parametrize(
@@ -626,7 +635,7 @@ def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_pat
     ("place", "words"),
     [
         ("pro/lib/libpro.so.4", "pro 3.0 does not have"),
-        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, and not in `pro/new`"),
+        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, not in `pro/new`"),
     ],
 )
 def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_release(
@@ -639,7 +648,7 @@ def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_rel
     path = user_wheel(tmp_path, pro)
     (found,) = (each for each in checked(path, str(low), str(high)) if each.code == "WF823")
     assert words in found.message
-    assert any("version at hand that METADATA allows" in note for note in found.notes)
+    assert any("available version that METADATA allows" in note for note in found.notes)
     fixed = repaired(path, tmp_path / "out", str(low)).output
     assert fixed is not None
     assert imported(unpacked(tmp_path / "low site", fixed, low)) == "7"
@@ -772,9 +781,9 @@ def test_verify_installs_wheels_beside_from_wherever_it_is_run(
     monkeypatch.chdir(tmp_path)
     beside = provider.relative_to(tmp_path)
     command = ["verify", "-q", str(output.relative_to(tmp_path))]
-    assert cli.run(command) == 1
-    assert cli.run([*command, "--with", str(beside)]) == 0
-    assert cli.run([*command, "--with", str(beside), "--scheme", "lib64,debian-system"]) == 0
+    assert run(command) == 1
+    assert run([*command, "--with", str(beside)]) == 0
+    assert run([*command, "--with", str(beside), "--scheme", "lib64,debian-system"]) == 0
 
 
 def test_a_large_library_that_a_well_known_wheel_has_is_pointed_out(tmp_path: Path) -> None:

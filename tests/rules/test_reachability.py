@@ -6,7 +6,6 @@ import pytest
 
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.rules import RULES
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import PlannedEdit, Severity
@@ -17,6 +16,7 @@ from wheelfix.rules.reachability import (
     runpath_blocks_inheritance,
     unreachable_library,
 )
+from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
 from wheelfix.wheel.model import Wheel

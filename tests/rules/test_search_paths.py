@@ -4,9 +4,9 @@ import pytest
 
 from tests.support.values import elf, findings, wheel
 from wheelfix.elf.model import PathTag
-from wheelfix.rules import RULES
 from wheelfix.rules.context import Stage
 from wheelfix.rules.engine import apply_fixes_until_stable
+from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import (
     SACRIFICE,

@@ -18,10 +18,10 @@ from wheelfix.rules import release_set as wheelset
 from wheelfix.rules import size
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find_in_set, run_rules
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import SetRule
 from wheelfix.settings import Settings, Size
+from wheelfix.text import in_units
 from wheelfix.wheel.model import Member, Metadata, RecordRow, Wheel
 from wheelfix.wheel.reader import open_wheel
 
@@ -172,7 +172,7 @@ def test_a_library_of_another_version_in_one_wheel() -> None:
     [finding] = stands_out(wheelset.built_differently, wheels)
     assert finding.wheel == str(wheels[0].name)
     assert finding.message == (
-        "is called `libssl.so.1.1`; in 3 other wheels of the release: `libssl.so.3`"
+        "has the SONAME `libssl.so.1.1`; in 3 other wheels of the release: `libssl.so.3`"
     )
     assert not stands_out(wheelset.built_differently, wheels[1:])
 
@@ -254,6 +254,6 @@ def test_many_wheels_are_compared_in_no_time() -> None:
     objects = {f"demo.libs/lib{n}-11111111.so": elf(soname=f"lib{n}.so") for n in range(200)}
     wheels = release([objects] * 80)
     began = time.perf_counter()
-    for rule in wheelset.SET_RULES:
+    for rule in wheelset.RULES:
         assert not stands_out(rule, wheels)
     assert time.perf_counter() - began < 5

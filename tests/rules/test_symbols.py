@@ -14,7 +14,7 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import HandedLibraries, HostLibraries
+from wheelfix.host.host_libraries import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
 from wheelfix.rules import symbols
 from wheelfix.rules.context import Context
@@ -29,10 +29,10 @@ TAG = f"cp3{MINOR}-cp3{MINOR}-linux_x86_64"
 LAZY = ["-Wl,--unresolved-symbols=ignore-all"]
 
 
-LIBRARIES: type[HostLibraries] = HostLibraries
+LIBRARIES: type[GivenLibraries] = HostLibraries
 
 
-@pytest.fixture(params=[HostLibraries, HandedLibraries], autouse=True)
+@pytest.fixture(params=[HostLibraries, GivenLibraries], autouse=True)
 def around(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every test hold with this machine's libraries, and without any."""
     monkeypatch.setattr(sys.modules[__name__], "LIBRARIES", request.param)
@@ -78,7 +78,7 @@ def test_a_symbol_that_nobody_defines_is_named_and_python_names_it_too(tmp_path:
     [finding] = found(path)
     assert (finding.code, finding.severity) == ("WF301", Severity.ERROR)
     assert finding.entry == "codec_compress"
-    assert "defined is `codec_compress2`" in finding.notes
+    assert "a similar symbol is defined: `codec_compress2`" in finding.notes
     assert "undefined symbol: codec_compress" in run(path, "import pkg.m").stderr
 
 

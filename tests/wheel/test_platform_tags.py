@@ -9,7 +9,6 @@ from wheelfix.wheel.platform_tags import (
     oldest_promised,
     parse_platform_tag,
     promised_libcs,
-    strictest,
 )
 
 X86 = "x86_64"
@@ -58,13 +57,6 @@ def test_the_oldest_version_counts_for_each_c_library() -> None:
     assert oldest_promised(Libc.GLIBC, tags) == (2, 17)
     assert oldest_promised(Libc.MUSL, tags) == (1, 2)
     assert oldest_promised(Libc.MUSL, tags[:2]) is None
-
-
-def test_the_strictest_tag_is_that_of_the_oldest_library() -> None:
-    tags = ["manylinux_2_28_x86_64", "manylinux2014_x86_64", "manylinux_2_17_x86_64"]
-    assert strictest(tags) == "manylinux_2_17_x86_64"
-    assert strictest(tags[:2]) == "manylinux2014_x86_64"
-    assert strictest(["linux_x86_64", "any"]) is None
 
 
 def test_32_bit_architectures_are_known() -> None:

@@ -29,9 +29,8 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.model import PathTag
 from wheelfix.errors import BadWheelError, OutputError
 from wheelfix.pipelines.apply_edits import apply
-from wheelfix.rules.engine import predict
 from wheelfix.system.tempfiles import PendingFile
-from wheelfix.wheel.edits import AddEntry, Edit, SetPathTag
+from wheelfix.wheel.edits import AddEntry, Edit, SetPathTag, predict
 from wheelfix.wheel.model import Member, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import parse_record

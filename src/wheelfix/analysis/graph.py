@@ -1,19 +1,17 @@
-"""The libraries of a whole wheel as a graph: who needs whom, found how, given by whom."""
+"""The library graph of a whole wheel: which object needs which library, and how it is found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from wheelfix.analysis.explain import (
+from wheelfix.analysis.installation import (
+    Installation,
+    LoadOptions,
     Provenance,
-    Question,
-    Step,
-    World,
-    answers,
-    how_found,
+    installations_of,
     load_roots,
     loads_of,
-    worlds_of,
 )
+from wheelfix.analysis.load_tree import Step, flat_steps, how_found
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.loader.model import How, Load
@@ -23,24 +21,24 @@ from wheelfix.wheel.model import Wheel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """One file, or one name that nobody serves."""
+    """One file, or the name of a library that is not found."""
 
     id: str
-    """The member; `other.whl!member`; for the platform and for nobody, the name asked for."""
-    giver: Provenance
+    """The member or `other.whl!member`; for the platform and if missing, the DT_NEEDED name."""
+    provenance: Provenance
     role: str
     """`module`, `program` or `library`."""
     is_root: bool = False
-    """Whether it is opened first, and not only for others."""
+    """Whether a process loads it first, and not only as a dependency."""
     size: int | None = None
-    """Bytes; None where it is not known."""
+    """Bytes; None if not known."""
     soname: str | None = None
     search_path: str | None = None
     """The tag and its value: `DT_RPATH $ORIGIN/../demo.libs`."""
     package: str | None = None
-    """The distribution's package that would bring what is missing."""
+    """The platform's package that contains a missing library."""
     wheels: tuple[str, ...] = ()
-    """The well-known wheels that have what is missing."""
+    """The well-known wheels that contain a missing library."""
 
     @property
     def folder(self) -> str:
@@ -55,64 +53,65 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edge:
-    """One DT_NEEDED entry and its answer."""
+    """One DT_NEEDED entry and its result."""
 
     source: str
     target: str
     name: str
-    """As asked for."""
+    """The DT_NEEDED name."""
     how: str
     """`rpath $ORIGIN`, `platform glibc:2.28`, `not found`."""
     varies: tuple[str, ...] = ()
-    """Other answers, and where they hold: `not found if installed by target-pip`."""
+    """Other results and their install schemes: `not found if installed by target-pip`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graph:
-    """One wheel, installed."""
+    """The graph of one installed wheel."""
 
     wheel: str
     target: str
     where: str
+    """The install schemes."""
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...]
 
-    def given(self, *givers: Provenance) -> tuple[Node, ...]:
-        """Return the nodes of these givers."""
-        return tuple(node for node in self.nodes if node.giver in givers)
+    def nodes_from(self, *provenances: Provenance) -> tuple[Node, ...]:
+        """Return the nodes of these provenances."""
+        return tuple(node for node in self.nodes if node.provenance in provenances)
 
     @property
     def missing(self) -> tuple[Node, ...]:
-        """What nobody gives."""
-        return self.given(Provenance.NOBODY)
+        """The libraries that are not found."""
+        return self.nodes_from(Provenance.MISSING)
 
     @property
     def vendored(self) -> tuple[Node, ...]:
-        """The libraries that are there for others."""
-        return tuple(node for node in self.given(Provenance.WHEEL) if not node.is_root)
+        """The wheel's libraries that are loaded only as dependencies."""
+        return tuple(node for node in self.nodes_from(Provenance.WHEEL) if not node.is_root)
 
-    def users(self) -> dict[str, list[Edge]]:
-        """Return the edges by what they lead to."""
+    def edges_to(self) -> dict[str, list[Edge]]:
+        """Return for each node the edges that lead to it: its dependents."""
         found: dict[str, list[Edge]] = {node.id: [] for node in self.nodes}
         for edge in self.edges:
             found[edge.target].append(edge)
         return found
 
-    def needs(self) -> dict[str, list[Edge]]:
-        """Return the edges by what they come from."""
+    def edges_from(self) -> dict[str, list[Edge]]:
+        """Return for each node the edges that start at it: its DT_NEEDED entries."""
         found: dict[str, list[Edge]] = {node.id: [] for node in self.nodes}
         for edge in self.edges:
             found[edge.source].append(edge)
         return found
 
 
-def graph_of(wheel: Wheel, question: Question) -> Graph:
-    """Return the graph of `wheel` in one scheme; its edges say what differs in others."""
-    worlds = worlds_of(wheel, question)
-    world = worlds.here
-    edges = _edges(world)
+def graph_of(wheel: Wheel, options: LoadOptions) -> Graph:
+    """Return the graph of `wheel` in one scheme; its edges list the differences in others."""
+    installations = installations_of(wheel, options)
+    here = installations.here
+    edges = _edges(here)
     varies: dict[tuple[str, str], dict[str, None]] = {}
-    for elsewhere in worlds.elsewhere:
+    for elsewhere in installations.elsewhere:
         there = {_key(edge): edge for edge in _edges(elsewhere)}
         for edge in edges:
             other = there.get(_key(edge))
@@ -120,48 +119,52 @@ def graph_of(wheel: Wheel, question: Question) -> Graph:
                 what = "not found" if other.how == "not found" else f"`{other.target}`"
                 text = f"{what} if installed by {elsewhere.where}"
                 varies.setdefault(_key(edge), {})[text] = None
-    told = tuple(replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in edges)
+    edges = tuple(replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in edges)
     sizes = {member.name: member.size for member in wheel.members}
-    return Graph(
-        wheel=str(wheel.name),
-        target=world.name,
-        where=world.where,
-        nodes=tuple(_nodes(world, told, sizes)),
-        edges=told,
-    )
+    return _graph(here, edges, str(wheel.name), sizes)
 
 
-def graph_of_world(world: World, title: str, sizes: Mapping[str, int]) -> Graph:
-    """Return the graph of an environment as it stands; `sizes` are by the names of members."""
-    edges = _edges(world)
+def graph_of_installation(
+    installation: Installation, title: str, sizes: Mapping[str, int]
+) -> Graph:
+    """Return the graph of an installed environment; `sizes` are bytes by member."""
+    return _graph(installation, _edges(installation), title, sizes)
+
+
+def _graph(
+    installation: Installation, edges: tuple[Edge, ...], title: str, sizes: Mapping[str, int]
+) -> Graph:
     return Graph(
         wheel=title,
-        target=world.name,
-        where=world.where,
-        nodes=tuple(_nodes(world, edges, sizes)),
+        target=installation.name,
+        where=installation.where,
+        nodes=_nodes(installation, edges, sizes),
         edges=edges,
     )
+
+
+# --- Edges ----------------------------------------------------------------------------------------
 
 
 def _key(edge: Edge) -> tuple[str, str]:
     return edge.source, edge.name
 
 
-def _edges(world: World) -> tuple[Edge, ...]:
-    """Return each different answer to each DT_NEEDED entry, over all that may be opened first."""
-    environment = world.environment
-    roots = list(load_roots(world))
+def _edges(installation: Installation) -> tuple[Edge, ...]:
+    """Return each different result of each DT_NEEDED entry, over the loads of all load roots."""
+    environment = installation.environment
+    roots = list(load_roots(installation))
     found: dict[tuple[str, str, str], Edge] = {}
     searched: set[tuple[str, str, str]] = set()
-    own = {path for path in world.members if path in environment.files}
+    own = {path for path in installation.members if path in environment.files}
     left = {path for path in own if environment.files[path].dynamic}
     while left:
-        # What none of the roots leads to are circles of objects: all of them are opened.
+        # Objects that no root leads to need each other in a circle: each of them is a root.
         roots = [path for path in roots if path in left] or sorted(left)
-        for each, before in _each(world, roots):
-            left.difference_update(each.objects)
-            for step in answers(world, each, before):
-                edge = _edge(world, step)
+        for load_of_root, before in _loads(installation, roots):
+            left.difference_update(load_of_root.objects)
+            for step in flat_steps(installation, load_of_root, before):
+                edge = _edge(installation, step)
                 if edge is None:
                     continue
                 key = (edge.source, edge.name, edge.target)
@@ -174,77 +177,86 @@ def _edges(world: World) -> tuple[Edge, ...]:
     return tuple(found.values())
 
 
-def _each(world: World, roots: Sequence[str]) -> Iterator[tuple[Load, Sequence[Load]]]:
-    """Load each of `roots` in a process of its own; yield also what was loaded before it."""
-    environment = world.environment
+def _loads(
+    installation: Installation, roots: Sequence[str]
+) -> Iterator[tuple[Load, Sequence[Load]]]:
+    """Load each of `roots` in a process of its own; yield with it the loads before."""
+    environment = installation.environment
     start = (load(environment.main, environment),) if environment.main else ()
-    for each in load_each([path for path in roots if path not in world.shimmed], environment):
-        yield each, start
+    plain = [path for path in roots if path not in installation.shimmed]
+    for load_of_root in load_each(plain, environment):
+        yield load_of_root, start
     for path in roots:
-        if path in world.shimmed:
-            *before, last = loads_of(world, path)
+        if path in installation.shimmed:
+            *before, last = loads_of(installation, path)
             yield last, before
 
 
-def _edge(world: World, step: Step) -> Edge | None:
+def _edge(installation: Installation, step: Step) -> Edge | None:
     request = step.request
-    if request.requester is None or request.requester not in world.members:
+    if request.requester is None or request.requester not in installation.members:
         return None
-    if step.place is None:
+    if step.origin is None:
         target = request.name
-    elif step.place.giver is Provenance.PLATFORM:
-        target = step.place.name.rpartition("/")[2]
+    elif step.origin.provenance is Provenance.PLATFORM:
+        target = step.origin.name.rpartition("/")[2]
     else:
-        target = step.place.name
+        target = step.origin.name
     return Edge(
-        source=world.label(request.requester),
+        source=installation.label(request.requester),
         target=target,
         name=request.name,
-        how=how_found(world, step),
+        how=how_found(installation, step),
     )
 
 
-def _nodes(world: World, edges: tuple[Edge, ...], sizes: Mapping[str, int]) -> Iterator[Node]:
-    files = world.environment.files
-    roots = set(load_roots(world))
-    known: dict[str, Node] = {}
-    for path, member in world.members.items():
-        elf = files.get(path)
-        if elf is not None and elf.dynamic:
-            known[member] = _node(
-                member, Provenance.WHEEL, elf, sizes.get(member), root=path in roots
-            )
-    labels = {world.label(path): path for path in files if path not in world.members}
+# --- Nodes ----------------------------------------------------------------------------------------
+
+
+def _nodes(
+    installation: Installation, edges: tuple[Edge, ...], sizes: Mapping[str, int]
+) -> tuple[Node, ...]:
+    """Return the wheel's objects, and all else that `edges` lead to."""
+    files = installation.environment.files
+    nodes = {node.id: node for node in _own_nodes(installation, sizes)}
+    paths = {installation.label(path): path for path in files if path not in installation.members}
     for edge in edges:
-        if edge.target in known:
+        if edge.target in nodes:
             continue
-        file = labels.get(edge.target)
-        if file is not None:
-            known[edge.target] = _node(
-                edge.target, world.place(file).giver, files[file], None, root=False
+        path = paths.get(edge.target)
+        if path is not None:
+            provenance = installation.origin(path).provenance
+            nodes[edge.target] = _file_node(edge.target, provenance, files[path])
+        elif edge.how == "not found":
+            nodes[edge.target] = Node(
+                id=edge.target,
+                provenance=Provenance.MISSING,
+                role="library",
+                package=installation.packages.get(edge.target),
+                wheels=known_providers(edge.name),
             )
         else:
-            giver = Provenance.NOBODY if edge.how == "not found" else Provenance.PLATFORM
-            package = world.packages.get(edge.target)
-            known[edge.target] = Node(
-                id=edge.target,
-                giver=giver,
-                role="library",
-                package=package if giver is Provenance.NOBODY else None,
-                wheels=known_providers(edge.name) if giver is Provenance.NOBODY else (),
+            nodes[edge.target] = Node(
+                id=edge.target, provenance=Provenance.PLATFORM, role="library"
             )
-    yield from known.values()
+    return tuple(nodes.values())
 
 
-def _node(name: str, giver: Provenance, elf: Elf, size: int | None, *, root: bool) -> Node:
-    path = None if elf.search_path is None else f"{elf.path_tag} {elf.search_path}"
-    role = "program" if elf.is_executable else "module" if elf.module_hooks else "library"
+def _own_nodes(installation: Installation, sizes: Mapping[str, int]) -> Iterator[Node]:
+    files = installation.environment.files
+    roots = set(load_roots(installation))
+    for path, member in installation.members.items():
+        elf = files.get(path)
+        if elf is not None and elf.dynamic:
+            node = _file_node(member, Provenance.WHEEL, elf)
+            yield replace(node, is_root=path in roots, size=sizes.get(member))
+
+
+def _file_node(name: str, provenance: Provenance, elf: Elf) -> Node:
     return Node(
         id=name,
-        giver=giver,
-        role=role,
-        is_root=root,
-        size=size,
+        provenance=provenance,
+        role="program" if elf.is_executable else "module" if elf.module_hooks else "library",
         soname=elf.soname,
-        search_path=path,
+        search_path=None if elf.search_path is None else f"{elf.path_tag} {elf.search_path}",
     )

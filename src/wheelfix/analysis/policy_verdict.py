@@ -1,11 +1,19 @@
-"""auditwheel's verdict on a wheel, found from what its objects say.
+"""The platform tag that a wheel's objects allow: our own computation, without auditwheel.
 
-The rules are those of auditwheel's `wheel_abi.py`, `policy/__init__.py` and `lddtree.py`, and its
-tables are read as data: `check` needs no process, no libraries of the host and milliseconds. Two
-things are left out on purpose. What the host has in place of an external library makes no
-difference to the tag: that it is external is reason enough. And which of the wheel's own libraries
-the zip's layout lets an object find is not asked: installed, the files stand elsewhere, and the
-WF1xx rules judge that. An object that needs a library of the wheel by name has it.
+There are two verdicts, and both are values of `Verdict`:
+
+- `policy_verdict` here, which `check` uses. It applies the rules of auditwheel's `wheel_abi.py`,
+  `policy/__init__.py` and `lddtree.py` to auditwheel's policy tables, starts no process, and reads
+  no libraries of this machine.
+- `pipelines.auditwheel.verdict`, which `repair` uses: it asks auditwheel itself.
+
+tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold the two equal. They can differ in
+three cases:
+
+- Exclude patterns for paths of this machine count for auditwheel only.
+- auditwheel resolves the wheel's own libraries in the layout of the zip. Here, an object that needs
+  a library of the wheel has it: the WF1xx rules judge search paths where the wheel is installed.
+- For musl, auditwheel searches this machine for `libc.so` and the other names of `_MUSL_OWN`.
 """
 
 import re
@@ -13,8 +21,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from wheelfix.analysis.policy_reasons import Policy, isa_level, judge
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policy_reasons import isa_level, near_misses, obstacles
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.platform_libraries import is_glibc_loader
@@ -35,39 +43,92 @@ _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
 _MUSL_LIBC = {"i686": "x86", "armv7l": "armv7"}
-"""How musl calls an architecture in its SONAME, where not as the tag does."""
+"""Architecture in a tag -> in the SONAME of musl, if that differs."""
 _MUSL_OWN = frozenset(f"lib{name}.so" for name in ("c", "pthread", "rt", "m", "dl", "util", "xnet"))
-"""Names that musl answers itself, whatever files there are (ldso/dynlink.c, `load_library`).
+"""Names that musl resolves to itself without a search (ldso/dynlink.c, `load_library`)."""
 
-auditwheel looks for files of these names, and judges by what the machine has.
-"""
+
+class Verdict(NamedTuple):
+    """Which platform tag the objects of a wheel allow, and what forbids a better one."""
+
+    overall: str
+    """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` if no policy is met."""
+    external: Mapping[str, str | None]
+    """Libraries that neither the wheel nor the policy provides -> their paths on this machine."""
+    reasons: tuple[str, ...]
+    """Why the tag is not better: which symbol version or library, in which member."""
+    near: tuple[str, ...] = ()
+    """The better tags that only a few symbols forbid: which symbol, in which member."""
+    libraries_alone: bool = False
+    """Whether `external` is the only obstacle: with these libraries, the tag is met."""
+
+
+def satisfies(verdict: Verdict, platforms: Iterable[str]) -> bool:
+    """Whether the objects that `verdict` is about may carry every tag of `platforms`."""
+    return not unmet(verdict, platforms)
+
+
+def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags of `platforms` that promise more than `verdict` found.
+
+    A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
+    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
+    """
+    found = parse_platform_tag(verdict.overall)
+
+    def allowed(tag: str) -> bool:
+        wanted = parse_platform_tag(tag)
+        if wanted.libc is None:
+            return wanted.family is not Family.ANDROID or tag == verdict.overall
+        if (found.family, found.arch) != (wanted.family, wanted.arch):
+            return False
+        return wanted.libc is Libc.MUSL or wanted.version >= found.version
+
+    return tuple(tag for tag in platforms if not allowed(tag))
 
 
 class _Subject(NamedTuple):
-    """The objects that count, sorted by what is asked of them."""
+    """The objects that count, by what is required of them."""
 
     family: Family
     arch: str
     elfs: Mapping[str, Elf]
-    """Those for the machine and the C library of the wheel: their symbol versions count."""
+    """The objects for the architecture and C library of the wheel: their symbol versions count."""
     extensions: Mapping[str, Elf]
     tops: Mapping[str, Elf]
-    """Extensions, and what nothing else needs by its file name: all that loading starts from."""
+    """The load roots: extensions, and objects that no other object needs by file name."""
     needed: Mapping[str, tuple[str, ...]]
-    """Member -> its DT_NEEDED entries, but for those that an exclude pattern matches."""
+    """Member -> its DT_NEEDED entries, except those that an exclude pattern matches."""
 
 
 def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Verdict | None:
-    """Return what auditwheel would say of `wheel`; None if no object is for its machine.
+    """Return the verdict on `wheel`, computed from `policies`; None if no object counts.
 
-    Exclude patterns count where they match a name; those for paths of the host do not.
+    Exclude patterns count if they match a name; those for paths of this machine do not.
     """
-    found = findings(wheel, settings, policies)
-    return judge(wheel, found, settings, policies) if found is not None else None
+    shown = show_json(wheel, settings, policies)
+    return verdict_from(wheel, shown, settings, policies) if shown is not None else None
 
 
-def findings(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> dict[str, Any] | None:
-    """Return the verdict in the words of `auditwheel show --json`, schema version 1."""
+def verdict_from(
+    wheel: Wheel, shown: Mapping[str, Any], settings: Settings, policies: Sequence[Policy]
+) -> Verdict:
+    """Turn `shown`, the JSON of `auditwheel show` (schema version 1), into a verdict."""
+    overall = str(shown["overall_tag"])
+    external, reasons, libraries_alone = obstacles(wheel, shown, settings, policies)
+    return Verdict(
+        overall=overall,
+        external=external,
+        reasons=reasons,
+        near=near_misses(wheel, overall, policies),
+        libraries_alone=libraries_alone,
+    )
+
+
+def show_json(
+    wheel: Wheel, settings: Settings, policies: Sequence[Policy]
+) -> dict[str, Any] | None:
+    """Return what `auditwheel show --json` prints (schema version 1); None if no object counts."""
     subject = _subject(wheel, settings)
     if subject is None:
         return None
@@ -86,9 +147,9 @@ def findings(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> di
         _first(not names for names in blacklisted),
         linux if isa or fpectl or narrow else 0,
     )
-    # Android keeps its own level.
-    said = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
-    tags = [*(said or (_tag(policy, subject) for policy in ladder)), f"linux_{subject.arch}"]
+    # An Android wheel keeps the API level of its own tag.
+    own = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
+    tags = [*(own or (_tag(policy, subject) for policy in ladder)), f"linux_{subject.arch}"]
     return {
         "overall_tag": tags[overall],
         "sym_tag": tags[symbols],
@@ -118,12 +179,12 @@ def _upgrade(
 
 
 def _first(met: Iterable[bool]) -> int:
-    """Return the first place where it holds; one past the last where it never does."""
-    answers = list(met)
-    return answers.index(True) if True in answers else len(answers)
+    """Return the index of the first True, the length if there is none."""
+    results = list(met)
+    return results.index(True) if True in results else len(results)
 
 
-# --- Which objects count ------------------------------------------------------------------------
+# --- Which objects count --------------------------------------------------------------------------
 
 
 def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
@@ -132,13 +193,13 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
         for member, elf in wheel.elfs.items()
         if not member.endswith(".py") and (machine := _baseline(elf))  # auditwheel never opens .py
     }
-    arch = _said_architecture(wheel.name.platforms) or next(iter(machines.values()), None)
+    arch = _tag_architecture(wheel.name.platforms) or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     families = {member: _family_of(member, elf) for member, elf in known.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
-    family = _said_family(wheel.name.platforms) or next(named, Family.MANYLINUX)
+    family = _tag_family(wheel.name.platforms) or next(named, Family.MANYLINUX)
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
@@ -147,7 +208,7 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
         for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}
-    users = {name for names in needed.values() for name in names}
+    all_needed = {name for names in needed.values() for name in names}
     return _Subject(
         family=family,
         arch=arch,
@@ -156,7 +217,7 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
         tops={
             member: elf
             for member, elf in elfs.items()
-            if member in extensions or _base(member) not in users
+            if member in extensions or _base(member) not in all_needed
         },
         needed=needed,
     )
@@ -172,22 +233,22 @@ def _baseline(elf: Elf) -> str | None:
     return _BASELINES.get(elf.abi)
 
 
-def _said_architecture(platforms: Iterable[str]) -> str | None:
+def _tag_architecture(platforms: Iterable[str]) -> str | None:
     """Return the one architecture that all platform tags name."""
     found = {_POLICY_ARCHITECTURES.get(parse_platform_tag(tag).arch) for tag in platforms}
     return found.pop() if len(found) == 1 else None
 
 
-def _said_family(platforms: Iterable[str]) -> Family | None:
+def _tag_family(platforms: Iterable[str]) -> Family | None:
     found = {parse_platform_tag(tag).family for tag in platforms} & _JUDGED
     return found.pop() if len(found) == 1 else None
 
 
 def _family_of(member: str, elf: Elf) -> Family | None:
-    """Return the family of tags that the C library of an object calls for, if it tells.
+    """Return the family of tags for the C library of an object, if that is known.
 
-    The interpreter tells, then DT_NEEDED, then the file name: before Python 3.11 musl's
-    extensions were called `-linux-gnu` just as well.
+    It is known by the interpreter, by DT_NEEDED, or by the file name. Before Python 3.11, names of
+    extensions for musl had `-linux-gnu` too.
     """
     if elf.interpreter is not None:
         is_musl = _base(elf.interpreter).startswith("ld-musl-")
@@ -203,7 +264,7 @@ def _family_of(member: str, elf: Elf) -> Family | None:
 
 
 def _hook(member: str, elf: Elf) -> str | None:
-    """Return the hook by which auditwheel knows a Python extension."""
+    """Return the hook by which auditwheel recognizes a Python extension."""
     stem = _base(member).partition(".")[0]
     hooks = {f"{prefix}{stem}" for prefix in ("PyInit_", "init", "_cffi_pypyinit_")}
     return next((hook for hook in elf.module_hooks if hook in hooks), None)
@@ -217,16 +278,16 @@ def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-# --- What a policy allows -----------------------------------------------------------------------
+# --- What a policy allows -------------------------------------------------------------------------
 
 
 def _ladder(
     subject: _Subject, platforms: Sequence[str], policies: Sequence[Policy]
 ) -> list[Policy]:
-    """Return the policies for this family and architecture, the one that promises most first.
+    """Return the policies for this family and architecture, that of the oldest platform first.
 
-    Of musl, auditwheel takes one: the machine's own version, or where there is no musl the newest.
-    Of Android, that of the wheel's own API level.
+    For musl, auditwheel uses one: the version of this machine, or the newest on a machine without
+    musl. For Android, it uses that of the wheel's API level.
     """
     fitting = sorted(
         (
@@ -253,7 +314,7 @@ def _tag(policy: Policy, subject: _Subject) -> str:
 
 
 def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
-    """Return the symbol versions that are asked for, whatever the library: `GLIBC_2.17`."""
+    """Return the symbol versions that objects need from any library: `GLIBC_2.17`."""
     return frozenset(
         version
         for elf in elfs
@@ -264,14 +325,14 @@ def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
 
 
 def _has(policy: Policy, arch: str, versions: Iterable[str]) -> bool:
-    """Whether the platform has all `versions`, as far as its table knows their prefix."""
+    """Whether the platform has all `versions`; those with an unlisted prefix do not count."""
     known = policy.symbol_versions[arch]
     pairs = (version.partition("_") for version in versions)
     return all(prefix not in known or rest in known[prefix] for prefix, _, rest in pairs)
 
 
 def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[list[str]]:
-    """Return for each policy the libraries that neither it nor the wheel gives."""
+    """Return for each policy the libraries that neither it nor the wheel provides."""
     shipped = _shipped(subject)
     known: dict[frozenset[str], list[str]] = {}
     for policy in ladder:
@@ -281,7 +342,7 @@ def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[list[str]]:
 
 
 def _shipped(subject: _Subject) -> dict[str, str]:
-    """Return the names by which the wheel's own libraries are needed, and the members."""
+    """Return the members by their file names and SONAMEs."""
     found: dict[str, str] = {}
     for member, elf in subject.elfs.items():
         if elf.dynamic:
@@ -293,7 +354,7 @@ def _shipped(subject: _Subject) -> dict[str, str]:
 
 
 def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> Iterator[str]:
-    """Walk from what loading starts from, through the wheel's own libraries, to what is missing."""
+    """Walk from the load roots through the wheel's own libraries, and yield the external ones."""
     allowed = {_musl_soname(name, subject) for name in policy.whitelist}
     if subject.family is Family.MUSLLINUX:
         allowed |= _MUSL_OWN
@@ -306,7 +367,7 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
         seen.add(name)
         if _LIBPYTHON.fullmatch(name):
             if subject.family is not Family.ANDROID:
-                yield name  # never looked for: a graft removes the entry
+                yield name  # not searched for: a graft removes the entry
         elif name in shipped:
             waiting += subject.needed[shipped[name]]
         else:
@@ -314,14 +375,14 @@ def _reached(subject: _Subject, policy: Policy, shipped: Mapping[str, str]) -> I
 
 
 def _musl_soname(name: str, subject: _Subject) -> str:
-    """Return the SONAME of musl's libc, which auditwheel's table calls by its file name."""
+    """Return the SONAME of musl's libc for its file name, which auditwheel's table has."""
     if subject.family is not Family.MUSLLINUX or name != "libc.so":
         return name
     return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
 
 
 def _used(subject: _Subject, ladder: Sequence[Policy]) -> dict[str, frozenset[str]]:
-    """Return by member which of the symbols that some policy forbids are used."""
+    """Return for each member the symbols that it uses and that some policy forbids."""
     private = {name for policy in ladder for names in policy.blacklist.values() for name in names}
     return {
         member: frozenset({"*"}).union(
@@ -334,7 +395,7 @@ def _used(subject: _Subject, ladder: Sequence[Policy]) -> dict[str, frozenset[st
 def _blacklisted(
     subject: _Subject, policy: Policy, used: Mapping[str, frozenset[str]]
 ) -> dict[str, list[str]]:
-    """Return the private symbols that are used, by the library that happens to have them."""
+    """Return the private symbols that are used, by library."""
     found: dict[str, set[str]] = {}
     for member in subject.tops:
         for library in policy.blacklist.keys() & set(subject.needed[member]):
@@ -344,7 +405,7 @@ def _blacklisted(
     return {library: sorted(names) for library, names in sorted(found.items())}
 
 
-# --- Pythons that no tag allows -----------------------------------------------------------------
+# --- Python builds that no tag allows -------------------------------------------------------------
 
 
 def _fpectl(subject: _Subject) -> bool:

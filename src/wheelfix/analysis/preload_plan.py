@@ -1,8 +1,8 @@
-"""Before which modules of a wheel a shim can open libraries of other wheels, and where it stands.
+"""The plan of preload shims: before which modules of a wheel a shim opens which libraries.
 
-What a process loads it has loaded by an extension module, a program, or a library that somebody
-opens by its path. Of these, Python runs code of ours before extension modules alone; a library
-behind them is served if nothing else leads to it.
+A process loads an extension module, a program, or a library that is opened by its path, and with
+it the libraries that this needs. Python can run a shim before an extension module only, so a
+library is covered if nothing else leads to it.
 """
 
 import posixpath
@@ -22,55 +22,61 @@ from wheelfix.settings import Provider, name_of
 from wheelfix.wheel.model import PRELOAD, Wheel, Where
 from wheelfix.wheel.platform_tags import promised_libcs
 
-AtHand = Callable[[str, Elf, Provider], Library | None]
-"""Gives a provider's library where it can be looked into; asked with its name and its user."""
+FindLibrary = Callable[[str, Elf, Provider], Library | None]
+"""Find a provider's library by its name for a dependent; None if its exports cannot be read."""
 
 _SITE = (Key.PURELIB, Key.PLATLIB)
-_MUSL = "musl does not take a library that was opened by its path for one that is asked for by name"
+_MUSL = "musl does not use a library that was opened by its path for a DT_NEEDED name"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hook:
-    """Where Python runs a shim before it imports a module."""
+    """A place where Python runs a shim before it imports a module."""
 
     init: str
-    """The `__init__.py` of a package above the module."""
+    """The `__init__.py` of a package that contains the module."""
     module: str
-    """The module, relative to that package: `._core`; empty for the package itself."""
+    """The module relative to that package: `._core`; empty for the package itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Preloading:
-    """What shims open before the modules of a wheel, and what they could open."""
+class PreloadPlan:
+    """What shims open before the modules of a wheel, and what they could open.
+
+    A *module* here is an extension module, or a Python source that opens libraries on import.
+    """
 
     needs: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Member -> the libraries that it takes from providers itself."""
+    """Member -> the libraries of providers in its own DT_NEEDED."""
     entry_modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Member -> the objects by which a process comes to load it, itself among them."""
+    """Member -> the modules and programs whose load includes it, perhaps itself."""
     hooks: Mapping[str, Hook] = field(default_factory=dict[str, Hook])
-    """Extension module, or source that opens libraries -> where a shim can run before it."""
+    """Module -> where a shim can run before it."""
     outside: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Member that takes from providers -> why no shim comes before all that loads it."""
+    """Member of `needs` -> why no shim can run before everything that loads it."""
     before: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Module of `hooks` -> what it needs of the providers, itself or by other libraries."""
-    wanted: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
+    """Module of `hooks` -> the libraries of providers that its load needs."""
+    wanted_shims: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
     """`__init__.py` member -> the shim that its package should have."""
-    there: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
-    """`__init__.py` member -> the shim that it runs as it is."""
+    present_shims: Mapping[str, Shim] = field(default_factory=dict[str, Shim])
+    """`__init__.py` member -> the shim that it imports now."""
 
     def can_open(self, member: str) -> bool:
-        """Return whether a shim can come before all that loads `member`."""
+        """Return whether a shim can run before everything that loads `member`."""
         return member in self.needs and member not in self.outside
 
     def opens(self, member: str, libraries: Iterable[str]) -> bool:
-        """Return whether the wheel's shims open `libraries` before all that loads `member`."""
+        """Return whether the wheel's shims open `libraries` before everything that loads `member`.
+
+        Shims that are only wanted do not count.
+        """
         wanted = tuple(libraries)
         return self.can_open(member) and all(
-            self._opens(self.hooks[entrance], wanted) for entrance in self.entry_modules[member]
+            self._opens(self.hooks[module], wanted) for module in self.entry_modules[member]
         )
 
     def _opens(self, hook: Hook, libraries: tuple[str, ...]) -> bool:
-        shim = self.there.get(hook.init)
+        shim = self.present_shims.get(hook.init)
         return shim is not None and shim.opens(hook.module, libraries)
 
     @property
@@ -83,106 +89,109 @@ class Preloading:
         return {init: tuple(modules) for init, modules in found.items()}
 
 
-def preloading(
+def plan_preloads(
     wheel: Wheel,
     providers: tuple[Provider, ...],
     layout: Layout,
     loads: Mapping[str, Load],
-    at_hand: AtHand,
-) -> Preloading:
-    """Find out what a shim can open before what, as `layout` installs the wheel.
+    find_library: FindLibrary,
+) -> PreloadPlan:
+    """Plan the shims for `wheel` as `layout` installs it; `loads` are by member.
 
-    As far as the providers' libraries are at hand, what others need is opened before them, and
-    those that do not load alone are known.
+    If `find_library` finds the providers' libraries, their own dependencies are opened before
+    them, and those that cannot be opened alone are left out.
     """
     needs = dict(_needs(wheel, providers))
     if not needs:
-        return Preloading()
-    closures = {
-        member: tuple(layout.members[path] for path in load.objects if path in layout.members)
-        for member, load in loads.items()
-    }
-    openers = _openers(wheel)
-    for source, opened in openers.items():
-        behind = (member for library in opened for member in closures.get(library, ()))
-        closures[source] = tuple(dict.fromkeys(behind))
-    entry_modules = _entrances(wheel, closures, needs)
-    never = _never(wheel)
-    import_points = dict.fromkeys(door for each in entry_modules.values() for door in each)
-    modules = {
-        door: place for door in import_points if (place := module_name(door, wheel)) is not None
-    }
-    shims = _Shims(wheel=wheel, providers=providers, needs=needs, at_hand=at_hand)
-    taken = {} if never else {module: shims.libraries(closures[module]) for module in modules}
+        return PreloadPlan()
+    closures = _closures(wheel, layout, loads)
+    entry_modules = _entry_modules(wheel, closures, needs)
+    never = _reason_for_none(wheel)
+    modules = _module_names(wheel, entry_modules)
+    shims = _Shims(wheel=wheel, providers=providers, needs=needs, find_library=find_library)
+    opened = {} if never else {module: shims.libraries(closures[module]) for module in modules}
     reasons = {
         module: why
-        for module, found in taken.items()
-        if (why := shims.cannot_preload_reason(found))
+        for module, libraries in opened.items()
+        if (why := shims.cannot_preload_reason(libraries))
     }
-    hooks = _hooks(wheel, {module: modules[module] for module in taken if module not in reasons})
-    outside: dict[str, str] = {}
-    for member in needs:
-        bad = next((door for door in entry_modules[member] if door not in hooks), None)
+    hooks = _hooks(wheel, {module: modules[module] for module in opened if module not in reasons})
+
+    def why_outside(member: str) -> str | None:
         if never or not entry_modules[member]:
-            outside[member] = never or "nothing tells what loads it"
-        elif bad is not None:
-            who = "it" if bad == member else f"`{bad}`, which loads it,"
-            outside[member] = f"{who} {_why_not(bad, wheel, modules, reasons)}"
-    return Preloading(
+            return never or "no module or program of the wheel is known to load it"
+        bad = next((entry for entry in entry_modules[member] if entry not in hooks), None)
+        if bad is None:
+            return None
+        subject = "it" if bad == member else f"`{bad}`, which loads it,"
+        return f"{subject} {_why_no_hook(bad, wheel, modules, reasons)}"
+
+    return PreloadPlan(
         needs=needs,
         entry_modules=entry_modules,
         hooks=hooks,
-        outside=outside,
+        outside={member: why for member in needs if (why := why_outside(member)) is not None},
         before={
             module: tuple(
-                dict.fromkeys(name for user in closures[module] for name in needs.get(user, ()))
+                dict.fromkeys(name for member in closures[module] for name in needs.get(member, ()))
             )
             for module in hooks
         },
-        wanted=_wanted(hooks, taken),
-        there=dict(_there(wheel)),
+        wanted_shims=_wanted_shims(hooks, opened),
+        present_shims=dict(_present_shims(wheel)),
     )
 
 
-# --- Who needs what, and how it comes to be loaded ------------------------------------------------
+# --- What needs providers, and what loads it ------------------------------------------------------
 
 
 def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
     shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
     for member, elf in wheel.elfs.items() if providers else ():
-        taken = tuple(
+        libraries = tuple(
             name
             for name in dict.fromkeys(elf.needed)
             if name not in shipped
             and (provider := provider_of(name, providers)) is not None
             and provider.directory is not None
         )
-        if taken:
-            yield member, taken
+        if libraries:
+            yield member, libraries
 
 
-def _entrances(
+def _closures(
+    wheel: Wheel, layout: Layout, loads: Mapping[str, Load]
+) -> dict[str, tuple[str, ...]]:
+    """Return the members that each object, or source that opens libraries, leads to."""
+    closures = {
+        member: tuple(layout.members[path] for path in load.objects if path in layout.members)
+        for member, load in loads.items()
+    }
+    for source, opened in _opening_sources(wheel).items():
+        members = (member for library in opened for member in closures.get(library, ()))
+        closures[source] = tuple(dict.fromkeys(members))
+    return closures
+
+
+def _entry_modules(
     wheel: Wheel, closures: Mapping[str, tuple[str, ...]], needs: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return for each member the modules and programs that load it, or else the member itself.
-
-    `closures` has also the sources that open libraries, and all that is loaded then.
-    """
-    users: dict[str, list[str]] = {}
+    """Return the modules and programs that load each member, or else the member itself."""
+    roots_of: dict[str, list[str]] = {}
     for root, closure in closures.items():
         for member in closure:
-            users.setdefault(member, []).append(root)
+            roots_of.setdefault(member, []).append(root)
 
-    def is_entrance(root: str) -> bool:
+    def is_entry(root: str) -> bool:
         elf = wheel.elfs.get(root)
         first = elf is None or elf.is_executable or module_name(root, wheel) is not None
-        return first or users.get(root) == [root]
+        return first or roots_of.get(root) == [root]
 
-    return {member: tuple(filter(is_entrance, users.get(member, ()))) for member in needs}
+    return {member: tuple(filter(is_entry, roots_of.get(member, ()))) for member in needs}
 
 
-def _openers(wheel: Wheel) -> dict[str, tuple[str, ...]]:
-    """Return the Python sources that open libraries of the wheel when they are imported."""
+def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
+    """Return the Python sources that open libraries of the wheel on import, with these."""
     places = {split(member, wheel): member for member in wheel.elfs}
     found: dict[str, tuple[str, ...]] = {}
     for source, openings in wheel.openings.items():
@@ -202,10 +211,17 @@ def _openers(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
-    """Return the parts of the name by which Python imports a file, None where it does not.
+def _module_names(
+    wheel: Wheel, entry_modules: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    entries = dict.fromkeys(entry for some in entry_modules.values() for entry in some)
+    return {entry: name for entry in entries if (name := module_name(entry, wheel)) is not None}
 
-    A package's own source is called `__init__` in it.
+
+def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
+    """Return the parts of the name by which Python imports `member`, None if it does not.
+
+    The last part for a package's own source is `__init__`.
     """
     elf, place = wheel.elfs.get(member), split(member, wheel)
     if place is None or place[0] not in _SITE:
@@ -223,38 +239,38 @@ def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
     return parts if elf.module_hooks and known and not elf.is_executable else None
 
 
-def _never(wheel: Wheel) -> str | None:
-    """Return why no shim serves any object of the wheel."""
+def _reason_for_none(wheel: Wheel) -> str | None:
+    """Return why no shim works for any object of the wheel."""
     libcs = {elf.libc for elf in wheel.elfs.values()}
     if Libc.MUSL in libcs | promised_libcs(wheel.name.platforms):
         return _MUSL
     if any(python.startswith(("py2", "cp2", "pp2")) for python in wheel.name.pythons):
-        return "Python 2 does not run it"
+        return "Python 2 cannot run it"
     return None
 
 
-def _why_not(
-    door: str,
+def _why_no_hook(
+    entry: str,
     wheel: Wheel,
     modules: Mapping[str, tuple[str, ...]],
     reasons: Mapping[str, str],
 ) -> str:
-    """Return why no shim comes before an object, as what is said of it."""
-    if door in wheel.elfs and wheel.elfs[door].is_executable:
+    """Return why no shim runs before `entry`, as a predicate of it."""
+    if entry in wheel.elfs and wheel.elfs[entry].is_executable:
         return "is a program"
-    if door not in modules:
-        return "is no extension module: whoever opens it does so by its path"
-    return reasons.get(door, "is in no package with an `__init__.py` of the wheel's own")
+    if entry not in modules:
+        return "is no extension module: it can only be opened by its path"
+    return reasons.get(entry, "is in no package with an `__init__.py` of the wheel's own")
 
 
-# --- Where a shim stands --------------------------------------------------------------------------
+# --- Where shims are ------------------------------------------------------------------------------
 
 
 def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Hook]:
-    """Choose packages that Python imports before these modules: few, and as far down as that goes.
+    """Choose packages that Python imports before these modules: few, and as deep as possible.
 
-    One package for all modules that have it in common. The outermost would do as well, but may be
-    a folder that several distributions share, each with an `__init__.py` of its own.
+    Modules share the deepest package that contains them all. The outermost package would also do,
+    but several distributions may share it, each with its own `__init__.py`.
     """
     places = ((member, split(member, wheel)) for member in wheel.sources)
     inits = {
@@ -264,32 +280,32 @@ def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Ho
     }
 
     @cache
-    def serves(folder: tuple[str, ...]) -> bool:
+    def can_import_shim(folder: tuple[str, ...]) -> bool:
         source = wheel.sources[inits[folder]] if folder in inits else None
         return source is not None and (has_hook(source) or with_hook(source) is not None)
 
     return {
         member: Hook(init=inits[folder], module=_relative(modules[member][len(folder) :]))
-        for member, folder in _chosen(0, modules, serves)
+        for member, folder in _packages(0, modules, can_import_shim)
     }
 
 
-def _chosen(
+def _packages(
     depth: int,
     modules: Mapping[str, tuple[str, ...]],
-    serves: Callable[[tuple[str, ...]], bool],
+    can_import_shim: Callable[[tuple[str, ...]], bool],
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield the package for each of `modules`, whose names are the same up to `depth`."""
     tops: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
     for member, parts in modules.items():
-        if len(parts) > depth + 1:  # what is left is a module of the package above
+        if len(parts) > depth + 1:  # otherwise it is a module of the package above
             tops.setdefault(parts[: depth + 1], {})[member] = parts
     for top, below in tops.items():
         common = _common([parts[:-1] for parts in below.values()])
-        above = (common[:n] for n in range(len(common), len(top) - 1, -1))
-        package = next(filter(serves, above), None)
+        candidates = (common[:length] for length in range(len(common), len(top) - 1, -1))
+        package = next(filter(can_import_shim, candidates), None)
         if package is None:
-            yield from _chosen(len(common), below, serves)
+            yield from _packages(len(common), below, can_import_shim)
         else:
             yield from ((member, package) for member in below)
 
@@ -313,7 +329,7 @@ def shim_of(init: str) -> str:
     return f"{init.removesuffix('__init__.py')}{PRELOAD}.py"
 
 
-def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
+def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
     for member, source in wheel.sources.items():
         if member.endswith("/__init__.py") and shim_of(member) in wheel.sources:
             shim = read_shim(wheel.sources[shim_of(member)])
@@ -321,11 +337,11 @@ def _there(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
                 yield member, shim
 
 
-def opened_first(wheel: Wheel) -> dict[str, tuple[str, ...]]:
+def opened_by_shims(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     """Return extension modules, and the libraries that shims of `wheel` open before each."""
     shims = {
         tuple((split(init, wheel) or ("", ""))[1].split("/")[:-1]): shim
-        for init, shim in _there(wheel)
+        for init, shim in _present_shims(wheel)
     }
     found: dict[str, tuple[str, ...]] = {}
     for member in wheel.elfs if shims else ():
@@ -340,7 +356,7 @@ def opened_first(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     return found
 
 
-# --- What it opens --------------------------------------------------------------------------------
+# --- What shims open ------------------------------------------------------------------------------
 
 
 class _Opened(NamedTuple):
@@ -348,16 +364,16 @@ class _Opened(NamedTuple):
 
     source: Source
     library: Library | None
-    """The library itself, where it is at hand."""
+    """The library itself, if its exports can be read."""
 
 
-def _wanted(
+def _wanted_shims(
     hooks: Mapping[str, Hook], opened: Mapping[str, Mapping[str, _Opened]]
 ) -> dict[str, Shim]:
     """Return the shim for each `__init__.py` of `hooks`."""
     wanted: dict[str, Shim] = {}
     for member, hook in hooks.items():
-        libraries = {name: each.source for name, each in opened[member].items()}
+        libraries = {name: library.source for name, library in opened[member].items()}
         shim = Shim(modules={hook.module: tuple(libraries)}, libraries=libraries)
         wanted[hook.init] = wanted.get(hook.init, Shim()).including(shim)
     return wanted
@@ -365,78 +381,81 @@ def _wanted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shims:
-    """What shims are made from."""
+    """The inputs of the wanted shims."""
 
     wheel: Wheel
     providers: tuple[Provider, ...]
     needs: Mapping[str, tuple[str, ...]]
-    at_hand: AtHand
+    find_library: FindLibrary
 
     def libraries(self, closure: Iterable[str]) -> dict[str, _Opened]:
-        """Return what objects of the wheel take from providers, in the order to open it in."""
+        """Return the providers' libraries that `closure` needs, in the order to open them."""
         found: dict[str, _Opened] = {}
-        for user in closure:
-            for name in self.needs.get(user, ()):
-                self._add(name, self.wheel.elfs[user], found, frozenset())
+        for member in closure:
+            for name in self.needs.get(member, ()):
+                self._add(name, self.wheel.elfs[member], found, frozenset())
         return found
 
-    def _add(self, name: str, user: Elf, found: dict[str, _Opened], above: frozenset[str]) -> None:
-        """Add a library after those that it needs of the providers."""
+    def _add(
+        self, name: str, dependent: Elf, found: dict[str, _Opened], above: frozenset[str]
+    ) -> None:
+        """Add the library `name` after the providers' libraries that it needs itself."""
         provider = provider_of(name, self.providers)
         if provider is None or provider.directory is None or name in {*found, *above}:
             return
-        library = self.at_hand(name, user, provider)
-        for each in library.elf.needed if library is not None else ():
-            self._add(each, user, found, above | {name})
+        library = self.find_library(name, dependent, provider)
+        for needed in library.elf.needed if library is not None else ():
+            self._add(needed, dependent, found, above | {name})
         source = Source(
             distribution=provider.name,
-            requirement=self._asked(provider),
+            requirement=self._requirement(provider),
             scheme=provider.scheme,
             folder=provider.directory,
         )
         found[name] = _Opened(source=source, library=library)
 
-    def cannot_preload_reason(self, found: Mapping[str, _Opened]) -> str | None:
-        """Return why one of the libraries does not load alone, None where that is not known.
+    def cannot_preload_reason(self, opened: Mapping[str, _Opened]) -> str | None:
+        """Return why one of the libraries cannot be opened alone, None if no reason is known.
 
-        Each is opened for itself, with RTLD_NOW as `ctypes` does it: a symbol of another one that
-        it does not say it needs is not found then.
+        A shim opens each with RTLD_NOW, the default of `ctypes`: this fails for a library that
+        uses symbols of another one without DT_NEEDED on it.
         """
-        at_hand = {name: each.library for name, each in found.items() if each.library is not None}
-        for name, library in at_hand.items() if len(at_hand) > 1 else ():
-            own = _closure(name, at_hand)
+        readable = {
+            name: found.library for name, found in opened.items() if found.library is not None
+        }
+        for name, library in readable.items() if len(readable) > 1 else ():
             wanted = {
                 symbol.name
                 for symbol in library.elf.undefined
                 if not symbol.weak and symbol.version is None
             }
-            for each in own:
-                wanted -= among(at_hand[each].exports.definitions, wanted)
-            for other, another in at_hand.items():
-                given = among(another.exports.definitions, wanted) if wanted else None
-                if given:
+            for loaded in _needed_with(name, readable):
+                wanted -= among(readable[loaded].exports.definitions, wanted)
+            for other, another in readable.items():
+                provided = among(another.exports.definitions, wanted) if wanted else None
+                if provided:
                     return (
-                        f"needs `{name}`, which does not load alone: it lacks `{min(given)}` of "
+                        f"needs `{name}`, which does not load alone: it lacks `{min(provided)}` of "
                         f"`{other}`"
                     )
         return None
 
-    def _asked(self, provider: Provider) -> str:
-        """Return what METADATA asks for where it says which versions, else what it could ask."""
+    def _requirement(self, provider: Provider) -> str:
+        """Return the requirement in METADATA if it names versions, otherwise a suitable one."""
         for text in self.wheel.metadata.requires_dist:
-            asked = text.partition(";")[0].strip()
-            if name_of(asked) == provider.name and set("<>=~!") & set(asked):
-                return asked
+            requirement = text.partition(";")[0].strip()
+            if name_of(requirement) == provider.name and set("<>=~!") & set(requirement):
+                return requirement
         return provider.to_require
 
 
-def _closure(name: str, libraries: Mapping[str, Library]) -> frozenset[str]:
-    """Return the libraries that are loaded with one of them, itself among them."""
+def _needed_with(name: str, libraries: Mapping[str, Library]) -> frozenset[str]:
+    """Return which of `libraries` are loaded with `name`, itself among them."""
     found = {name}
     waiting = [name]
     while waiting:
-        for each in libraries[waiting.pop()].elf.needed:
-            if each in libraries and each not in found:
-                found.add(each)
-                waiting.append(each)
+        for needed in libraries[waiting.pop()].elf.needed:
+            if needed in libraries and needed not in found:
+                found.add(needed)
+                waiting.append(needed)
     return frozenset(found)

@@ -1,15 +1,16 @@
 """Preload shims: Python modules that open libraries of other wheels before a module needs them.
 
-The text of them is here; `preloading` knows which modules need one.
+This module writes and reads their source; `preload_plan` decides which modules need one.
 
-glibc takes a loaded library for every DT_NEEDED entry that names its SONAME (`_dl_map_object` in
-elf/dl-load.c), wherever it was loaded from: opened by its path from wherever Python finds the
-provider, it serves an object whose search path does not lead there. musl compares the names that
-were searched for (`load_library` in ldso/dynlink.c), so that such a library serves nobody.
+glibc uses a loaded library for every DT_NEEDED entry with its SONAME (`_dl_map_object` in
+elf/dl-load.c), regardless of the path it was loaded from. So a library that was opened where
+Python finds the provider also counts for an object whose search path does not lead there. musl
+compares the names that were searched for (`load_library` in ldso/dynlink.c): there such a library
+does not count.
 
-A shim is found by Python, and so it covers what Python imports: extension modules below a package
-with an `__init__.py` that is the wheel's own. A program, and an object that is opened by its path,
-has no such moment; those need a search path entry.
+Python imports a shim, so it covers what Python imports: extension modules below a package with an
+`__init__.py` of the wheel's own. A program, or an object that is opened by its path, needs a
+search path entry instead.
 """
 
 import ast
@@ -30,9 +31,9 @@ _LARGEST = 2**20
 _DOCSTRING = '''\
 """Opens libraries of other distributions before the modules that need them.
 
-Written by wheelfix. Nothing is opened before such a module is imported, and whoever imports none
-needs none of the distributions. Programs, and objects that are opened by their path, do not come
-by here.
+Written by wheelfix. A library is opened when a module that needs it is imported, and not before:
+without such an import the distributions are not needed. Programs, and objects that are opened by
+their path, are not covered.
 """
 '''
 _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError)
@@ -42,55 +43,56 @@ _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, Mem
 
 
 class Source(NamedTuple):
-    """Where a library comes from."""
+    """The distribution and folder of a library."""
 
     distribution: str
-    """The name in its normal form; empty for a mere directory."""
+    """The normalized name (PEP 503); empty for a directory without a distribution."""
     requirement: str
-    """What to ask an installer for."""
+    """The requirement to install it with (PEP 508)."""
     scheme: str
-    """The path of the install scheme that `folder` counts from."""
+    """The key of the install scheme path that `folder` is relative to."""
     folder: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shim:
-    """What one shim opens. Modules are named relative to its package: `._core`."""
+    """The tables of one shim. Modules are named relative to its package: `._core`."""
 
     modules: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """Module -> the libraries that are opened before it, in this order."""
     libraries: Mapping[str, Source] = field(default_factory=dict[str, Source])
 
     def opens(self, module: str, libraries: Iterable[str]) -> bool:
-        """Return whether it opens all of `libraries` before `module`."""
+        """Return whether the shim opens all of `libraries` before `module`."""
         return set(libraries) <= set(self.modules.get(module, ()))
 
     def including(self, other: "Shim") -> "Shim":
-        """Return what opens all that both open; what `other` says comes first."""
-        names = dict.fromkeys((*self.modules, *other.modules))
-        mine, others = self.modules, other.modules
+        """Return a shim that opens what either opens, the libraries of `other` first."""
+        modules = dict.fromkeys((*self.modules, *other.modules))
         return Shim(
             modules={
-                name: tuple(dict.fromkeys((*others.get(name, ()), *mine.get(name, ()))))
-                for name in names
+                name: tuple(
+                    dict.fromkeys((*other.modules.get(name, ()), *self.modules.get(name, ())))
+                )
+                for name in modules
             },
             libraries={**self.libraries, **other.libraries},
         )
 
 
 def shim_source(shim: Shim) -> bytes:
-    """Return the source of the module that does what `shim` says; any Python 3.6 runs it."""
+    """Return the source of the Python module for `shim`; it runs on Python 3.6 and later."""
     modules = {name: list(shim.modules[name]) for name in sorted(shim.modules)}
     libraries = {name: list(shim.libraries[name]) for name in sorted(shim.libraries)}
     return (
         f"{_DOCSTRING}\nMODULES = {_literal(modules)}\n"
-        f"# Library: the distribution, what to ask for, the scheme path, and the folder there.\n"
+        f"# Library: distribution, requirement, install scheme path, and the folder below it.\n"
         f"LIBRARIES = {_literal(libraries)}\n\n{_code()}"
     ).encode()
 
 
 def read_shim(source: bytes) -> Shim | None:
-    """Return what a shim in a wheel opens, None where the source is no shim."""
+    """Return the tables of a shim in a wheel, None if the source is no shim."""
     tree = _parsed(source)
     if tree is None:
         return None
@@ -102,16 +104,17 @@ def read_shim(source: bytes) -> Shim | None:
             and isinstance(statement.targets[0], ast.Name)
             and isinstance(statement.value, ast.Dict)
         }
-        modules = {str(name): tuple(map(str, each)) for name, each in tables["MODULES"].items()}
-        libraries = {str(name): each for name, each in tables["LIBRARIES"].items()}
-        found = {name: Source(*map(str, each)) for name, each in libraries.items()}
+        modules = {str(name): tuple(map(str, opened)) for name, opened in tables["MODULES"].items()}
+        libraries = {
+            str(name): Source(*map(str, source)) for name, source in tables["LIBRARIES"].items()
+        }
     except (*_UNREADABLE, AttributeError):
         return None
-    return Shim(modules=modules, libraries=found)
+    return Shim(modules=modules, libraries=libraries)
 
 
 def _literal(table: Mapping[str, list[str]]) -> str:
-    """Write a table as a literal of Python, one key a line."""
+    """Return a Python literal for `table`, one key a line."""
     lines = (
         f"    {_quoted(key)}: [{', '.join(map(_quoted, value))}],\n" for key, value in table.items()
     )
@@ -127,11 +130,11 @@ def _code() -> str:
     return read_text("wheelfix.analysis", "preload_shim.txt")
 
 
-# --- The line that runs it ------------------------------------------------------------------------
+# --- The import of the shim -----------------------------------------------------------------------
 
 
 def has_hook(source: bytes) -> bool:
-    """Return whether the `__init__.py` imports a shim."""
+    """Return whether the source of an `__init__.py` imports a shim."""
     if PRELOAD.encode() not in source:
         return False
     tree = _parsed(source)
@@ -139,12 +142,12 @@ def has_hook(source: bytes) -> bool:
 
 
 def with_hook(source: bytes) -> bytes | None:
-    """Return the `__init__.py` with the import of the shim before all that it executes.
+    """Return the source of an `__init__.py` with the import of the shim as its first import.
 
-    It follows the docstring and imports from `__future__`, which must come first, and changes
-    nothing else. None where that is not possible: for a source that this Python cannot read, and
-    a package that several distributions have in common (`pkgutil.extend_path`), whose
-    `__init__.py` is that of whichever was installed last.
+    The import follows the docstring and imports from `__future__`, which must come first; nothing
+    else changes. None if this is not possible: this Python cannot parse the source, or several
+    distributions share the package (`pkgutil.extend_path`), so that the last one installed
+    decides on its `__init__.py`.
     """
     tree = _parsed(source)
     if tree is None or b"extend_path" in source or b"declare_namespace" in source:
@@ -170,7 +173,7 @@ def _parsed(source: bytes) -> ast.Module | None:
     if len(source) > _LARGEST:
         return None
     try:
-        with warnings.catch_warnings(action="ignore"):  # what it says of escapes is not asked
+        with warnings.catch_warnings(action="ignore"):  # SyntaxWarning for escapes
             return ast.parse(source)
     except _UNREADABLE:
         return None
@@ -186,7 +189,7 @@ def _is_hook(statement: ast.stmt) -> bool:
 
 
 def _candidates(source: bytes, tree: ast.Module, count: int) -> Iterator[bytes]:
-    """Yield the source with a line more, and where that does not do, with a statement in a line."""
+    """Yield the source with the import in a line of its own, then in the line of a statement."""
     head = _BOM if source.startswith(_BOM) else b""
     lines = source.removeprefix(_BOM).splitlines(keepends=True)
     end = b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
@@ -204,7 +207,7 @@ def _candidates(source: bytes, tree: ast.Module, count: int) -> Iterator[bytes]:
 
 
 def _first_statements(tree: ast.Module) -> int:
-    """Return how many statements must stay the first: the docstring, imports from the future."""
+    """Return the number of statements that must stay first: docstring, `__future__` imports."""
     count = 1 if ast.get_docstring(tree, clean=False) is not None else 0
     for statement in tree.body[count:]:
         if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
@@ -214,8 +217,8 @@ def _first_statements(tree: ast.Module) -> int:
 
 
 def _line_of(statement: ast.stmt | None, lines: int) -> int:
-    """Return the line at which a statement begins, the one after the last for none."""
+    """Return the line where `statement` begins, the one after the last of `lines` for None."""
     if statement is None:
         return lines + 1
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(each.lineno for each in decorators)])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])

@@ -1,6 +1,7 @@
-"""Libraries that live in another wheel: which distribution has them, and in which folder.
+"""Providers: the distributions that contain libraries for other wheels.
 
-Nothing is looked at here; `provided` reads wheels, installed distributions and directories.
+Everything here is computed from settings and the tables of this package. `host.provider_lookup`
+reads wheels, installed distributions and directories.
 """
 
 import re
@@ -12,7 +13,6 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from glob import escape
-from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
@@ -23,12 +23,12 @@ from wheelfix.wheel.grafted_name import original_name
 
 
 def provider_of(library: str, providers: Iterable[Provider]) -> Provider | None:
-    """Return the first of `providers` that has `library`."""
+    """Return the first of `providers` that contains `library`."""
     return next((provider for provider in providers if provider.has(library)), None)
 
 
 def folder_of(path: str, place: str) -> str:
-    """Return the folder of the library at `path` in `place`, relative to its install scheme."""
+    """Return the folder of the library at `path` below `place`, relative to its install scheme."""
     inside = path.removeprefix(f"{place}/").rpartition("/")[0]
     return _DATA.sub("", f"{inside}/").rstrip("/")
 
@@ -39,11 +39,11 @@ _DATA = re.compile(r"^[^/]+\.data/[^/]+/")
 # --- Several versions -----------------------------------------------------------------------------
 
 
-def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
+def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
     """Return which of `versions` any of the `requirements` allows, the lowest first.
 
-    A pre-release counts as it does for installers: where it is asked for, or nothing else is there
-    (PyPA, "Version specifiers"). What is no version at all, or no requirement, allows nothing.
+    A pre-release counts if the requirement names one, or if there is no other version (PyPA,
+    "Version specifiers"). Invalid versions and requirements are ignored.
     """
     known: dict[Version, str] = {}
     for text in versions:
@@ -53,49 +53,49 @@ def allowed(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, 
     for text in requirements:
         with suppress(InvalidRequirement):
             good.update(Requirement(text).specifier.filter(sorted(known)))
-    return tuple(known[each] for each in sorted(good))
+    return tuple(known[version] for version in sorted(good))
 
 
-def wheels_at_hand(providers: Iterable[Provider]) -> tuple[str, ...]:
-    """Return the paths of the providers' wheels, of several versions the first."""
+def provider_wheels(providers: Iterable[Provider]) -> tuple[str, ...]:
+    """Return the paths of the providers' wheels, only the first of each distribution."""
     found: dict[str, str] = {}
-    for each in providers:
-        if each.at_hand.endswith(".whl"):
-            found.setdefault(each.name, each.at_hand)
+    for provider in providers:
+        if provider.at_hand.endswith(".whl"):
+            found.setdefault(provider.name, provider.at_hand)
     return tuple(found.values())
 
 
 def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, ...]:
-    """Return `provider` in each version at hand that is to be judged, the highest first."""
+    """Return `provider` in each version that can be read, in the order of `among`."""
     found: dict[str, Provider] = {}
-    for each in among:
-        if each.name != provider.name or not each.at_hand:
+    for other in among:
+        if other.name != provider.name or not other.at_hand:
             continue
-        if not each.name and each.source != provider.source:
+        if not other.name and other.source != provider.source:
             continue
-        here = (each.scheme, each.directory) == (provider.scheme, provider.directory)
-        if each.version not in found or here:
-            found[each.version] = replace(
-                provider, version=each.version, at_hand=each.at_hand, source=each.source
+        same_folder = (other.scheme, other.directory) == (provider.scheme, provider.directory)
+        if other.version not in found or same_folder:
+            found[other.version] = replace(
+                provider, version=other.version, at_hand=other.at_hand, source=other.source
             )
     return tuple(found.values())
 
 
 def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[str, ...]] | None:
-    """Return what `pattern`, which matches too little, was probably to be, and what that matches.
+    """Return a pattern that was probably meant by `pattern`, and the names that only it matches.
 
-    A version or its asterisk is forgotten first of all, then `lib`, then comes another version
-    and a typing error. None where none of `names` comes near.
+    The likeliest mistake is tried first: no asterisk for the version, no `lib`, another version, a
+    typing error. None if no pattern like that matches any of `names`.
     """
     stem, dot_so, _ = pattern.partition(".so")
     bare = pattern.rstrip("*")
-    tries = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
-    tries += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
-    for glob in tries:
-        found = tuple(n for n in names if fnmatchcase(n, glob) and not fnmatchcase(n, pattern))
-        if found and bare and stem.strip("*"):
-            return glob, found
-    return None
+    if not bare or not stem.strip("*"):
+        return None
+    globs = [f"{bare}*", f"lib{bare}*", *([f"{stem}.so*"] if dot_so else [])]
+    globs += [escape(name) for name in get_close_matches(pattern, names, n=1, cutoff=0.85)]
+    unmatched = [name for name in names if not fnmatchcase(name, pattern)]
+    matches = ((glob, tuple(n for n in unmatched if fnmatchcase(n, glob))) for glob in globs)
+    return next(((glob, found) for glob, found in matches if found), None)
 
 
 # --- Shipped knowledge ----------------------------------------------------------------------------
@@ -103,9 +103,9 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
 
 @cache
 def presets() -> Mapping[str, tuple[Provider, ...]]:
-    """Return the well-known providers, by name (`data/providers.toml`)."""
+    """Return the well-known providers by name, from `providers.toml`."""
     found: dict[str, list[Provider]] = {}
-    for table in _read("providers.toml")["provider"]:
+    for table in tomllib.loads(read_text("wheelfix.analysis", "providers.toml"))["provider"]:
         provider = Provider(
             requirement=table["name"],
             libraries=tuple(table["libraries"]),
@@ -114,54 +114,47 @@ def presets() -> Mapping[str, tuple[Provider, ...]]:
             source=f"as of {table['source']}",
         )
         found.setdefault(provider.name, []).append(provider)
-    return {name: tuple(each) for name, each in found.items()}
+    return {name: tuple(providers) for name, providers in found.items()}
 
 
 def known_providers(library: str) -> tuple[str, ...]:
-    """Return the names of the well-known wheels that have `library`."""
+    """Return the names of the well-known wheels that contain `library`."""
     return tuple(
-        name for name, found in presets().items() if any(each.has(library) for each in found)
+        name for name, some in presets().items() if any(provider.has(library) for provider in some)
     )
 
 
-def provider_known_for(library: str) -> str:
-    """Say which well-known wheels have `library`, and how they are installed; empty for none."""
+def install_advice(library: str) -> str:
+    """Return which well-known wheels contain `library`, with a command; empty for none."""
     names = known_providers(library)
     return f"`{library}` is in {' or '.join(names)}: pip install {names[0]}" if names else ""
 
 
-def known_for(library: str) -> str:
-    """Return the options by which well-known wheels would give `library`; empty for none."""
+def provider_options(library: str) -> str:
+    """Return the `--provider` options for the well-known wheels with `library`; empty for none."""
     return " or ".join(f"--provider {name}" for name in known_providers(library))
 
 
 def never_bundled(library: str) -> str | None:
-    """Return why a wheel must not bring `library`, None where it may.
+    """Return the reason why a wheel must not contain `library`, None if it may.
 
-    The list is `data/never-bundled.txt`; the name may be as auditwheel grafts it.
+    The list is `never-bundled.txt`. The name may have the hash of a graft.
     """
     name = original_name(library)
     for globs, reason in _never():
-        # Most begin otherwise, and then no glob need be made a pattern.
-        near = (glob for glob in globs if name.startswith(glob.partition("*")[0]))
-        if any(fnmatchcase(name, glob) for glob in near):
+        if any(fnmatchcase(name, glob) for glob in globs):
             return reason
     return None
 
 
 def never_globs() -> tuple[str, ...]:
-    """Return the patterns of all libraries that a wheel must not bring."""
+    """Return the patterns of all libraries that a wheel must not contain."""
     return tuple(glob for globs, _ in _never() for glob in globs)
 
 
 @cache
 def _never() -> tuple[tuple[tuple[str, ...], str], ...]:
-    """Return globs and reasons; the list is read for every wheel, and TOML is slow to start."""
+    """Return the patterns of each line of the list, and their reason."""
     text = read_text("wheelfix.analysis", "never-bundled.txt")
     lines = (line.partition(": ") for line in text.splitlines() if line and line[0] != "#")
     return tuple((tuple(globs.split()), reason) for globs, _, reason in lines)
-
-
-@cache
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads(read_text("wheelfix.analysis", name))

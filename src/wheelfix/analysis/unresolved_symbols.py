@@ -1,14 +1,14 @@
-"""Which symbols of a wheel's objects bind to nothing, once it is installed.
+"""Undefined symbols: references of a wheel's objects that bind to nothing once it is installed.
 
-Every object is searched in the groups that the loader makes: what an extension module, a program
-or a library that nothing else loads brings along when it is the first.
+A reference is looked up in the scopes that the loader makes: those of the loads of extension
+modules, programs, and libraries that no other object of the wheel loads.
 """
 
 from collections.abc import Container, Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.unused_needed import Definitions, LoadedWheel
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Abi, Elf, Libc
 from wheelfix.loader import python_api
@@ -22,172 +22,168 @@ from wheelfix.loader.platform_libraries import (
     is_glibc_loader,
     may_come_from_platform,
 )
-from wheelfix.loader.symbols import Scope, binds
-from wheelfix.wheel.model import Wheel
+from wheelfix.loader.symbols import binds
 
 Reference = tuple[str, str | None]
-"""A symbol, and the version asked for."""
+"""A symbol name, and the version that is referred to."""
 
 
 class Unresolved(NamedTuple):
-    """References of one object that bind to nothing, when one root is the first to be loaded."""
+    """References of one object that bind to nothing in the load of one root."""
 
     member: str
     root: str
     references: tuple[Reference, ...]
     absent: tuple[str, ...]
-    """Libraries of the group that are not at hand, and may define them."""
+    """Libraries of the load that are not found, and may define them."""
     foreign: tuple[str, ...]
-    """Libraries of this machine in the group, which others may have in another version."""
+    """Libraries of this machine in the load, of which other machines may have other versions."""
 
 
-def unresolved(
-    wheel: Wheel, world: LoadedWheel, definitions: Definitions
-) -> tuple[Unresolved, ...]:
-    """Return what stays unresolved for some root, each object once, in the worst of its groups.
+def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unresolved, ...]:
+    """Return the references that stay undefined in some load; each object once, in its worst load.
 
-    The names of Python's C API are left out: the interpreter gives them, or does not.
+    The worst load is the one with the fewest libraries that are not found. Names of Python's C API
+    are left out; the rules check these against the interpreter.
     """
-    return _Search(wheel, world, definitions).found()
+    return _Search(loaded, definitions).found()
 
 
 class _Search:
-    """The search of all objects of a wheel for what they refer to."""
+    """The search of all objects of a wheel for undefined symbols."""
 
-    def __init__(self, wheel: Wheel, world: LoadedWheel, definitions: Definitions) -> None:
-        self._wheel = wheel
+    def __init__(self, loaded: LoadedWheel, definitions: Definitions) -> None:
+        self._loaded = loaded
         self._definitions = definitions
-        self._programs: dict[Abi, tuple[Library, ...]] = {}
-        self.world = world
+        self._interpreters: dict[Abi, tuple[Library, ...]] = {}
 
     def found(self) -> tuple[Unresolved, ...]:
-        alone = {m: still for m in self.world.paths if (still := self._alone(m))}
-        found: list[Unresolved] = []
+        alone = {
+            member: still
+            for member in self._loaded.paths
+            if (still := self._undefined_alone(member))
+        }
+        worst: list[Unresolved] = []
         for member, references in alone.items():
-            worst: Unresolved | None = None
-            for root in self._roots(member):
-                left = self._in_group(root, member, references)
-                if left.references and (worst is None or len(left.absent) < len(worst.absent)):
-                    worst = left
-            if worst is not None:
-                found.append(worst)
-        return tuple(found)
+            loads = (self._in_load(root, member, references) for root in self._roots(member))
+            failing = [unresolved for unresolved in loads if unresolved.references]
+            if failing:
+                worst.append(min(failing, key=lambda unresolved: len(unresolved.absent)))
+        return tuple(worst)
 
-    def _alone(self, member: str) -> tuple[Reference, ...]:
-        """Return what the member's own group does not give it.
+    def _undefined_alone(self, member: str) -> tuple[Reference, ...]:
+        """Return the references of `member` that its own load leaves undefined.
 
-        Nothing needs to be found for what is weak, nor for what is asked of a platform library by
-        version: whether the platform has that is auditwheel's to judge (WF801).
+        Weak references may stay undefined. Whether the platform has the symbol versions that are
+        referred to is auditwheel's verdict (WF801).
         """
-        elf = self._wheel.elfs[member]
-        path = self.world.paths[member]
-        if path not in self.world.libraries:
+        if self._loaded.paths[member] not in self._loaded.libraries:
             return ()
+        elf = self._loaded.elf(member)
         promised = {name for name in elf.needed if may_come_from_platform(name)}
         promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
         api = python_api.names()
         names = {
-            name
-            for name, version, file, _, weak in elf.undefined
-            if not weak and (version is None or file not in promised) and name not in api
+            symbol.name
+            for symbol in elf.undefined
+            if not symbol.weak
+            and (symbol.version is None or symbol.file not in promised)
+            and symbol.name not in api
         }
-        return self._unbound(
-            self.world.loads[member],
-            member,
-            dict.fromkeys(
-                [
-                    (name, version)
-                    for name, version, _, _, weak in elf.undefined
-                    if name in names and not weak
-                ]
-            ),
+        references = dict.fromkeys(
+            (symbol.name, symbol.version)
+            for symbol in elf.undefined
+            if symbol.name in names and not symbol.weak
         )
+        return self._undefined_in(member, member, references)
 
-    def _in_group(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
-        load = self.world.loads[root]
-        elf = self._wheel.elfs[member]
-        left = references if root == member else self._unbound(load, member, references)
-        if program := self._program(elf):
-            left = tuple(each for each in left if not _defines(program, each))
+    def _undefined_in(
+        self, root: str, member: str, references: Iterable[Reference]
+    ) -> tuple[Reference, ...]:
+        """Return those of `references` of `member` that the load of `root` leaves undefined."""
+        if self._loaded.paths[member] not in self._loaded.loads[root].objects:
+            return ()
+        scope = self._loaded.scopes[root]
+        return tuple(reference for reference in references if scope.lookup(*reference) is None)
+
+    def _in_load(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
+        load = self._loaded.loads[root]
+        left = self._undefined_in(root, member, references)
+        interpreter = self._interpreter(self._loaded.elf(member))
+        left = tuple(reference for reference in left if not _define(interpreter, reference))
         absent = dict.fromkeys(request.name for request in load.requests if request.failed)
-        if not program:
-            absent.setdefault(LIBC_SONAMES[self.world.environment.libc])
+        if not interpreter:
+            absent.setdefault(LIBC_SONAMES[self._loaded.environment.libc])
         listed = {name: known for name in absent if (known := defined_by(name)) is not None}
         return Unresolved(
             member=member,
             root=root,
-            references=_not_in(left, listed.values()),
+            references=_without(left, listed.values()),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
 
-    def _unbound(
-        self, load: Load, member: str, references: Iterable[Reference]
-    ) -> tuple[Reference, ...]:
-        """Return those of `references` of `member` that nothing in `load` serves."""
-        if self.world.paths[member] not in load.objects:
-            return ()
-        scope = Scope(load.objects, self.world.index)
-        return tuple([reference for reference in references if scope.lookup(*reference) is None])
-
     def _roots(self, member: str) -> Iterator[str]:
-        """Yield what brings the object in first: modules, programs, and what nothing else loads."""
-        path = self.world.paths[member]
-        for root, load in self.world.loads.items():
+        """Yield the load roots that load `member`."""
+        path = self._loaded.paths[member]
+        for root, load in self._loaded.loads.items():
             if path in load.objects and self._is_root(root):
                 yield root
 
     def _is_root(self, member: str) -> bool:
-        elf = self._wheel.elfs[member]
-        hooks = any(hook.startswith("Py") for hook in elf.module_hooks)
-        return hooks or elf.is_executable or member not in self._brought
+        elf = self._loaded.elf(member)
+        is_module = any(hook.startswith("Py") for hook in elf.module_hooks)
+        return is_module or elf.is_executable or member not in self._loaded_by_others
 
     @cached_property
-    def _brought(self) -> frozenset[str]:
-        """The members that another one loads."""
-        members = {path: member for member, path in self.world.paths.items()}
+    def _loaded_by_others(self) -> frozenset[str]:
+        """The members that another member loads."""
         return frozenset(
-            members[path]
-            for root, load in self.world.loads.items()
+            member
+            for root, load in self._loaded.loads.items()
             for path in load.objects
-            if path in members and members[path] != root
+            if (member := self._loaded.members.get(path)) is not None and member != root
         )
 
-    def _program(self, elf: Elf) -> tuple[Library, ...]:
-        """Return what the interpreter has loaded; nothing if its C library is not at hand."""
-        if self.world.environment.libc is Libc.MUSL:
+    def _interpreter(self, elf: Elf) -> tuple[Library, ...]:
+        """Return the libraries of an interpreter for `elf`; none if its C library is not found."""
+        if self._loaded.environment.libc is Libc.MUSL:
             return ()
-        kind = elf.abi
-        if kind not in self._programs:
-            self._programs[kind] = self._loaded_with(elf)
-        return self._programs[kind]
+        if elf.abi not in self._interpreters:
+            self._interpreters[elf.abi] = self._find_interpreter(elf)
+        return self._interpreters[elf.abi]
 
-    def _loaded_with(self, elf: Elf) -> tuple[Library, ...]:
-        definitions = self._definitions
-        libc = definitions.host(PYTHON_LIBRARIES[0], elf)
+    def _find_interpreter(self, elf: Elf) -> tuple[Library, ...]:
+        libc = self._definitions.host(PYTHON_LIBRARIES[0], elf)
         if libc is None:
             return ()
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
-        found = (libc, *filter(None, (definitions.host(name, elf) for name in names)))
+        found = (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
         for library in found:
-            announce(library.exports, self.world.wanted)
+            announce(library.exports, self._loaded.wanted)
         return found
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
-        own = set(self.world.paths.values())
-        names = [path.rpartition("/")[2] for path in load.objects if path not in own]
-        return tuple(n for n in names if n not in COMPILER_LIBRARIES and not is_glibc_loader(n))
+        names = [
+            path.rpartition("/")[2] for path in load.objects if path not in self._loaded.members
+        ]
+        return tuple(
+            name for name in names if name not in COMPILER_LIBRARIES and not is_glibc_loader(name)
+        )
 
 
-def _defines(libraries: Iterable[Library], reference: Reference) -> bool:
+def _define(libraries: Iterable[Library], reference: Reference) -> bool:
+    """Return whether any of `libraries` has a definition that `reference` binds to."""
     name, version = reference
     there = (library.exports.definitions.get(name) for library in libraries)
-    return any(binds(each, version) for each in there if each)
+    return any(binds(definitions, version) for definitions in there if definitions)
 
 
-def _not_in(
+def _without(
     references: tuple[Reference, ...], known: Iterable[Container[str]]
 ) -> tuple[Reference, ...]:
-    for names in known:
-        references = tuple([each for each in references if each[0] not in names])
-    return references
+    """Return the references to names that none of `known` contains."""
+    lists = tuple(known)
+    return tuple(
+        reference for reference in references if not any(reference[0] in names for names in lists)
+    )

@@ -1,7 +1,7 @@
-"""Which of several wheels form one product, and which of them has the libraries for which.
+"""Sets of wheels: which wheels of a run are providers of which others.
 
-A wheel takes libraries from those that its METADATA asks for: they are installed wherever it is.
-Nothing is looked at here but file names and requirements.
+A wheel can use libraries of the wheels that its METADATA requires: they are installed wherever it
+is. Everything here is computed from file names and requirements.
 """
 
 import re
@@ -21,60 +21,60 @@ from wheelfix.wheel.platform_tags import parse_platform_tag
 
 
 class Part(NamedTuple):
-    """One of the wheels of a run: what says whether it forms a product with others."""
+    """One wheel of a run: its file name and its requirements."""
 
     name: WheelName
     requires_dist: tuple[str, ...] = ()
-    """As METADATA has them (PEP 508)."""
+    """The Requires-Dist entries of METADATA (PEP 508)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
-    """A wheel of the run that is installed wherever another one is."""
+class ProviderWheel:
+    """A wheel of the run that is installed wherever a certain other one is."""
 
     index: int
-    """Which of the wheels it is."""
+    """Its place among the wheels of the run."""
     through: str = ""
-    """The distribution that asks for it, where METADATA does so by way of that one only."""
+    """The distribution that requires it, for an indirect requirement; else empty."""
     same_product: bool = False
-    """Whether each requirement on the way pins a version, or names the one that asks for it."""
+    """Whether both are released together: each requirement between them pins the version."""
 
 
-class Place(NamedTuple):
-    """How one wheel stands to the others."""
+class SetMember(NamedTuple):
+    """The relation of one wheel to the others of the run."""
 
-    owners: tuple[Owner, ...] = ()
+    providers: tuple[ProviderWheel, ...] = ()
     """The nearest first."""
     depth: int = 0
-    """How many wheels come before it, one after the other."""
+    """The length of the longest chain of providers above it."""
     messages: tuple[str, ...] = ()
-    """Why it is by itself, where its requirements say otherwise."""
+    """Why a required wheel of the run is no provider."""
 
 
-def places(parts: Sequence[Part]) -> tuple[Place, ...]:
-    """Return how each of `parts` stands to the others, in their order.
+def set_members(parts: Sequence[Part]) -> tuple[SetMember, ...]:
+    """Return the relation of each of `parts` to the others, in their order.
 
-    Wheels that require each other in a circle own nothing of each other.
+    Wheels that require each other in a circle are no providers of each other.
     """
     if len({canonicalize_name(part.name.distribution) for part in parts}) < 2:
-        return (Place(),) * len(parts)
-    among = _Among(
+        return (SetMember(),) * len(parts)
+    run = _Run(
         parts=parts, reach=tuple(_reach(part.name) for part in parts), present=_by_name(parts)
     )
-    asked = [_asked(among, index) for index in range(len(parts))]
-    reachable = [_reachable(asked, index) for index in range(len(parts))]
+    required = [_required(run, index) for index in range(len(parts))]
+    reachable = [_reachable(required, index) for index in range(len(parts))]
     edges = [
-        {other: same for other, same in each.owners.items() if index not in reachable[other]}
-        for index, each in enumerate(asked)
+        {other: same for other, same in own.providers.items() if index not in reachable[other]}
+        for index, own in enumerate(required)
     ]
     depths: dict[int, int] = {}
     return tuple(
-        Place(
-            owners=tuple(_owners(parts, edges, index)),
+        SetMember(
+            providers=tuple(_providers(parts, edges, index)),
             depth=_depth(edges, index, depths),
-            messages=(*asked[index].messages, *_circles(parts, asked[index].owners, edges[index])),
+            messages=(*own.messages, *_circles(parts, own.providers, edges[index])),
         )
-        for index in range(len(parts))
+        for index, own in enumerate(required)
     )
 
 
@@ -83,11 +83,11 @@ def meet(one: WheelName, other: WheelName) -> bool:
     return _meets(_reach(one), _reach(other))
 
 
-# --- Who is asked for -----------------------------------------------------------------------------
+# --- Requirements ---------------------------------------------------------------------------------
 
 
 class _Reach(NamedTuple):
-    """Where the tags of a wheel allow it."""
+    """The Pythons and machines that the tags of a wheel allow."""
 
     pythons: frozenset[str]
     machines: frozenset[str]
@@ -95,19 +95,21 @@ class _Reach(NamedTuple):
     """None for a `linux` tag, which promises neither."""
 
 
-class _Among(NamedTuple):
+class _Run(NamedTuple):
+    """The wheels of a run."""
+
     parts: Sequence[Part]
     reach: Sequence[_Reach]
     present: Mapping[str, Sequence[int]]
-    """By distribution."""
+    """Distribution -> the places of its wheels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The wheels that one asks for itself."""
+class _Required:
+    """The wheels that one wheel requires directly."""
 
-    owners: Mapping[int, bool] = field(default_factory=dict[int, bool])
-    """Which wheel -> whether it is of the same product."""
+    providers: Mapping[int, bool] = field(default_factory=dict[int, bool])
+    """Place of the wheel -> whether it is of the same product."""
     messages: tuple[str, ...] = ()
 
 
@@ -127,26 +129,28 @@ def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
     return found
 
 
-def _asked(among: _Among, index: int) -> _Asked:
-    part = among.parts[index]
-    others = among.present.keys() - {canonicalize_name(part.name.distribution)}
-    owners: dict[int, bool] = {}
+def _required(run: _Run, index: int) -> _Required:
+    part = run.parts[index]
+    others = run.present.keys() - {canonicalize_name(part.name.distribution)}
+    providers: dict[int, bool] = {}
     messages: list[str] = []
     for requirement in _requirements(part, others):
-        named = among.present[canonicalize_name(requirement.name)]
-        there = [n for n in named if _meets(among.reach[n], among.reach[index])]
-        if not there or not _applies(requirement, among.reach[index]):
+        named = run.present[canonicalize_name(requirement.name)]
+        there = [other for other in named if _meets(run.reach[other], run.reach[index])]
+        if not there or not _applies(requirement, run.reach[index]):
             continue
-        fit = [n for n in there if _contains(requirement, among.parts[n].name.version)]
-        serving = [n for n in fit if _serves(among.reach[n], among.reach[index])]
-        chosen = _best(among, serving, index)
-        own = part.name.version
+        fit = [other for other in there if _contains(requirement, run.parts[other].name.version)]
+        covering = [other for other in fit if _covers(run.reach[other], run.reach[index])]
+        chosen = _best(run, covering, index)
+        same = {
+            other: _same_product(requirement, run.parts[other].name.version, part.name.version)
+            for other in there
+        }
         if chosen is not None:
-            same = _of_one(requirement, among.parts[chosen].name.version, own)
-            owners[chosen] = owners.get(chosen, False) or same
-        elif any(_of_one(requirement, among.parts[n].name.version, own) for n in there):
-            messages.append(_alone(among, there, fit, serving, requirement))
-    return _Asked(owners=owners, messages=tuple(messages))
+            providers[chosen] = providers.get(chosen, False) or same[chosen]
+        elif any(same.values()):
+            messages.append(_not_shared(run, there, fit, covering, requirement))
+    return _Required(providers=providers, messages=tuple(messages))
 
 
 def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
@@ -156,38 +160,38 @@ def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
         try:
             yield Requirement(text)
         except InvalidRequirement:
-            continue  # rules about METADATA say so
+            continue  # reported by the rules about METADATA
 
 
-def _meets(owner: _Reach, user: _Reach) -> bool:
+def _meets(one: _Reach, other: _Reach) -> bool:
     """Whether there are machines and Pythons for both."""
-    same_libc = None in owner.libcs | user.libcs or owner.libcs & user.libcs
-    return bool(owner.machines & user.machines and owner.pythons & user.pythons and same_libc)
+    same_libc = None in one.libcs | other.libcs or one.libcs & other.libcs
+    return bool(one.machines & other.machines and one.pythons & other.pythons and same_libc)
 
 
-def _serves(owner: _Reach, user: _Reach) -> bool:
-    """Whether `owner` can be installed wherever `user` can, as far as tags tell."""
-    return owner.pythons >= user.pythons and owner.machines >= user.machines
+def _covers(provider: _Reach, dependent: _Reach) -> bool:
+    """Whether the tags of `provider` allow all Pythons and machines of `dependent`."""
+    return provider.pythons >= dependent.pythons and provider.machines >= dependent.machines
 
 
-def _applies(requirement: Requirement, user: _Reach) -> bool:
+def _applies(requirement: Requirement, dependent: _Reach) -> bool:
     """Whether the requirement holds on every Python of the wheel, without extras (PEP 508)."""
     marker = requirement.marker
     if marker is None:
         return True
-    machine = min(user.machines, default="")
+    machine = min(dependent.machines, default="")
     common = {"extra": "", "sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
     try:
         return all(
-            marker.evaluate({**common, "platform_machine": machine, **_described(python)})
-            for python in user.pythons
+            marker.evaluate({**common, "platform_machine": machine, **_markers(python)})
+            for python in dependent.pythons
         )
-    except ValueError:  # a comparison that makes no sense
+    except ValueError:  # an undefined comparison, such as `python_version < "x"`
         return False
 
 
-def _described(python: str) -> dict[str, str]:
-    """Return the markers of an interpreter by its directory name: `pypy3.9`, `python3.13t`."""
+def _markers(python: str) -> dict[str, str]:
+    """Return the environment markers of an interpreter, `pypy3.9` or `python3.13t`."""
     pypy = python.startswith("pypy")
     version = python.removeprefix("pypy").removeprefix("python").removesuffix("t")
     return {
@@ -205,89 +209,91 @@ def _contains(requirement: Requirement, version: str) -> bool:
         return False
 
 
-def _of_one(requirement: Requirement, owner: str, user: str) -> bool:
-    """Whether a requirement says that both wheels are released together."""
-    return owner == user or any(
-        each.operator == "===" or (each.operator == "==" and not each.version.endswith(".*"))
-        for each in requirement.specifier
+def _same_product(requirement: Requirement, provider: str, dependent: str) -> bool:
+    """Whether the versions, or a pinned requirement, mean that both are released together."""
+    return provider == dependent or any(
+        clause.operator == "===" or (clause.operator == "==" and not clause.version.endswith(".*"))
+        for clause in requirement.specifier
     )
 
 
-def _best(among: _Among, candidates: Sequence[int], user: int) -> int | None:
-    """Return the newest of `candidates`, and of those the one tagged most like `user`.
+def _best(run: _Run, candidates: Sequence[int], dependent: int) -> int | None:
+    """Return the newest of `candidates`; of several the one with tags most like `dependent`.
 
-    None where there is none, or no way to tell.
+    None if there is none, or if two are equally good.
     """
     if not candidates:
         return None
 
     def rank(index: int) -> tuple[object, ...]:
-        name, own = among.parts[index].name, among.parts[user].name
+        name, own = run.parts[index].name, run.parts[dependent].name
         digits = re.match(r"\d+", name.build or "")
         return (
             Version(name.version),
             int(digits[0]) if digits else -1,
             name.platforms == own.platforms,
-            among.reach[index].libcs == among.reach[user].libcs,
+            run.reach[index].libcs == run.reach[dependent].libcs,
             (name.pythons, name.abis) == (own.pythons, own.abis),
-            -len(among.reach[index].pythons),
+            -len(run.reach[index].pythons),
         )
 
     ranks = sorted(((rank(index), index) for index in candidates), reverse=True)
     return None if len(ranks) > 1 and ranks[0][0] == ranks[1][0] else ranks[0][1]
 
 
-def _alone(
-    among: _Among,
+def _not_shared(
+    run: _Run,
     there: Sequence[int],
     fit: Sequence[int],
-    serving: Sequence[int],
+    covering: Sequence[int],
     requirement: Requirement,
 ) -> str:
-    shown = f"`{among.parts[(fit or there)[0]].name}`"
+    shown = f"`{run.parts[(fit or there)[0]].name}`"
     if not fit:
-        why = f"{shown} is not what METADATA asks for: `{requirement}`"
-    elif not serving:
-        why = f"{shown} is not for all Pythons and machines that this wheel is for"
+        why = f"{shown} does not satisfy METADATA's requirement `{requirement}`"
+    elif not covering:
+        why = f"{shown} does not support all Pythons and machines of this wheel"
     else:
-        why = f"there are {len(serving)} wheels of it, and no way to tell which one is meant"
+        why = f"{len(covering)} of its wheels fit equally well"
     return f"nothing is shared with {canonicalize_name(requirement.name)}: {why}"
 
 
 # --- Chains and circles ---------------------------------------------------------------------------
 
 
-def _reachable(asked: Sequence[_Asked], start: int) -> frozenset[int]:
+def _reachable(required: Sequence[_Required], start: int) -> frozenset[int]:
     found: set[int] = set()
-    waiting = list(asked[start].owners)
+    waiting = list(required[start].providers)
     while waiting:
         index = waiting.pop()
         if index not in found:
             found.add(index)
-            waiting.extend(asked[index].owners)
+            waiting.extend(required[index].providers)
     return frozenset(found)
 
 
-def _owners(
+def _providers(
     parts: Sequence[Part], edges: Sequence[Mapping[int, bool]], start: int
-) -> Iterator[Owner]:
-    """Yield all that is installed with a wheel, breadth first."""
+) -> Iterator[ProviderWheel]:
+    """Yield all wheels that are installed with a wheel, breadth first."""
     seen = {start}
-    waiting = [Owner(index=index, same_product=same) for index, same in edges[start].items()]
-    for owner in waiting:  # grows as it goes
-        if owner.index in seen:
+    waiting = [
+        ProviderWheel(index=index, same_product=same) for index, same in edges[start].items()
+    ]
+    for provider in waiting:  # grows during the walk
+        if provider.index in seen:
             continue
-        seen.add(owner.index)
-        yield owner
-        through = owner.through or canonicalize_name(parts[owner.index].name.distribution)
+        seen.add(provider.index)
+        yield provider
+        through = provider.through or canonicalize_name(parts[provider.index].name.distribution)
         waiting.extend(
-            Owner(index=index, through=through, same_product=same and owner.same_product)
-            for index, same in edges[owner.index].items()
+            ProviderWheel(index=index, through=through, same_product=same and provider.same_product)
+            for index, same in edges[provider.index].items()
         )
 
 
 def _depth(edges: Sequence[Mapping[int, bool]], start: int, known: dict[int, int]) -> int:
-    """Return the length of the longest chain above a wheel, without recursion."""
+    """Return the length of the longest chain above a wheel. It may exceed the recursion limit."""
     waiting = [start]
     while waiting:
         index = waiting[-1]
@@ -301,9 +307,9 @@ def _depth(edges: Sequence[Mapping[int, bool]], start: int, known: dict[int, int
 
 
 def _circles(
-    parts: Sequence[Part], asked: Iterable[int], kept: Mapping[int, bool]
+    parts: Sequence[Part], required: Iterable[int], kept: Mapping[int, bool]
 ) -> Iterator[str]:
-    for index in asked:
+    for index in required:
         if index not in kept:
             name = canonicalize_name(parts[index].name.distribution)
-            yield f"nothing is shared with {name}: the two require each other, in a circle"
+            yield f"nothing is shared with {name}: the two require each other in a circle"

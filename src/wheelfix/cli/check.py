@@ -1,22 +1,56 @@
-"""`wheelfix check`: its options; `checks` has what they ask for."""
+"""`wheelfix check`."""
 
-from typing import Annotated
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.checks import Asked, check_wheels
-from wheelfix.cli.verbosity import Verbose
-from wheelfix.errors import SettingsError
+from wheelfix.cli.check_jsonl import write_records
+from wheelfix.cli.cluster import dask_workers
+from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.config.flags import configuration_of
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.process_pool import processes
+from wheelfix.cli.report_output import ReportWriter, parse_reports
+from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
+from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.formats import Format
+from wheelfix.rules import baseline as baselines
+from wheelfix.rules.baseline import Baseline
+from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
-from wheelfix.settings import FailOn
+from wheelfix.settings import FailOn, Settings
+from wheelfix.system.crew import Crew
+from wheelfix.text import counted
 
 
+@options.with_settings
 def check(
     context: typer.Context,
-    wheels: options.WheelsOrList = None,
-    from_file: options.FromFile = None,
+    wheels: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="WHEEL|DIR...",
+            help="The wheels; a directory stands for all wheels in and below it.",
+            show_default=False,
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-file",
+            metavar="LIST",
+            help="Also check the wheels and directories that this file lists, or stdin if it is "
+            "`-`: one per line, or terminated by NUL.",
+            show_default=False,
+        ),
+    ] = None,
     strict: Annotated[
         bool,
         typer.Option(
@@ -27,48 +61,50 @@ def check(
         bool,
         typer.Option(
             "--exit-zero",
-            help="Report, and exit with 0: --fail-on never.",
+            help="Report findings, and exit with 0: --fail-on never.",
             envvar="WHEELFIX_EXIT_ZERO",
         ),
     ] = False,
-    fail_on: options.FailOnChoice = None,
-    select: options.Select = None,
-    extend_select: options.ExtendSelect = None,
-    ignore: options.Ignore = None,
-    per_file_ignores: options.PerFileIgnores = None,
-    severity: options.SeverityOf = None,
-    baseline: options.BaselineFile = None,
     write_baseline: Annotated[
         bool,
         typer.Option(
             "--write-baseline",
-            help="Write what is found to the baseline file: from then on it does not count.",
+            help="Write all findings to the baseline file, so that they no longer count.",
         ),
     ] = False,
-    exclude: options.Exclude = None,
-    keep_entries: options.KeepEntries = None,
-    keep_names: options.KeepNames = None,
-    provider: options.ProviderOf = None,
-    require: options.Require = None,
-    prune_needed: options.PruneNeededChoice = None,
-    keep_needed: options.KeepNeeded = None,
-    drop_needed: options.DropNeeded = None,
-    library_path: options.LibraryPath = None,
-    max_size: options.MaxSize = None,
-    max_file_size: options.MaxFileSize = None,
-    max_growth: options.MaxGrowth = None,
-    against: options.Against = None,
-    target: options.Targets = None,
-    jobs: options.Jobs = None,
-    timeout: options.Timeout = None,
-    output_format: options.OutputFormat = Format.FULL,
-    output_file: options.OutputFile = None,
-    more_reports: options.MoreReports = None,
+    output_format: Annotated[
+        Format,
+        typer.Option(
+            "--output-format",
+            envvar="WHEELFIX_OUTPUT_FORMAT",
+            help="Format of the report: for people, machines or code hosts.",
+        ),
+    ] = Format.FULL,
+    output_file: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output-file",
+            metavar="FILE",
+            envvar="WHEELFIX_OUTPUT_FILE",
+            help="Write the report to this file instead of stdout.",
+            show_default=False,
+        ),
+    ] = None,
+    more_reports: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--report",
+            metavar="FORMAT=FILE",
+            help="Also write the report in another format; repeatable.",
+            show_default=False,
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="With jsonl, continue --output-file: records that still hold are kept.",
+            help="With jsonl, continue --output-file: records that are still valid are kept.",
         ),
     ] = False,
     dask: Annotated[
@@ -77,43 +113,210 @@ def check(
             "--dask",
             metavar="ADDRESS",
             envvar="WHEELFIX_DASK",
-            help="Work on the Dask cluster whose scheduler is there, in place of --jobs.",
+            help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
             show_default=False,
         ),
     ] = None,
     config: options.Config = None,
-    verbose: Verbose = 0,
+    verbose: options.Verbose = 0,
     quiet: options.Quiet = False,
+    **given: object,
 ) -> None:
-    """Say what is wrong with wheels as they stand, and change nothing.
+    """Report what is wrong with wheels, and change nothing.
 
-    Needs nothing but the wheel: no compiler, no patchelf, no auditwheel, whatever its platform.
+    Only the wheel is needed: no compiler, no patchelf, no auditwheel, whatever its platform.
     """
-    given = locals()
-    if strict or exit_zero:
-        given["fail_on"] = _fail_on(fail_on, strict=strict, exit_zero=exit_zero)
-    asked = Asked(
-        wheels=wheels or (),
-        from_file=from_file,
+    request = _Request(
+        wheels=_expanded([*(wheels or ()), *_listed(from_file)]),
         write_baseline=write_baseline,
         output_format=output_format,
         output_file=output_file,
         more_reports=more_reports or (),
         resume=resume,
         dask=dask,
-        verbosity=verbose + int(context.obj or 0),
         quiet=quiet,
     )
-    configuration = options.configuration_of(context, given, config, all_rules())
-    raise typer.Exit(check_wheels(asked, configuration))
+    _refuse_contradictions(request)
+    if strict or exit_zero:
+        given["fail_on"] = _fail_on(given["fail_on"], strict=strict, exit_zero=exit_zero)
+    configuration = configuration_of(context, given, config).check(all_rules())
+    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    raise typer.Exit(_run(request, configuration, terminal))
 
 
-def _fail_on(given: FailOn | None, *, strict: bool, exit_zero: bool) -> FailOn:
-    asked = [given] if given is not None else []
-    asked += [FailOn.WARNING] if strict else []
-    asked += [FailOn.NEVER] if exit_zero else []
-    if len(set(asked)) > 1:
+class _Request(NamedTuple):
+    """The options that are not settings."""
+
+    wheels: Sequence[Path]
+    write_baseline: bool
+    output_format: Format
+    output_file: Path | None
+    more_reports: Sequence[str]
+    resume: bool
+    dask: str | None
+    quiet: bool
+
+    @property
+    def writes_records(self) -> bool:
+        """Whether a record is written for each wheel as soon as it is checked."""
+        return self.output_format is Format.JSONL
+
+
+def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
+    """Check the wheels, and print and write the reports."""
+    known = _baseline(configuration, write_baseline=request.write_baseline)
+    files = parse_reports(request.more_reports)
+    with _crew(request, configuration.settings) as crew:
+        if request.writes_records:
+            return write_records(
+                request.wheels,
+                configuration,
+                known,
+                terminal,
+                crew,
+                output=request.output_file,
+                resume=request.resume,
+            )
+        report = _checked(request.wheels, configuration, known, terminal, crew)
+    if request.write_baseline:
+        report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
+    if request.output_file is not None:
+        files = [(request.output_format, request.output_file), *files]
+    _write_reports(report, request, files, configuration.settings, terminal)
+    return _exit_code(report, configuration.settings.fail_on)
+
+
+# --- Options --------------------------------------------------------------------------------------
+
+
+def _listed(file: Path | None) -> list[Path]:
+    """Return the paths that a list names; `-` is stdin."""
+    if file is None:
+        return []
+    try:
+        content = sys.stdin.buffer.read() if file == Path("-") else file.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"cannot read the list `{file}`: {error.strerror}") from error
+    names = content.split(b"\0") if b"\0" in content else content.splitlines()
+    return [Path(os.fsdecode(name)) for name in names if name.strip()]
+
+
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    """Return the wheels, each once, and for a directory those in and below it."""
+    found: dict[Path, None] = {}
+    for path in paths:
+        inside = sorted(path.rglob("*.whl")) if path.is_dir() else [path]
+        if not inside:
+            raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
+        found |= dict.fromkeys(inside)
+    if not found:
+        raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
+    return list(found)
+
+
+def _refuse_contradictions(request: _Request) -> None:
+    """Raise `SettingsError` for options that exclude each other."""
+    if request.resume and not (request.writes_records and request.output_file):
+        raise SettingsError(
+            "--resume needs the file of records to continue",
+            hint="--output-format jsonl --output-file FILE --resume",
+        )
+    if request.writes_records and (request.more_reports or request.write_baseline):
+        raise SettingsError(
+            "`--report` and `--write-baseline` need all wheels at once: not with jsonl",
+            hint="use a separate run; `--report jsonl=FILE` works with the other formats",
+        )
+
+
+def _fail_on(given: object, *, strict: bool, exit_zero: bool) -> object:
+    """Return the severity that the options agree on. Raises `SettingsError`."""
+    wanted = [given] if given is not None else []
+    wanted += [FailOn.WARNING] if strict else []
+    wanted += [FailOn.NEVER] if exit_zero else []
+    if len(set(wanted)) > 1:
         raise SettingsError(
             "--strict, --exit-zero and --fail-on contradict each other", hint="give one of them"
         )
-    return asked[0]
+    return wanted[0]
+
+
+def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline:
+    file = configuration.settings.baseline
+    if write_baseline and file is None:
+        raise SettingsError(
+            "--write-baseline needs a file to write to",
+            hint="--baseline wheelfix-baseline.json, or `baseline` in [tool.wheelfix]",
+        )
+    return NO_BASELINE if file is None or write_baseline else baselines.read(Path(file))
+
+
+# --- Work -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _crew(request: _Request, settings: Settings) -> Generator[Crew | None]:
+    """Yield the workers; None if this process checks the wheels itself.
+
+    Records are always made by workers, so that a wheel that crashes its process ends no long run.
+    """
+    wheels = request.wheels
+    if request.dask is not None:
+        with dask_workers(request.dask, wheels[0].absolute(), settings.timeout) as crew:
+            yield crew
+    elif len(wheels) > 1 and (request.writes_records or settings.jobs > 1):
+        with processes(min(settings.jobs, len(wheels)), settings.timeout) as crew:
+            yield crew
+    else:
+        yield None
+
+
+def _checked(
+    wheels: Sequence[Path],
+    configuration: Configuration,
+    known: Baseline,
+    terminal: Terminal,
+    crew: Crew | None,
+) -> SetReport:
+    reports: list[Report] = []
+    settings_for = configuration.settings_for
+    for report in check_each(wheels, settings_for, known, crew):
+        terminal.progress(report.source)("checked")
+        reports.append(report)
+    return check_set(reports, settings_for, known)
+
+
+def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetReport:
+    """Write all findings to the baseline, and return the report without them."""
+    found = [
+        ((finding.wheel or (report.source.name if report else "")).partition("-")[0], finding)
+        for report, finding in checked.all_findings
+    ]
+    baselines.write(file, baselines.text(found))
+    terminal.say(f"{counted(len(found), 'finding')} written to `{file}`: they no longer count")
+    return without_baselined(checked, baselines.read(file))
+
+
+def _write_reports(
+    report: SetReport,
+    request: _Request,
+    files: Sequence[tuple[Format, Path]],
+    settings: Settings,
+    terminal: Terminal,
+) -> None:
+    for unreadable in report.unreadable:
+        if unreadable.error is not None:
+            terminal.fail(unreadable.error)
+    writer = ReportWriter(found=report, settings=settings, terminal=terminal)
+    is_silent = request.quiet and request.output_format is Format.FULL
+    if request.output_file is None and (any(report.all_findings) or not is_silent):
+        writer.show(request.output_format)
+    for form, file in files:
+        writer.write(form, file)
+    writer.write_step_summary(os.environ)
+
+
+def _exit_code(checked: SetReport, limit: FailOn) -> ExitCode:
+    if checked.unreadable:
+        return ExitCode.ERROR
+    failing = limit is not FailOn.NEVER and checked.fails(Severity[limit.upper()])
+    return ExitCode.FINDINGS if failing else ExitCode.OK

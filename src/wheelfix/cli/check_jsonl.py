@@ -1,7 +1,7 @@
-"""`wheelfix check --output-format jsonl`: a record a wheel, as soon as it is ready."""
+"""`wheelfix check --output-format jsonl`: a record for each wheel as soon as it is checked."""
 
 import os
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,28 +12,28 @@ from wheelfix.cli.check_records import Record, Task, records, tasks
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
-from wheelfix.cli.resume_file import Journal, begun, continued
+from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
 from wheelfix.errors import ExitCode
-from wheelfix.reports.render import RenderOptions
+from wheelfix.reports.render_options import RenderOptions
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn
 from wheelfix.system.crew import Crew
 
-BESIDE = "what shows only beside other wheels (WF85x, WF901) was not looked for"
+SKIPPED = "cross-wheel rules (WF85x, WF901) were skipped"
 
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
-    """What a run has come to so far."""
+    """The counts of a run so far."""
 
     wheels: int
     """Of the whole run."""
     limit: Severity | None
-    """From here on a finding fails the run."""
+    """The lowest severity that fails the run; None if none does."""
     done: int = 0
     kept: int = 0
-    """How many of `done` an earlier run has left."""
+    """How many of `done` were checked by an earlier run."""
     failing: int = 0
     unreadable: int = 0
     began: float = field(default_factory=monotonic)
@@ -47,24 +47,24 @@ class Progress:
 
     @property
     def code(self) -> ExitCode:
-        """The exit code, as far as it is known."""
+        """The exit code for the wheels counted so far."""
         if self.unreadable:
             return ExitCode.ERROR
         return ExitCode.FINDINGS if self.failing else ExitCode.OK
 
     @property
     def text(self) -> str:
-        """`12 of 5,000 wheels, 3 with errors, 31.2 a second`."""
+        """`12 of 5,000 wheels, 3 with errors, 31.2 per second`."""
         rate = (self.done - self.kept) / max(monotonic() - self.began, 1e-6)
         limit = self.limit.label if self.limit is not None else "error"
         parts = [f"{self.done:,} of {self.wheels:,} wheels"]
         parts += [f"{self.kept:,} of them kept"] if self.kept else []
         parts += [f"{self.failing:,} with {limit}s" + (" or worse" if limit != "error" else "")]
-        parts += [f"{self.unreadable:,} not judged"] if self.unreadable else []
-        return ", ".join([*parts, f"{rate:.1f} a second"])
+        parts += [f"{self.unreadable:,} unreadable"] if self.unreadable else []
+        return ", ".join([*parts, f"{rate:.1f} per second"])
 
 
-def streamed(
+def write_records(
     wheels: Sequence[Path],
     configuration: Configuration,
     baseline: Baseline,
@@ -74,45 +74,41 @@ def streamed(
     output: Path | None,
     resume: bool,
 ) -> ExitCode:
-    """Check `wheels`, write a record of each to `output` or stdout, and return the exit code."""
+    """Check `wheels`, write the record of each to `output` or stdout, and return the exit code."""
     folder = Path.cwd()
     options = RenderOptions(version=__version__, folder=folder, root=checkout(os.environ, folder))
-    everything = tasks(wheels, configuration.settings_for, options, baseline)
+    todo = tasks(wheels, configuration.settings_for, options, baseline)
     fail_on = configuration.settings.fail_on
     limit = None if fail_on is FailOn.NEVER else Severity[fail_on.upper()]
-    tally = Progress(wheels=len(wheels), limit=limit)
-    with _journal(output, everything, resume=resume) as (journal, todo):
-        for kept in journal.kept.values() if journal else ():
-            tally.add(kept)
-        tally.kept = tally.done
-        for record in records(todo, crew):
-            if journal is None:
+    progress = Progress(wheels=len(wheels), limit=limit)
+    with _opened(output, todo, resume=resume) as (file, left):
+        for kept in file.kept.values() if file else ():
+            progress.add(kept)
+        progress.kept = progress.done
+        for record in records(left, crew):
+            if file is None:
                 terminal.result(record.text)
             else:
-                journal.write(record)
-            tally.add(record)
-            terminal.counted(tally.text)
+                file.write(record)
+            progress.add(record)
+            terminal.show_progress(progress.text)
     if len(wheels) > 1:
-        terminal.say(f"{tally.text}; {BESIDE}")
-    return tally.code
+        terminal.say(f"{progress.text}; {SKIPPED}")
+    return progress.code
 
 
 @contextmanager
-def _journal(
-    output: Path | None, everything: Iterator[Task], *, resume: bool
-) -> Generator[tuple[Journal | None, Iterator[Task]]]:
-    """Yield where the records go, and what is left to do."""
+def _opened(
+    output: Path | None, todo: Iterator[Task], *, resume: bool
+) -> Generator[tuple[ResumeFile | None, Iterator[Task]]]:
+    """Yield the file for the records, None for stdout, and the tasks left to do."""
     if output is None:
-        yield None, everything
+        yield None, todo
     elif not resume:
-        with begun(output) as journal:
-            yield journal, everything
+        with new_file(output) as file:
+            yield file, todo
     else:
-        todo = {task.path: task for task in everything}
-        wanted = {path: task.made_from for path, task in todo.items()}
-        with continued(output, wanted) as journal:
-            yield journal, _left(todo, journal.kept)
-
-
-def _left(todo: Mapping[str, Task], kept: Mapping[str, Record]) -> Iterator[Task]:
-    return (task for path, task in todo.items() if path not in kept)
+        by_path = {task.path: task for task in todo}
+        wanted = {path: task.made_from for path, task in by_path.items()}
+        with resumed_file(output, wanted) as file:
+            yield file, (task for path, task in by_path.items() if path not in file.kept)

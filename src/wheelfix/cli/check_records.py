@@ -1,7 +1,7 @@
-"""Thousands of wheels, each looked at by itself: a record for each, that a later run can keep.
+"""Records of single wheels, which workers make and a later run can keep.
 
-A task has all that a worker needs, also one on another machine: it holds no open file, and its
-paths are absolute. What comes back is text, so that results weigh what they are printed with.
+A task holds everything a worker needs, also on another machine: no open file, and only absolute
+paths. A record is text, so that a result takes no more memory than its output.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import cast
 
 from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
-from wheelfix.pipelines.check import NOTHING, check, in_time, unfinished
+from wheelfix.pipelines.check import NO_BASELINE, check, check_in_time, unfinished_error
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.jsonl import VERSION, record
-from wheelfix.reports.render import RenderOptions, shown_path
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
@@ -27,28 +27,28 @@ from wheelfix.system.spread import spread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One wheel to look at."""
+    """One wheel to check."""
 
     wheel: Path
     settings: Settings
     baseline: Baseline
     options: RenderOptions
     made_from: str
-    """What the record depends on; the same as long as it need not be made again."""
+    """Digest of everything the record depends on; a record with the same digest is still valid."""
 
     @property
     def path(self) -> str:
-        """The wheel as its record names it."""
+        """The path of the wheel in its record."""
         return shown_path(self.wheel, self.options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What was found in one wheel: the text, and what the run as a whole counts."""
+    """The findings of one wheel as text, and what the run counts of them."""
 
     text: str
     worst: Severity | None = None
-    """Of what counts."""
+    """The worst severity of the findings that count."""
     is_judged: bool = True
     """Whether the wheel could be read."""
 
@@ -57,9 +57,9 @@ def tasks(
     wheels: Iterable[Path],
     settings_for: Callable[[str], Settings],
     options: RenderOptions,
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
 ) -> Iterator[Task]:
-    """Yield the task for each wheel; relative paths count from `options.folder`."""
+    """Yield the task for each wheel; relative paths are relative to `options.folder`."""
     folder = options.folder
     shared = _digest(repr((VERSION, options.version, sorted(baseline.findings), _rules())))
     seen: dict[str, tuple[Settings, str]] = {}
@@ -79,28 +79,28 @@ def tasks(
 
 
 def records(todo: Iterable[Task], crew: Crew | None = None) -> Iterator[Record]:
-    """Yield the record of each task, in their order. Raises `ToolError` when all workers are gone.
+    """Yield the record of each task, in their order. Raises `ToolError` if all workers are gone.
 
-    A wheel that takes its worker down costs its own record.
+    The record of a wheel that crashes its worker says so; the other records are not affected.
     """
     yield from spread(judged, todo, crew, _lost)
 
 
 def judged(task: Task) -> Record:
-    """Return what is wrong with the wheel of `task`: what a worker does.
+    """Check the wheel of `task`, in a worker.
 
-    Raises `SettingsError` where the worker's wheelfix is another than that of the task.
+    Raises `SettingsError` if the worker has another version of wheelfix than the task.
     """
     if task.options.version != __version__:
         raise SettingsError(
             f"a worker has wheelfix {__version__}, and this is wheelfix {task.options.version}",
             hint=f"on every worker: `pip install wheelfix=={task.options.version}`",
         )
-    return _recorded(in_time(check, task.wheel, task.settings, task.baseline), task)
+    return _recorded(check_in_time(check, task.wheel, task.settings, task.baseline), task)
 
 
 def _lost(task: Task, error: Exception) -> Record:
-    return _recorded(Report(source=task.wheel, error=unfinished(task.wheel, error)), task)
+    return _recorded(Report(source=task.wheel, error=unfinished_error(task.wheel, error)), task)
 
 
 def _recorded(report: Report, task: Task) -> Record:
@@ -112,26 +112,26 @@ def _recorded(report: Report, task: Task) -> Record:
     )
 
 
-# --- What a record depends on ---------------------------------------------------------------------
+# --- Dependencies of a record ---------------------------------------------------------------------
 
 
 def _portable(settings: Settings, folder: Path) -> Settings:
-    """Return `settings` in which every file is named by an absolute path."""
+    """Return `settings` with absolute paths of all files."""
     return replace(
         settings,
-        library_path=tuple(str(folder / each) for each in settings.library_path),
-        against=tuple(str(folder / each) for each in settings.against),
+        library_path=tuple(str(folder / path) for path in settings.library_path),
+        against=tuple(str(folder / path) for path in settings.against),
         provider=tuple(
-            replace(each, source=str(folder / each.source))
-            if each.source and (folder / each.source).exists()
-            else each
-            for each in settings.provider
+            replace(provider, source=str(folder / provider.source))
+            if provider.source and (folder / provider.source).exists()
+            else provider
+            for provider in settings.provider
         ),
     )
 
 
 def _decisive(settings: Settings) -> str:
-    """Return all of `settings` that a record depends on, and the state of the files they name."""
+    """Return the settings that a record depends on, with the state of the files they name."""
     rest = replace(
         settings,
         jobs=1,
@@ -141,13 +141,13 @@ def _decisive(settings: Settings) -> str:
         baseline=None,
         verify=False,
     )
-    providers = (each.source for each in settings.provider)
+    providers = (provider.source for provider in settings.provider)
     named = (*settings.library_path, *settings.against, *providers)
-    return repr((rest, [_state(Path(each)) for each in named]))
+    return repr((rest, [_state(Path(path)) for path in named]))
 
 
 def _state(file: Path) -> tuple[int, int] | None:
-    """Return the size and the time of the last change in nanoseconds; None if nothing is there."""
+    """Return the size in bytes and the mtime in nanoseconds; None if there is no file."""
     try:
         status = file.stat()
     except OSError:
@@ -156,7 +156,7 @@ def _state(file: Path) -> tuple[int, int] | None:
 
 
 def _rules() -> Sequence[tuple[str, str]]:
-    """Return the rules there are, plug-ins' too."""
+    """Return the code and the plug-in of each rule."""
     return [(rule.code, rule.plugin or "") for rule in all_rules()]
 
 
@@ -169,7 +169,7 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """A record that stands in a file."""
+    """A record in the file of an earlier run."""
 
     path: str
     made_from: str
@@ -177,7 +177,7 @@ class Earlier:
 
 
 def earlier(line: str) -> Earlier:
-    """Read a record. Raises `ValueError` for what is none of this version."""
+    """Read a record. Raises `ValueError` for anything but a record of this version."""
     value: object = json.loads(line)
     table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     path, made_from, findings = (table.get(key) for key in ("path", "made_from", "findings"))
@@ -187,11 +187,11 @@ def earlier(line: str) -> Earlier:
         or not isinstance(made_from, str)
         or not isinstance(findings, list)
     ):
-        raise ValueError("it is no record")
+        raise ValueError("not a record")
     found = cast("list[dict[str, str]]", findings)
     try:
-        worst = max((Severity[each["severity"].upper()] for each in found), default=None)
+        worst = max((Severity[finding["severity"].upper()] for finding in found), default=None)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError("a finding of it is none") from error
+        raise ValueError("malformed finding") from error
     kept = Record(text=line, worst=worst, is_judged=table.get("error") is None)
     return Earlier(path=path, made_from=made_from, record=kept)

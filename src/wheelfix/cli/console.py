@@ -1,4 +1,4 @@
-"""What the commands say, where, and in which colour."""
+"""The terminal: results on stdout, everything else on stderr, in colour where wanted."""
 
 import os
 import sys
@@ -8,15 +8,14 @@ from traceback import format_exception
 from typing import NamedTuple, TextIO
 
 from wheelfix.errors import WheelfixError
-from wheelfix.pipelines.repair_result import Outcome
-from wheelfix.reports.terminal_text import error_text, failure, printable, summary
+from wheelfix.reports.printable import error_text, printable
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
 
 
 def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour what goes to `stream`: NO_COLOR, then FORCE_COLOR, then a terminal."""
+    """Whether to colour the output to `stream`: NO_COLOR, then FORCE_COLOR, then a terminal."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -25,10 +24,10 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 class Terminal(NamedTuple):
-    """The two streams: results go to stdout, all else to stderr."""
+    """The two output streams: results go to stdout, everything else to stderr."""
 
     verbosity: int
-    """Negative: nothing but errors. 0: the summary. Positive: everything."""
+    """Negative: only errors. 0: summaries. Positive: everything."""
 
     def result(self, text: str) -> None:
         """Write a result."""
@@ -36,48 +35,38 @@ class Terminal(NamedTuple):
         _write(sys.stdout, text)
 
     def say(self, text: str) -> None:
-        """Write a word on the side, unless it should be quiet."""
-        if self.verbosity >= 0 and text:
+        """Write a note, unless quiet."""
+        if self.verbosity >= 0:
+            self.alert(text)
+
+    def alert(self, text: str) -> None:
+        """Write a note even if quiet; an empty one is no note."""
+        if text:
             self._erase()
             _write(sys.stderr, text)
 
     def fail(self, error: WheelfixError) -> None:
         """Write an error."""
-        self._erase()
-        _write(sys.stderr, error_text(error, colour=wants_colour(sys.stderr)))
-
-    def show(self, outcome: Outcome) -> None:
-        """Write the summary of one wheel; if it should be quiet, only why it was not written."""
-        self._erase()
-        cause = outcome.error.__cause__ if outcome.error else None
-        if self.verbosity > 0 and cause is not None:
-            self.trace(cause)
-        colour = wants_colour(sys.stderr)
-        if self.verbosity < 0:
-            text = failure(outcome, colour=colour)
-        else:
-            text = summary(outcome, verbose=self.verbosity > 0, colour=colour)
-        if text:
-            _write(sys.stderr, text)
+        self.alert(error_text(error, colour=self.colours_notes))
 
     def trace(self, error: BaseException) -> None:
-        """Write where an error comes from; its message may quote the wheel."""
+        """Write the traceback of an error; its message may quote the wheel."""
         self.say("\n".join(map(printable, "".join(format_exception(error)).splitlines())))
 
     def progress(self, wheel: Path) -> Callable[[str], None]:
-        """Return what shows how far the work on `wheel` is."""
+        """Return a function that shows the stage of the work on `wheel`."""
 
         def show(stage: str) -> None:
             text = printable(f"{wheel.name}: {stage}")
             if self.verbosity > 0:
                 _write(sys.stderr, text)
             else:
-                self.counted(text)
+                self.show_progress(text)
 
         return show
 
-    def counted(self, text: str) -> None:
-        """Show how far the run is, in a line of its own on a terminal; nowhere else."""
+    def show_progress(self, text: str) -> None:
+        """Show `text` in place of the last progress line; only on a terminal."""
         if self._is_live:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
@@ -86,6 +75,11 @@ class Terminal(NamedTuple):
     def colours_results(self) -> bool:
         """Whether results are coloured."""
         return wants_colour(sys.stdout)
+
+    @property
+    def colours_notes(self) -> bool:
+        """Whether everything else is coloured."""
+        return wants_colour(sys.stderr)
 
     @property
     def _is_live(self) -> bool:

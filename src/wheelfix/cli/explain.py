@@ -2,208 +2,198 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import (
-    Explanation,
-    World,
-    asked_for,
-    explain_everywhere,
-    find_subject,
-    load_roots,
-    why_not,
-    worlds_of,
-)
-from wheelfix.analysis.explain import explain as explain_one
-from wheelfix.cli import load_options as circumstances
-from wheelfix.cli import options
+from wheelfix.analysis.explain import Explanation, explain_everywhere
+from wheelfix.analysis.explain import explain as explain_installed
+from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
+from wheelfix.analysis.load_tree import resolutions
+from wheelfix.analysis.why_not import why_not as why_not_loaded
+from wheelfix.cli import load_options, options
+from wheelfix.cli.config.flags import configuration_of
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import (
-    directories_of,
+    absolute_directories,
     library_path,
+    parse_variables,
     question_of,
     read_wheel,
-    settings_of,
     target_of,
-    variables_of,
 )
-from wheelfix.cli.verbosity import Verbose
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import read_searches, read_site
-from wheelfix.reports import explain_text as tree
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports import explain_text
+from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
 from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.reader import Archive, open_wheel
 
 
+@options.with_settings
 def explain(
     context: typer.Context,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
-            help="The wheel (not with --site), and what to explain; all load roots without.",
+            help="The wheel (not with --site), and what to explain; by default all load roots.",
             show_default=False,
         ),
     ] = None,
-    site: Annotated[
-        Path | None,
-        typer.Option(
-            "--site",
-            metavar="DIR",
-            help="Explain an installed environment: a venv, a prefix, a site-packages folder.",
-            show_default=False,
-        ),
-    ] = None,
+    site: load_options.Site = None,
     why_not: Annotated[
         str | None,
-        typer.Option("--why-not", metavar="PATH", help="Say why this file is not loaded."),
+        typer.Option("--why-not", metavar="PATH", help="Explain why this file is not loaded."),
     ] = None,
     after: Annotated[
         list[str] | None,
         typer.Option(
             "--after",
             metavar="MODULE|WHEEL[!MEMBER]",
-            help="What the process has loaded before; repeatable, in order.",
+            help="A module or library that the process has loaded before; repeatable, in order.",
             show_default=False,
         ),
     ] = None,
-    beside: circumstances.With = None,
-    provider: options.ProviderOf = None,
-    config: options.Config = None,
-    scheme: circumstances.Scheme = None,
-    target: circumstances.TargetName = None,
-    env: circumstances.Variables = None,
+    beside: load_options.With = None,
+    scheme: load_options.Scheme = None,
+    target: load_options.TargetName = None,
+    env: load_options.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
-    verbose: Verbose = 0,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
+    **given: object,
 ) -> None:
-    """Say what an object loads once installed: from where, by which entry, and why not another.
+    """Explain which libraries an object loads once installed, and why.
 
-    Nothing is executed: a wheel for another machine or C library is explained as well as any.
+    Each is shown with its path, the search path entry that finds it, and the candidates before it.
+    Nothing is executed, so a wheel for another machine or C library can be explained too.
     """
-    terminal = Terminal(verbosity=verbose + int(context.obj or 0))
-    given = list(arguments or [])
-    asked = _Asked(
-        after=tuple(after or []), why_not=why_not, as_json=as_json, subject=None, terminal=terminal
+    words = list(arguments or [])
+    how = _Options(
+        beside=beside or (),
+        scheme=scheme,
+        target=target,
+        variables=parse_variables(env or []),
+        after=after or (),
     )
-    variables = variables_of(env or [])
     if site is not None:
-        if len(given) > 1:
-            raise SettingsError("with --site, name one module, file or SONAME")
-        if scheme or beside or provider:
-            raise SettingsError(
-                "--scheme, --with and --provider say how a wheel is installed: not for --site"
-            )
-        asked.subject = given[0] if given else None
-        ok = _explain_site(site, target, variables, asked)
+        _refuse_with_site(words, [scheme, beside, given.get("provider")])
+        subject = words[0] if words else None
+        process = _in_site(site, subject, how)
     else:
-        if not given or len(given) > 2:
-            raise SettingsError(
-                "name one wheel, and at most one member, module or SONAME of it",
-                hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
-            )
-        asked.subject = given[1] if len(given) == 2 else None
-        path = Path(given[0])
-        installed = _Installed(
-            beside=tuple(beside or []),
-            scheme=scheme,
-            target=target,
-            settings=settings_of(context, provider, config)(path.name),
-        )
-        ok = _explain_wheel(path, installed, variables, asked)
+        path, subject = _wheel_and_subject(words)
+        settings = configuration_of(context, given, config).settings_for(path.name)
+        process = _in_wheel(path, subject, how, settings)
+    request = _Request(subject=subject, why_not=why_not, as_json=as_json)
+    terminal = Terminal(verbosity=verbose + int(context.obj or 0))
+    ok = _answer(process, request, terminal)
     raise typer.Exit(ExitCode.OK if ok else ExitCode.FINDINGS)
 
 
-class _Asked:
-    """What was asked for, as the options say it."""
+class _Request(NamedTuple):
+    """What to explain, and how to print it."""
 
-    def __init__(
-        self,
-        *,
-        after: tuple[str, ...],
-        why_not: str | None,
-        as_json: bool,
-        subject: str | None,
-        terminal: Terminal,
-    ) -> None:
-        self.after = after
-        self.why_not = why_not
-        self.as_json = as_json
-        self.subject = subject
-        self.terminal = terminal
+    subject: str | None
+    why_not: str | None
+    as_json: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Installed:
-    """How a wheel is installed, as the options say it."""
+class _Options(NamedTuple):
+    """How the wheel is installed, and the process that loads it."""
 
-    beside: tuple[Path, ...]
+    beside: Sequence[Path]
     scheme: str | None
     target: str | None
-    settings: Settings
+    variables: Mapping[str, str]
+    after: Sequence[str]
 
 
-def _explain_wheel(
-    path: Path, how: _Installed, variables: Mapping[str, str], asked: _Asked
-) -> bool:
+class _Process(NamedTuple):
+    """A process that has opened some files, and loads others."""
+
+    installation: Installation
+    opened: Sequence[str]
+    explain: Callable[[str], Explanation]
+    """Explain what opening a path loads."""
+
+
+# --- Options --------------------------------------------------------------------------------------
+
+
+def _refuse_with_site(words: Sequence[str], others: Sequence[object]) -> None:
+    if len(words) > 1:
+        raise SettingsError("with --site, name one module, file or SONAME")
+    if any(others):
+        raise SettingsError("--scheme, --with and --provider are for wheels, not for --site")
+
+
+def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
+    if not words or len(words) > 2:
+        raise SettingsError(
+            "name one wheel, and at most one member, module or SONAME of it",
+            hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
+        )
+    path = Path(words[0])
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
+    return path, words[1] if len(words) == 2 else None
+
+
+# --- A wheel --------------------------------------------------------------------------------------
+
+
+def _in_wheel(path: Path, subject: str | None, how: _Options, settings: Settings) -> _Process:
+    others = [read_wheel(other) for other in how.beside]
+    after = [_after(word, others) for word in how.after]
     with open_wheel(path) as archive:
-        return _explain_opened(archive, how, variables, asked)
+        question = question_of(
+            archive.wheel,
+            target=how.target,
+            scheme=how.scheme,
+            others=others,
+            settings=settings,
+            library_path=library_path(how.variables),
+            directories=absolute_directories(how.variables),
+        )
+        worlds = installations_of(archive.wheel, question)
+        here = replace(
+            worlds.here,
+            searches=_searches(archive, subject, worlds.here),
+            variables=how.variables,
+        )
+    opened = [file for prefix, name in after for file in _opened_before(here, prefix, name)]
+    explain_path = partial(explain_everywhere, replace(worlds, here=here), after=opened)
+    return _Process(here, opened, explain_path)
 
 
-def _explain_opened(
-    archive: Archive, how: _Installed, variables: Mapping[str, str], asked: _Asked
-) -> bool:
-    wheel = archive.wheel
-    others = [read_wheel(each) for each in how.beside]
-    before: list[tuple[str, str]] = []
-    for each in asked.after:
-        file, _, member = each.partition("!")
-        if file.endswith(".whl") and Path(file).is_file():
-            other = read_wheel(Path(file))
-            if other.name not in [known.name for known in others]:
-                others.append(other)
-            before.append((f"{other.name}!", member))
-        else:
-            before.append(("", each))
-    question = question_of(
-        wheel,
-        target=how.target,
-        scheme=how.scheme,
-        others=others,
-        settings=how.settings,
-        library_path=library_path(variables),
-        directories=directories_of(variables),
-    )
-    worlds = worlds_of(wheel, question)
-    world = worlds.here
-    searches = _searches(archive, asked.subject, world)
-    world = replace(world, searches=searches, variables=variables)
-    worlds = replace(worlds, here=world)
-    first = [path for prefix, name in before for path in _opened_before(world, prefix, name)]
-
-    def one(path: str) -> Explanation:
-        return explain_everywhere(worlds, path, first)
-
-    return _answer(world, asked, first, one)
+def _after(word: str, others: list[Wheel]) -> tuple[str, str]:
+    """Return the label of the wheel and the member of one `--after`; add the wheel to `others`."""
+    file, _, member = word.partition("!")
+    if not (file.endswith(".whl") and Path(file).is_file()):
+        return "", word
+    wheel = read_wheel(Path(file))
+    if wheel.name not in [other.name for other in others]:
+        others.append(wheel)
+    return f"{wheel.name}!", member
 
 
-def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
-    """Return what the sources beside the subject search, which alone are read for it."""
+def _searches(archive: Archive, subject: str | None, installation: Installation) -> Searches:
+    """Return the directories searched by the Python sources of the subject's packages."""
     if subject is None:
         return Searches()
-    names = [world.members[each] for each in find_subject(world, subject) if each in world.members]
+    members = installation.members
+    names = [members[path] for path in find_subject(installation, subject) if path in members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
-    effort = Budget()
+    budget = Budget()
     return joined(
-        searches(archive.read(member), member, effort)
+        searches(archive.read(member), member, budget)
         if entry.size <= MAX_SOURCE
         else Searches(unfollowed=(member,))
         for member, entry in archive.entries.items()
@@ -211,109 +201,127 @@ def _searches(archive: Archive, subject: str | None, world: World) -> Searches:
     )
 
 
-def _opened_before(world: World, prefix: str, name: str) -> tuple[str, ...]:
-    """Return the files that are opened first, for one `--after`."""
+def _opened_before(installation: Installation, prefix: str, name: str) -> tuple[str, ...]:
+    """Return the files that one `--after` opens."""
     if prefix and not name:
-        files = world.environment.files
+        files = installation.environment.files
         return tuple(
             path
-            for path, label in world.others.items()
+            for path, label in installation.others.items()
             if label.startswith(prefix) and files[path].dynamic and not files[path].is_executable
         )
-    found = find_subject(world, prefix + name)
+    found = find_subject(installation, prefix + name)
     if not found:
-        raise SettingsError(f"`--after {name}`: there is nothing of that name")
+        raise SettingsError(f"`--after {name}`: not found")
     return found
 
 
-def _explain_site(
-    directory: Path, target: str | None, variables: Mapping[str, str], asked: _Asked
-) -> bool:
-    described = None if target is None else target_of(target, None)
+# --- An installed environment ---------------------------------------------------------------------
+
+
+def _in_site(directory: Path, subject: str | None, how: _Options) -> _Process:
     world = read_site(
         directory,
-        target=described,
-        library_path=library_path(variables) or (),
-        directories=directories_of(variables),
+        target=None if how.target is None else target_of(how.target, None),
+        library_path=library_path(how.variables) or (),
+        directories=absolute_directories(how.variables),
     )
     packages = {
         (Path(path.removesuffix(f"/{member}")), member.partition("/")[0])
-        for path in (find_subject(world, asked.subject) if asked.subject else ())
+        for path in (find_subject(world, subject) if subject else ())
         if "/" in (member := world.members.get(path, ""))
     }
     searches = read_searches(sorted(packages))
-    world = replace(world, searches=searches, variables=variables)
-    first = [path for name in asked.after for path in _opened_before(world, "", name)]
-
-    def one(path: str) -> Explanation:
-        return explain_one(world, path, first)
-
-    return _answer(world, asked, first, one)
+    installation = replace(world, searches=searches, variables=how.variables)
+    opened = [file for name in how.after for file in _opened_before(installation, "", name)]
+    return _Process(installation, opened, partial(explain_installed, installation, after=opened))
 
 
-def _answer(
-    world: World, asked: _Asked, first: Sequence[str], one: Callable[[str], Explanation]
-) -> bool:
-    """Explain what was asked for; return whether everything is found."""
-    terminal = asked.terminal
-    colour = terminal.colours_results
-    if asked.subject is None:
-        if asked.why_not is not None:
+# --- Answers --------------------------------------------------------------------------------------
+
+
+def _answer(process: _Process, request: _Request, terminal: Terminal) -> bool:
+    """Print the explanation, and return whether everything is found."""
+    if request.subject is None:
+        if request.why_not is not None:
             raise SettingsError("--why-not needs a member, module or library that is loaded")
-        found = [one(path) for path in load_roots(world) if path in world.members]
-        if asked.as_json:
-            _json(terminal, {"explanations": [tree.explanation_value(world, e) for e in found]})
-        else:
-            terminal.result(tree.roots_text(found, colour=colour))
-        return all(each.ok for each in found)
-    paths = find_subject(world, asked.subject)
-    served = asked_for(world, asked.subject, first) if "/" not in asked.subject else ()
+        return _explain_roots(process, request, terminal)
+    if request.why_not is not None:
+        _explain_why_not(process, request.subject, request.why_not, request, terminal)
+        return True
+    return _explain_subject(process, request.subject, request, terminal)
+
+
+def _explain_roots(process: _Process, request: _Request, terminal: Terminal) -> bool:
+    world = process.installation
+    found = [process.explain(path) for path in load_roots(world) if path in world.members]
+    if request.as_json:
+        values = [explain_text.explanation_value(world, explanation) for explanation in found]
+        _print_json(terminal, {"explanations": values})
+    else:
+        terminal.result(explain_text.roots_text(found, colour=terminal.colours_results))
+    return all(explanation.ok for explanation in found)
+
+
+def _explain_subject(
+    process: _Process, subject: str, request: _Request, terminal: Terminal
+) -> bool:
+    world, colour = process.installation, terminal.colours_results
+    paths = find_subject(world, subject)
+    served = resolutions(world, subject, process.opened) if "/" not in subject else ()
     if not paths and not served:
         raise SettingsError(
-            f"there is no `{asked.subject}`, and nothing asks for it",
+            f"there is no `{subject}`, and nothing needs it",
             hint="name a member, a module such as pkg._core, or a SONAME",
         )
-    if asked.why_not is not None:
-        return _why_not(world, asked, first, paths)
-    explained = [one(path) for path in paths]
-    instead = dict.fromkeys(
-        choice.path for each in explained for choice in each.choices if choice.elsewhere
+    explained = [process.explain(path) for path in paths]
+    elsewhere = dict.fromkeys(
+        choice.path
+        for explanation in explained
+        for choice in explanation.choices
+        if choice.elsewhere
     )
-    explained += [one(path) for path in instead if path in world.environment.files]
-    if asked.as_json:
-        value: dict[str, object] = {
-            "explanations": [tree.explanation_value(world, each) for each in explained],
-            "asked_for": tree.asked_value(world, served),
-        }
-        _json(terminal, value)
+    explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
+    if request.as_json:
+        values = [explain_text.explanation_value(world, explanation) for explanation in explained]
+        asked = explain_text.resolutions_value(world, served)
+        _print_json(terminal, {"explanations": values, "asked_for": asked})
     else:
+        is_verbose = terminal.verbosity > 0
         texts = [
-            tree.explanation_text(world, each, verbose=terminal.verbosity > 0, colour=colour)
-            for each in explained
+            explain_text.explanation_text(world, explanation, verbose=is_verbose, colour=colour)
+            for explanation in explained
         ]
         if served:
-            texts.append(tree.asked_text(world, asked.subject, served, colour=colour))
+            texts.append(explain_text.resolutions_text(world, subject, served, colour=colour))
         terminal.result("\n\n".join(texts))
-    return all(each.ok for each in explained) and not any(e.step.request.failed for e in served)
+    all_served = not any(event.step.request.failed for event in served)
+    return all_served and all(explanation.ok for explanation in explained)
 
 
-def _why_not(world: World, asked: _Asked, first: Sequence[str], paths: Sequence[str]) -> bool:
-    wanted = asked.why_not or ""
+def _explain_why_not(
+    process: _Process, subject: str, wanted: str, request: _Request, terminal: Terminal
+) -> None:
+    world = process.installation
     found = find_subject(world, wanted) or (
         (os.path.normpath(wanted),) if wanted.startswith("/") else ()
     )
     if not found:
-        raise SettingsError(f"`--why-not {wanted}`: there is nothing of that name")
-    if not paths:
+        raise SettingsError(f"`--why-not {wanted}`: not found")
+    roots = find_subject(world, subject)
+    if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
-    answers = [why_not(world, root, path, first) for root in paths for path in found]
-    if asked.as_json:
-        _json(asked.terminal, {"why_not": [tree.why_not_value(each) for each in answers]})
+    answers = [
+        why_not_loaded(world, root, path, process.opened) for root in roots for path in found
+    ]
+    if request.as_json:
+        values = [explain_text.why_not_value(answer) for answer in answers]
+        _print_json(terminal, {"why_not": values})
     else:
-        colour = asked.terminal.colours_results
-        asked.terminal.result("\n".join(tree.why_not_text(each, colour=colour) for each in answers))
-    return True
+        colour = terminal.colours_results
+        texts = [explain_text.why_not_text(answer, colour=colour) for answer in answers]
+        terminal.result("\n".join(texts))
 
 
-def _json(terminal: Terminal, value: dict[str, object]) -> None:
+def _print_json(terminal: Terminal, value: Mapping[str, object]) -> None:
     terminal.result(json_text({"version": 1, **value}))

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.cli import options
 from wheelfix.cli.config.describe import commented
 from wheelfix.cli.config.files import read_table
 from wheelfix.errors import OutputError, SettingsError
@@ -16,29 +15,25 @@ def init(
         bool, typer.Option("--stdout", help="Print the table, and write no file.")
     ] = False,
 ) -> None:
-    """Write a table with every setting, its text and its default, to the project's file.
+    """Write a table with every setting and its default.
 
-    It is appended to the pyproject.toml here; where there is none, to a new wheelfix.toml.
+    It is appended to pyproject.toml in this directory; without one, a new wheelfix.toml is made.
     """
     project = Path("pyproject.toml")
     file = project if project.exists() else Path("wheelfix.toml")
+    section = f"[tool.wheelfix]\n{commented('tool.wheelfix.')}"
     if stdout:
-        typer.echo(f"[tool.wheelfix]\n{commented(options.DOCS, 'tool.wheelfix.')}", nl=False)
+        typer.echo(section, nl=False)
         return
-    if file == project:
-        there = read_table(project) is not None
-        text = f"\n[tool.wheelfix]\n{commented(options.DOCS, 'tool.wheelfix.')}"
-    else:
-        there = file.exists()
-        text = commented(options.DOCS)
-    if there:
+    is_taken = read_table(project) is not None if file == project else file.exists()
+    if is_taken:
         raise SettingsError(
-            f"`{file}` has settings already; they are left alone",
+            f"`{file}` already has settings; it was not changed",
             hint="`wheelfix init --stdout` prints what could be added",
         )
     try:
         with file.open("a", encoding="utf-8") as stream:
-            stream.write(text)
+            stream.write(f"\n{section}" if file == project else commented())
     except OSError as error:
         raise OutputError(f"cannot write `{file}`: {error.strerror}") from error
     typer.echo(str(file))

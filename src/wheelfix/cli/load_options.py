@@ -1,32 +1,39 @@
-"""The circumstances of a load, as `explain` and `tree` let them be described."""
+"""The options of `explain` and `tree`: how a wheel is installed, and on which machine."""
 
 import json
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
 
-from wheelfix.analysis.explain import PlantedLibraries, ProviderFiles, Question
-from wheelfix.cli.config.files import configured
-from wheelfix.cli.options import layers
+from wheelfix.analysis.installation import LoadOptions, PlantedLibraries, ProviderFiles
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
-from wheelfix.host.site import planted as read_planted
+from wheelfix.host.site import read_planted
 from wheelfix.loader import targets
 from wheelfix.loader.targets import Target
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
+Site = Annotated[
+    Path | None,
+    typer.Option(
+        "--site",
+        metavar="DIR",
+        help="Read an installed environment instead: a venv, a prefix, a site-packages folder.",
+        show_default=False,
+    ),
+]
 Scheme = Annotated[
     str | None,
     typer.Option(
         "--scheme",
         metavar="NAME",
-        help="Installed by: venv, user, target-pip, debian-system, conda, ...; "
+        help="Install scheme: venv, user, target-pip, debian-system, conda, ...; "
         "with a Python: venv/python3.12.",
         show_default=False,
     ),
@@ -36,9 +43,9 @@ TargetName = Annotated[
     typer.Option(
         "--target",
         metavar="NAME|FILE",
-        help="Where it is installed: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
+        help="Machine: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
         "glibc:2.28, musl, conda, pyenv, debian:12+conda, or a description in a file. "
-        "By default what the platform tag promises.",
+        "By default the machine that the platform tag promises.",
         show_default=False,
     ),
 ]
@@ -47,8 +54,8 @@ Variables = Annotated[
     typer.Option(
         "--env",
         metavar="NAME=VALUE",
-        help="A variable at the start of the process: LD_LIBRARY_PATH for the loader, others where "
-        "Python code searches them for libraries. Their directories are read here.",
+        help="An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
+        "Python code that searches them for libraries. Their directories are read on this machine.",
         show_default=False,
     ),
 ]
@@ -57,7 +64,7 @@ Env = Annotated[
     typer.Option(
         "--env",
         metavar="LD_LIBRARY_PATH=DIRS",
-        help="The variable at the start of the process; its directories are read here.",
+        help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
         show_default=False,
     ),
 ]
@@ -66,78 +73,67 @@ With = Annotated[
     typer.Option(
         "--with",
         metavar="WHEEL",
-        help="Another wheel that is installed beside.",
+        help="Another wheel in the same environment; repeatable.",
         show_default=False,
     ),
 ]
 
 
-def settings_of(
-    context: typer.Context, provider: list[str] | None, config: Path | None
-) -> Callable[[str], Settings]:
-    """Return what gives the settings for a wheel of some name: of them, the providers count."""
-    return configured(Path.cwd(), config).over(layers(context, {"provider": provider})).settings_for
+def parse_library_path(assignments: Sequence[str]) -> tuple[str, ...] | None:
+    """Return the elements of LD_LIBRARY_PATH in the values of `--env`; None if it is not given.
 
-
-def library_path_of(assignments: Sequence[str]) -> tuple[str, ...] | None:
-    """Return the elements of LD_LIBRARY_PATH; None where it is not given.
-
-    Raises `SettingsError` for another variable: the graph is the loader's alone.
+    Raises `SettingsError` for another variable: only the loader's are part of the graph.
     """
-    other = next((name for name in variables_of(assignments) if name != "LD_LIBRARY_PATH"), None)
+    variables = parse_variables(assignments)
+    other = next((name for name in variables if name != "LD_LIBRARY_PATH"), None)
     if other is not None:
         raise SettingsError(
-            f"`--env {other}=…`: only LD_LIBRARY_PATH=DIRECTORIES can be foretold here",
+            f"`--env {other}=…`: only LD_LIBRARY_PATH=… is supported here",
             hint="`wheelfix explain` follows variables that Python code reads",
         )
-    return library_path(variables_of(assignments))
+    return library_path(variables)
 
 
-def variables_of(assignments: Sequence[str]) -> dict[str, str]:
-    """Return the variables that `--env` gives.
+def parse_variables(assignments: Sequence[str]) -> dict[str, str]:
+    """Return the variables in the values of `--env`.
 
-    Raises `SettingsError` for what is no assignment, and for what the model does not know.
+    Raises `SettingsError` for anything but an assignment, and for variables of the loader that its
+    model does not have.
     """
-    pairs = [each.partition("=") for each in assignments]
+    pairs = [text.partition("=") for text in assignments]
     for text, (name, equals, _) in zip(assignments, pairs, strict=True):
         if not name or not equals:
             raise SettingsError(
-                f"`--env {text}` is no assignment", hint="--env LD_LIBRARY_PATH=/opt/lib"
+                f"`--env {text}` is not an assignment", hint="--env LD_LIBRARY_PATH=/opt/lib"
             )
         if name.startswith("LD_") and name != "LD_LIBRARY_PATH":
             raise SettingsError(
-                f"`--env {text}`: of the loader's variables, only LD_LIBRARY_PATH is foretold",
-                hint="`wheelfix trace` shows what the others do",
+                f"`--env {text}`: of the loader's variables, only LD_LIBRARY_PATH is supported",
+                hint="`wheelfix trace` shows the effect of the others",
             )
     return {name: value for name, _, value in pairs}
 
 
 def library_path(variables: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Return the elements of LD_LIBRARY_PATH, which `:` and `;` separate; None without it."""
+    """Return the elements of LD_LIBRARY_PATH, separated by `:` or `;`; None if it is not set."""
     value = variables.get("LD_LIBRARY_PATH")
     if value is None:
         return None
     return tuple(value.replace(";", ":").split(":")) if value else ()
 
 
-def directories_of(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the directories that the variables name: Python code may search any of them."""
-    return tuple(
-        dict.fromkeys(
-            each.strip().rstrip("/")
-            for value in variables.values()
-            for each in value.split(":")
-            if each.strip().startswith("/")
-        )
-    )
+def absolute_directories(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the absolute paths in the variables, any of which Python code may search."""
+    paths = (path.strip() for value in variables.values() for path in value.split(":"))
+    return tuple(dict.fromkeys(path.rstrip("/") for path in paths if path.startswith("/")))
 
 
 def target_of(
     text: str | None, wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()
 ) -> Target:
-    """Return the target that `text` names; a description if it is a file.
+    """Return the target that `text` names or, as a TOML or JSON file, describes.
 
-    Without one, it is what the platform tags promise, those `beside` among them.
+    Without `text`, it is the target that the platform tags promise, including those `beside`.
     """
     if text is None:
         return targets.find(targets.default_name(wheel, beside), wheel)
@@ -150,14 +146,14 @@ def target_of(
     except OSError as error:
         raise SettingsError(f"`{path}` cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise SettingsError(f"`{path}` is no {path.suffix[1:].upper()}: {error}") from error
+        raise SettingsError(f"`{path}` is not {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(table, dict):
         raise SettingsError(f"`{path}` must be a table with the keys of a target")
     return targets.described(cast("dict[str, object]", table), path.stem)
 
 
 def read_wheel(path: Path) -> Wheel:
-    """Return what the wheel at `path` is."""
+    """Read the wheel at `path`. Raises `SettingsError` if it is not a file."""
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
@@ -173,15 +169,18 @@ def question_of(
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
     settings: Settings | None = None,
-) -> Question:
-    """Return the circumstances that the options describe; `directories` are read as well."""
+) -> LoadOptions:
+    """Return the installation that the options describe; `directories` are read on this machine."""
     planted = PlantedLibraries()
     provided = _provided(wheel, settings)
-    tags = (*(each.name.platforms for each in others), *(each.platforms for each in provided))
+    tags = (
+        *(other.name.platforms for other in others),
+        *(files.platforms for files in provided),
+    )
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
         planted = read_planted((*(library_path or found.library_path), *directories))
-    return Question(
+    return LoadOptions(
         target=found,
         scheme=scheme,
         others=tuple(others),
@@ -192,7 +191,7 @@ def question_of(
 
 
 def _provided(wheel: Wheel, settings: Settings | None) -> tuple[ProviderFiles, ...]:
-    """Return what the providers of `settings` install beside `wheel`."""
+    """Return the files that the providers of `settings` install beside `wheel`."""
     if settings is None or not settings.provider:
         return ()
     return provider_files_of(wheel, with_providers(settings, Path.cwd(), wheel).provider)

@@ -1,99 +1,81 @@
 """`wheelfix repair`."""
 
 import os
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.ahead import STANDBY
-from wheelfix.cli.repairs import PATCHER, refuse_wheels, repair_wheels
-from wheelfix.cli.verbosity import Verbose
-from wheelfix.errors import ExitCode, SettingsError
-from wheelfix.pipelines.standby import Standby
+from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.config.flags import configuration_of
+from wheelfix.cli.console import Terminal
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.repair import repair_with
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_set import repair_each
+from wheelfix.reports.diff import diff as wheel_diff
+from wheelfix.reports.printable import printable
+from wheelfix.reports.terminal_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
+from wheelfix.settings import Settings
+
+PATCHER = "patchelf"
 
 
+@options.with_settings
 def repair(
     context: typer.Context,
     wheels: options.Wheels,
-    wheel_dir: options.WheelDir = None,
-    plat: options.Plat = None,
-    lib_sdir: options.LibSdir = None,
-    exclude: options.Exclude = None,
-    only_plat: options.OnlyPlat = None,
-    update_tags: options.UpdateTags = None,
-    strip: options.Strip = None,
-    zip_level: options.ZipLevel = None,
-    zip_codec: options.ZipCodecChoice = None,
-    ldpaths: options.Ldpaths = None,
-    isa_ext_check: options.IsaExtCheck = None,
-    allow_pure_python_wheel: options.AllowPure = None,
     patcher: Annotated[
-        str, typer.Option(help="For auditwheel's users; wheelfix patches with patchelf.")
+        str,
+        typer.Option(
+            help="Accepted for users of auditwheel; wheelfix always patches with patchelf."
+        ),
     ] = PATCHER,
-    jobs: options.Jobs = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
     diff: Annotated[
         bool,
-        typer.Option("--diff", help="Print what would differ in the wheel, and write nothing."),
+        typer.Option("--diff", help="Print how the wheel would change, and write nothing."),
     ] = False,
-    select: options.Select = None,
-    extend_select: options.ExtendSelect = None,
-    ignore: options.Ignore = None,
-    per_file_ignores: options.PerFileIgnores = None,
-    severity: options.SeverityOf = None,
-    unsafe_fixes: options.UnsafeFixes = None,
-    data_libraries: options.DataLibrariesChoice = None,
-    search_path_tag: options.SearchPathTagChoice = None,
-    sacrificial_entry: options.SacrificialEntryChoice = None,
-    keep_entries: options.KeepEntries = None,
-    keep_names: options.KeepNames = None,
-    provider: options.ProviderOf = None,
-    share: options.ShareChoice = None,
-    provider_by: options.ProviderByChoice = None,
-    add_requires: options.AddRequires = None,
-    require: options.Require = None,
-    prune_needed: options.PruneNeededChoice = None,
-    keep_needed: options.KeepNeeded = None,
-    drop_needed: options.DropNeeded = None,
-    library_path: options.LibraryPath = None,
-    verify: options.Verify = None,
-    verdict: options.Verdict = None,
     config: options.Config = None,
-    verbose: Verbose = 0,
+    verbose: options.Verbose = 0,
     quiet: options.Quiet = False,
+    **given: object,
 ) -> None:
     """Write wheels that work once installed.
 
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
-    mend the rest. The paths of the wheels written go to stdout.
+    repair the rest. The paths of the wheels written go to stdout.
     """
-    given = locals()
-    with context.meta[STANDBY] or Standby(os.environ) as standby:
-        standby.prepare()
-        raise typer.Exit(_repair(context, given, standby))
+    _refuse_patcher(patcher)
+    _refuse_wheels(wheels)
+    configuration = configuration_of(context, given, config).check(all_rules())
+    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
+        terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
+
+    def show(outcome: Outcome) -> None:
+        _show_summary(outcome, terminal)
+        if outcome.status is Status.FAILED:
+            return
+        if dry_run:
+            terminal.result(plan(outcome, colour=terminal.colours_results))
+        if diff:
+            terminal.result(wheel_diff(outcome, colour=terminal.colours_results))
+        if outcome.output is not None:
+            terminal.result(printable(str(outcome.output)))
+
+    outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
+    raise typer.Exit(_shown(outcomes, show))
 
 
-def _repair(context: typer.Context, given: dict[str, Any], standby: Standby) -> ExitCode:
-    """Repair what the options `given` say, and return the exit code."""
-    wheels: Sequence[Path] = given["wheels"]
-    _refuse_patcher(given["patcher"])
-    refuse_wheels(wheels)
-    configuration = options.configuration_of(context, given, given["config"], all_rules())
-    loud = given["verbose"] + int(context.obj or 0)
-    return repair_wheels(
-        wheels,
-        configuration,
-        standby,
-        verbosity=-1 if given["quiet"] else loud,
-        as_plan=given["dry_run"],
-        as_diff=given["diff"],
-    )
+# --- Options --------------------------------------------------------------------------------------
 
 
 def _refuse_patcher(patcher: str) -> None:
@@ -101,3 +83,92 @@ def _refuse_patcher(patcher: str) -> None:
         raise SettingsError(
             f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
         )
+
+
+def _refuse_wheels(wheels: Sequence[Path]) -> None:
+    """Raise `SettingsError` for wheels that do not exist, or would be written to one name."""
+    for wheel in wheels:
+        if wheel.is_file():
+            continue
+        if set("*?[").intersection(str(wheel)) and not wheel.exists():
+            raise SettingsError(
+                f"no file matches `{wheel}`",
+                hint="the shell found no match for the pattern; build the wheel first",
+            )
+        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is a directory" if wheel.is_dir() else problem
+        hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
+        raise SettingsError(f"`{wheel}` {problem}", hint=hint)
+    names = Counter(wheel.name for wheel in wheels)
+    name, times = names.most_common(1)[0]
+    if times > 1:
+        raise SettingsError(
+            f"{times} of the wheels are called `{name}`; they would be written to one file",
+            hint="repair them in several runs, each with its own -w",
+        )
+
+
+# --- Work -----------------------------------------------------------------------------------------
+
+
+def _repaired(
+    wheels: Sequence[Path], configuration: Configuration, terminal: Terminal, *, publish: bool
+) -> Iterator[Outcome]:
+    """Yield the outcome of each wheel, in their order."""
+    jobs = configuration.settings.jobs
+    with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
+
+        def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
+            """Repair one wheel; a bug that it triggers must not stop the others."""
+            progress = terminal.progress(path)
+            try:
+                return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
+            except WheelfixError as error:
+                return Outcome(source=path, status=Status.FAILED, error=error)
+            except Exception as error:  # noqa: BLE001 - reported, with exit code 2
+                return Outcome(source=path, status=Status.FAILED, error=internal_error(error))
+
+        yield from repair_each(
+            wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs
+        )
+
+
+# --- Output ---------------------------------------------------------------------------------------
+
+
+def _shown(outcomes: Iterator[Outcome], show: Callable[[Outcome], None]) -> ExitCode:
+    """Show each outcome when it is ready, and return the worst exit code."""
+    worst = ExitCode.OK
+    written: set[Path] = set()
+    for outcome in outcomes:
+        show(outcome)
+        worst = max(worst, _exit_code(outcome))
+        if outcome.output is not None and outcome.output in written:
+            raise SettingsError(
+                f"two of the wheels were both written to `{outcome.output}`",
+                hint="repair them in two runs, each with its own -w",
+            )
+        written.update([outcome.output] if outcome.output else [])
+    return worst
+
+
+def _exit_code(outcome: Outcome) -> ExitCode:
+    match outcome.status:
+        case Status.REPAIRED | Status.UNCHANGED | Status.PLANNED:
+            return ExitCode.OK
+        case Status.REJECTED:
+            return ExitCode.FINDINGS
+        case Status.FAILED:
+            return ExitCode.ERROR
+
+
+def _show_summary(outcome: Outcome, terminal: Terminal) -> None:
+    """Print the summary of one wheel; if quiet, only why it was not written."""
+    cause = outcome.error.__cause__ if outcome.error else None
+    if terminal.verbosity > 0 and cause is not None:
+        terminal.trace(cause)
+    colour = terminal.colours_notes
+    if terminal.verbosity < 0:
+        terminal.alert(failure(outcome, colour=colour))
+    else:
+        terminal.alert(summary(outcome, verbose=terminal.verbosity > 0, colour=colour))

@@ -1,4 +1,4 @@
-"""Where what `check` found goes: to stdout, to files, and into the summary of a GitHub step."""
+"""Reports of `check` on stdout, in files, and in the summary of a GitHub step."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,9 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.formats import FORMATS, Format
-from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import RenderOptions
+from wheelfix.reports.formats import Format
+from wheelfix.reports.render import render
+from wheelfix.reports.render_options import RenderOptions
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
@@ -23,22 +23,22 @@ _FOR_PEOPLE = {Format.FULL, Format.CONCISE}
 _LINKED = {Format.SARIF, Format.MARKDOWN}
 
 
-def reports_in(texts: Iterable[str]) -> list[tuple[Format, Path]]:
-    """Read `FORMAT=FILE` options. Raises `SettingsError`."""
+def parse_reports(texts: Iterable[str]) -> list[tuple[Format, Path]]:
+    """Parse `FORMAT=FILE` options. Raises `SettingsError`."""
     found: list[tuple[Format, Path]] = []
     for text in texts:
         form, equals, file = text.partition("=")
-        if form not in FORMATS or not equals or not file:
+        if form not in set(Format) or not equals or not file:
             raise SettingsError(
                 f"`--report {text}`: it must be a format, `=` and a file",
-                hint=f"the formats are {', '.join(FORMATS)}",
+                hint=f"the formats are {', '.join(Format)}",
             )
         found.append((Format(form), Path(file)))
     return found
 
 
 class ReportWriter(NamedTuple):
-    """What was found, on its way out."""
+    """Writes the report of a run."""
 
     found: SetReport
     settings: Settings
@@ -46,26 +46,29 @@ class ReportWriter(NamedTuple):
 
     def show(self, form: Format) -> None:
         """Print the report."""
-        text = FORMATS[form](self.found, self._drawing(form, colour=self.terminal.colours_results))
+        options = self._options(form, colour=self.terminal.colours_results)
+        text = render(self.found, form, options)
         if text:
             self.terminal.result(text)
 
     def write(self, form: Format, file: Path) -> None:
         """Write the report to `file`. Raises `OutputError`."""
-        text = FORMATS[form](self.found, self._drawing(form, colour=False))
+        text = render(self.found, form, self._options(form, colour=False))
         try:
             file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
 
-    def summarise(self, environ: Mapping[str, str]) -> None:
-        """Append the report to the summary of the GitHub step that this is part of, if it is.
+    def write_step_summary(self, environ: Mapping[str, str]) -> None:
+        """Append the report to the summary of the running GitHub step, if there is one.
 
-        A summary that cannot be written is a pity, and no reason to fail.
+        A summary that cannot be written is not an error.
         """
         if not (file := environ.get("GITHUB_STEP_SUMMARY")):
             return
-        options = self._drawing(Format.MARKDOWN, colour=False)
+        from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary  # noqa: PLC0415 - as in `render`
+
+        options = self._options(Format.MARKDOWN, colour=False)
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0
             text = step_summary(self.found, options, SUMMARY_LIMIT - written)
@@ -74,8 +77,8 @@ class ReportWriter(NamedTuple):
         except OSError as error:
             self.terminal.say(f"cannot write the step summary `{file}`: {error.strerror}")
 
-    def _drawing(self, form: Format, *, colour: bool) -> RenderOptions:
-        """Say how to draw: people see paths as given, code hosts as in the checkout."""
+    def _options(self, form: Format, *, colour: bool) -> RenderOptions:
+        """Return the options for `form`: code hosts get paths relative to the checkout."""
         limit = self.settings.fail_on
         plain = form in _FOR_PEOPLE
         folder = Path() if plain else Path.cwd()
@@ -91,23 +94,23 @@ class ReportWriter(NamedTuple):
         )
 
     def _rules(self) -> tuple[AnyRule, ...]:
-        """Return the rules that hold for all wheels, and those that have found something."""
+        """Return the selected rules, and those with findings."""
         hit = {finding.code for _, finding in self.found.all_findings}
-        return tuple(rule for rule in all_rules() if rule.code in hit or self._holds(rule))
+        return tuple(rule for rule in all_rules() if rule.code in hit or self._is_selected(rule))
 
-    def _holds(self, rule: AnyRule) -> bool:
+    def _is_selected(self, rule: AnyRule) -> bool:
         wanted = (*self.settings.select, *self.settings.extend_select)
         return any(map(rule.matches, wanted)) and not any(map(rule.matches, self.settings.ignore))
 
 
 def checkout(environ: Mapping[str, str], folder: Path) -> Path:
-    """Return the folder that the code host of this run names files relative to."""
+    """Return the folder that the code host of this run uses as the root of paths."""
     given = (Path(environ[name]) for name in _CHECKOUTS if environ.get(name))
     return next((path for path in given if folder.is_relative_to(path)), folder)
 
 
 def _documentation() -> str:
-    """Return where wheelfix says that its rules are explained; nothing if it says nothing."""
+    """Return the URL `Rules` of wheelfix's own metadata; empty if there is none."""
     try:
         urls = metadata("wheelfix").get_all("Project-URL") or []
     except PackageNotFoundError:

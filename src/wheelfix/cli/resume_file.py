@@ -1,4 +1,4 @@
-"""The file that a long run writes record by record, and that a later run continues."""
+"""The file of records that an interrupted run leaves and a later run continues."""
 
 import fcntl
 import os
@@ -15,61 +15,61 @@ from wheelfix.system.tempfiles import PendingFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Journal:
+class ResumeFile:
     """An open file of records."""
 
     path: Path
     file: FileIO
     kept: Mapping[str, Record]
-    """What an earlier run has left and still holds, by the path of the wheel; without its text."""
+    """The valid records of an earlier run by the path of the wheel, without their text."""
 
     def write(self, record: Record) -> None:
-        """Write a record; a process that is killed leaves it whole, torn or out."""
+        """Write a record. A killed process leaves it complete, truncated or missing."""
         try:
             _write(self.file, record.text.encode("ascii") + b"\n")
         except OSError as error:
             raise OutputError(
                 f"cannot write to `{self.path}`: {error.strerror}",
-                hint="mend that, and give the same command with --resume: it goes on from there",
+                hint="fix that, and continue with the same command and --resume",
             ) from error
 
 
 @contextmanager
-def begun(path: Path) -> Generator[Journal]:
-    """Open an empty journal. Raises `OutputError`."""
+def new_file(path: Path) -> Generator[ResumeFile]:
+    """Open an empty file of records. Raises `OutputError`."""
     with ExitStack() as stack:
         file = _opened(path, stack)
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             file.truncate(0)
-        yield Journal(path=path, file=file, kept={})
+        yield ResumeFile(path=path, file=file, kept={})
 
 
 @contextmanager
-def continued(path: Path, wanted: Mapping[str, str]) -> Generator[Journal]:
-    """Open the journal at `path` with those of its records that still hold, and no others.
+def resumed_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]:
+    """Open the file of records at `path`, and remove the records that are not valid any more.
 
     `wanted` is path -> `made_from` for the wheels of this run. Raises `OutputError`, and
-    `SettingsError` for a file that is no journal.
+    `SettingsError` for a file that does not hold records.
     """
     with ExitStack() as stack:
         file = _opened(path, stack)
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise SettingsError(
-                f"`{path}` is not a file: there is nothing in it to go on from",
-                hint="name the file that the earlier run wrote, or leave --resume out",
+                f"`{path}` is not a regular file; cannot resume from it",
+                hint="name the file that the earlier run wrote, or omit --resume",
             )
         kept: dict[str, Record] = {}
         spans = list(_kept(file, path, wanted, kept))
         end = spans[-1][1] if spans else 0
         if sum(stop - start for start, stop in spans) == end:
-            file.truncate(end)  # nothing but the end goes: a torn record, or none
+            file.truncate(end)  # only a truncated last record is removed, if any
         else:
             file = _rewritten(path, file, spans, stack)
-        yield Journal(path=path, file=file, kept=kept)
+        yield ResumeFile(path=path, file=file, kept=kept)
 
 
 def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> FileIO:
-    """Open `path`, or the file of `descriptor`, for as long as `stack` is and for no other run."""
+    """Open and lock `path`, or the file of `descriptor`, until `stack` is closed."""
     try:
         opened = path if descriptor is None else descriptor
         file = stack.enter_context(FileIO(opened, "a+"))
@@ -89,7 +89,7 @@ def _opened(path: Path, stack: ExitStack, descriptor: int | None = None) -> File
 def _kept(
     file: FileIO, path: Path, wanted: Mapping[str, str], kept: dict[str, Record]
 ) -> Iterator[tuple[int, int]]:
-    """Yield where the records that still hold begin and end, and put them into `kept`."""
+    """Yield the start and end of each valid record, and put the records into `kept`."""
     file.seek(0)
     start, lines = 0, BufferedReader(file)
     for number, line in enumerate(lines, start=1):
@@ -99,8 +99,8 @@ def _kept(
             found = earlier(line.decode("ascii"))
         except ValueError as error:
             raise SettingsError(
-                f"`{path}`, line {number}, is no record of `wheelfix check`: {error}",
-                hint="name the file that the earlier run wrote; without --resume it is made anew",
+                f"`{path}`, line {number}, is not a record of `wheelfix check`: {error}",
+                hint="name the file that the earlier run wrote; without --resume it is overwritten",
             ) from error
         if found.path not in kept and wanted.get(found.path) == found.made_from:
             kept[found.path] = replace(found.record, text="")
@@ -110,7 +110,7 @@ def _kept(
 
 
 def _rewritten(path: Path, old: FileIO, spans: list[tuple[int, int]], stack: ExitStack) -> FileIO:
-    """Put a file with the `spans` of `old` in its place, in one step, and open that."""
+    """Replace `old` atomically by a file with its `spans`, and open that."""
     with PendingFile(path.parent, path.name) as pending:
         new = _opened(path, stack, os.dup(pending.descriptor))
         for start, stop in spans:
@@ -120,6 +120,6 @@ def _rewritten(path: Path, old: FileIO, spans: list[tuple[int, int]], stack: Exi
 
 
 def _write(file: FileIO, data: bytes) -> None:
-    """Write all of `data`: nothing of it waits in a buffer for a disk that has room again."""
+    """Write all of `data`, unbuffered."""
     while data:
         data = data[file.write(data) :]

@@ -8,14 +8,13 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli.config.values import suggestion
-from wheelfix.cli.front import WrittenRule, explained, listed
 from wheelfix.errors import SettingsError
-from wheelfix.reports.rule_docs import rulebook
+from wheelfix.reports.rule_docs import fix_safety, rules_document
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 
 
-class Format(StrEnum):
+class RuleFormat(StrEnum):
     """How rules are printed."""
 
     TEXT = "text"
@@ -25,40 +24,51 @@ class Format(StrEnum):
 def rule(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE|NAME]", help="A rule.", show_default=False),
+        typer.Argument(
+            metavar="[CODE|NAME]", help="The rule; without one, list all.", show_default=False
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
     output_format: Annotated[
-        Format, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
-    ] = Format.TEXT,
+        RuleFormat, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
+    ] = RuleFormat.TEXT,
 ) -> None:
-    """Explain a rule, or list them."""
+    """Explain a rule, or list all rules."""
     rules = all_rules()
-    chosen = rules if name is None or every else (_named(name, rules),)
-    if output_format is Format.MARKDOWN:
-        typer.echo(rulebook(chosen), nl=False)
-    elif name is None or every:
-        typer.echo(listed([written(each) for each in rules]))
+    named = None if name is None or every else _named(name, rules)
+    if output_format is RuleFormat.MARKDOWN:
+        typer.echo(rules_document(rules if named is None else [named]), nl=False)
+    elif named is None:
+        typer.echo(_listed(rules))
     else:
-        typer.echo(explained(written(chosen[0])))
+        typer.echo(_explained(named))
 
 
 def _named(name: str, rules: Sequence[AnyRule]) -> AnyRule:
-    for each in rules:
-        if name.upper() == each.code or name.lower() == each.name:
-            return each
-    words = [word for each in rules for word in (each.code, each.name)]
+    for rule in rules:
+        if name.upper() == rule.code or name.lower() == rule.name:
+            return rule
+    words = [word for rule in rules for word in (rule.code, rule.name)]
     raise SettingsError(
         f"no rule has the code or name `{name}`",
         hint=suggestion(name, words) or "`wheelfix rule --all` lists the rules",
     )
 
 
-def written(rule: AnyRule) -> WrittenRule:
-    """Return what there is to say of a rule."""
+def _listed(rules: Sequence[AnyRule]) -> str:
+    """Return a line for each rule."""
+    width = max(len(rule.name) for rule in rules)
+    return "\n".join(
+        f"{rule.code}  {rule.name:{width}}  {rule.severity.label:7}"
+        f"  {fix_safety(rule):6}  {rule.summary}".rstrip()
+        for rule in sorted(rules, key=lambda rule: rule.code)
+    )
+
+
+def _explained(rule: AnyRule) -> str:
     explanation = (
         cleandoc(rule.explanation)
         if rule.explanation
         else "There is no text: Python was started with -OO, which strips docstrings."
     )
-    return WrittenRule(rule.code, rule.name, rule.severity.label, explanation)
+    return f"# {rule.name} ({rule.code}, {rule.severity.label})\n\n{explanation}"

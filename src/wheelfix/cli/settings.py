@@ -7,8 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.config import describe as described
-from wheelfix.cli.config.files import Layer, configured
+from wheelfix.cli.config.describe import in_effect
+from wheelfix.cli.config.describe import schema as settings_schema
+from wheelfix.cli.config.files import Layer, read_configuration
+from wheelfix.cli.config.flags import layers
 from wheelfix.rules.plugins import all_rules
 
 
@@ -18,7 +20,7 @@ def settings(
         str | None,
         typer.Argument(
             metavar="[WHEEL]",
-            help="The file name of a wheel, for which overrides may hold.",
+            help="The file name of a wheel, to which overrides may apply.",
             show_default=False,
         ),
     ] = None,
@@ -27,27 +29,26 @@ def settings(
     ] = False,
     config: options.Config = None,
 ) -> None:
-    """Show what holds for a wheel, and where each value comes from: files and environment.
+    """Show the settings in effect for a wheel, and their origin.
 
-    The flags of `repair` and `check` win over all of it.
+    These are the settings of files and the environment; the flags of `repair` and `check` win.
     """
     if schema:
-        typer.echo(json.dumps(described.schema(options.DOCS), indent=1))
+        typer.echo(json.dumps(settings_schema(), indent=1))
         return
     name = Path(wheel).name if wheel is not None else None
-    configuration = configured(Path.cwd(), config).over([_environment(context)])
+    configuration = read_configuration(Path.cwd(), config).over([_environment(context)])
     configuration.check(all_rules())
-    held = described.what_holds(configuration.settings_for(name), configuration.origins(name))
-    typer.echo(held)
+    typer.echo(in_effect(configuration.settings_for(name), configuration.origins(name)))
 
 
 def _environment(context: typer.Context) -> Layer:
-    """Return what the environment says, as `repair` and `check` read it."""
+    """Return the environment variables as `repair` and `check` read them."""
     group: Any = context.parent.command if context.parent is not None else None
     table: dict[str, object] = {}
     for name in ("repair", "check"):
         command = group.get_command(context, name)
         parsed = command.make_context(name, ["any.whl"], parent=context.parent)
-        for layer in options.layers(parsed, parsed.params):
+        for layer in layers(parsed, parsed.params):
             table |= layer.table
     return Layer(source="the environment", table=table)

@@ -1,4 +1,4 @@
-"""How a run ends before its time."""
+"""Signal handling: end the run and everything it has started."""
 
 import os
 import signal
@@ -16,16 +16,16 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def install_signal_handlers() -> Callable[[], None]:
-    """From now on, end the run at SIGINT and SIGTERM, except where they are ignored (nohup, `&`).
+    """End the run at SIGINT and SIGTERM from now on, unless they are ignored (nohup, `&`).
 
-    The main thread leaves what it does. A thread of its own ends the rest: a handler of Python runs
-    in the main thread, and not at all while that waits for a lock, if the signal came just before.
-    Return what the main thread calls at its end, to leave the rest to the other.
+    The handler raises SystemExit in the main thread. A second thread ends the process: Python runs
+    handlers in the main thread only, and not while that waits for a lock. Return a function for
+    the end of the main thread, which waits for the second thread if a signal came.
     """
     came: list[int] = []
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        if not came:  # once, so that what it leaves can clean up
+        if not came:  # only once, so that a second signal does not interrupt the cleanup
             came.append(number)
             sys.exit(128 + number)
 
@@ -36,7 +36,7 @@ def install_signal_handlers() -> Callable[[], None]:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
-    # It inherits the mask: a signal that `trace` waits for must not go to a thread that lets it in.
+    # The thread inherits the mask: it must not receive a signal that `trace` waits for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     thread.start()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -50,25 +50,15 @@ def _wait(reader: int) -> None:
 
 
 def end_now(code: int) -> NoReturn:
-    """End this process with all that it has started, and leave no temporary folder behind.
+    """End this process and all its children, and remove its temporary folders.
 
-    Threads are not asked: one may wait for a program, or for a lock whose owner would have to
-    leave first. What they write is nowhere but in the temporary folders, or has no name yet.
+    Threads are not joined: one may wait for a program, or for a lock whose owner never ends. They
+    write only to the temporary folders and to files without a name.
     """
     for _ in range(2):  # a thread may have started something meanwhile
-        _stop_children()
-        _remove_folders()
+        stop_children()
+        remove_own()
     for stream in (sys.stdout, sys.stderr):
         with suppress(Exception):
             stream.flush()
     os._exit(code)
-
-
-def _stop_children() -> None:
-    if "wheelfix.system.subprocesses" in sys.modules:  # or nothing was started
-        stop_children()
-
-
-def _remove_folders() -> None:
-    if "wheelfix.system.scratch" in sys.modules:  # or none was made
-        remove_own()

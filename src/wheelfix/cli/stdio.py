@@ -1,7 +1,7 @@
-"""The standard streams: a result that cannot be written ends the run, a word on the side does not.
+"""stdout and stderr that handle closed pipes, full disks and non-blocking descriptors.
 
-Whoever writes, through whichever layer, meets the same end: the streams differ from Python's own
-only where bytes leave the process.
+A result that cannot be written ends the run; a note that cannot be written does not. The streams
+replace Python's own, so that this applies to every library that writes to them.
 """
 
 import io
@@ -10,28 +10,26 @@ import select
 import signal
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from wheelfix.cli.signals import end_now
 from wheelfix.errors import OutputError
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 
 def guard_streams() -> None:
-    """Put streams that tell what happens to their bytes in the place of stdout and stderr.
+    """Replace stdout and stderr.
 
-    Stands at the beginning: a stream that the caller has closed must not become any other file's.
+    Must come first: a descriptor that the caller has closed must not be reused for another file.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
-        except OSError:  # it is the lowest that is free; writing to it fails (open(2))
+        except OSError:  # open(2) returns the lowest free descriptor; writing to it fails
             os.open(os.devnull, os.O_RDONLY)
     if sys.stdin is None:  # pyright: ignore[reportUnnecessaryComparison] - if it was closed
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - a descriptor
-    sys.stdout = _text(_Findings(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _text(_Notes(2, "w", closefd=False), sys.stderr)
+    sys.stdout = _text(_ResultFile(1, "w", closefd=False), sys.stdout)
+    sys.stderr = _text(_NoteFile(2, "w", closefd=False), sys.stderr)
 
 
 def _text(raw: io.FileIO, before: object) -> io.TextIOWrapper:
@@ -43,38 +41,42 @@ def _text(raw: io.FileIO, before: object) -> io.TextIOWrapper:
     )
 
 
-class _Patient(io.FileIO):
-    """A file that is waited for; CI systems hand out pipes that do not block."""
+class _Buffer(Protocol):
+    """A bytes-like object: `collections.abc.Buffer` of Python 3.12 (PEP 688)."""
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+
+class _BlockingFile(io.FileIO):
+    """A file that waits until it can be written; some CI systems pass non-blocking pipes."""
+
+    def write(self, data: _Buffer, /) -> int:
         while (written := super().write(data)) is None:  # pyright: ignore[reportUnnecessaryComparison]
             select.select([], [self], [])
         return written
 
 
-class _Findings(_Patient):
-    """Where results go."""
+class _ResultFile(_BlockingFile):
+    """stdout: an error ends the run."""
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: _Buffer, /) -> int:
         try:
             return super().write(data)
         except BrokenPipeError:
-            from wheelfix.cli.signals import end_now
-
             _discard(self)
             end_now(128 + signal.SIGPIPE)
         except OSError as error:
             _discard(self)
             raise OutputError(
                 f"cannot write to stdout: {error.strerror}",
-                hint="make room where it leads to, or let it lead elsewhere",
+                hint="free disk space, or redirect output elsewhere",
             ) from error
 
 
-class _Notes(_Patient):
-    """Where all else goes: whether anybody hears it changes nothing."""
+class _NoteFile(_BlockingFile):
+    """stderr: errors are ignored."""
 
-    def write(self, data: "ReadableBuffer", /) -> int:
+    def write(self, data: _Buffer, /) -> int:
         try:
             return super().write(data)
         except OSError:
@@ -82,6 +84,6 @@ class _Notes(_Patient):
 
 
 def _discard(stream: io.FileIO) -> None:
-    """Let what is still to be written go nowhere: Python tries again at its end."""
+    """Redirect the stream to /dev/null: Python flushes it again when it exits."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), stream.fileno())

@@ -10,12 +10,14 @@ from typing import Annotated, TextIO
 
 import typer
 
-from wheelfix.cli.verbosity import Verbose
+from wheelfix.cli import options
+from wheelfix.cli.console import Terminal, wants_colour
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
-from wheelfix.host.trace import placed
 from wheelfix.host.trace_model import Installed, Trace, with_differences
+from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.reports import trace as reports
+from wheelfix.reports.printable import json_text
 from wheelfix.wheel.reader import open_wheel
 
 
@@ -30,7 +32,7 @@ def trace(
         typer.Option(
             "--wheel",
             metavar="WHEEL",
-            help="Hold what is loaded against what this wheel should give; repeatable.",
+            help="Compare the loaded files with those that this wheel should load; repeatable.",
         ),
     ] = None,
     symbols: Annotated[
@@ -38,19 +40,21 @@ def trace(
         typer.Option(
             "--symbol",
             metavar="GLOB",
-            help="Tell where symbols like tvm* were bound, plain or demangled; repeatable.",
+            help="Show where symbols like tvm* were bound, mangled or demangled; repeatable.",
         ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report here.")
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the report as JSON.")] = False,
-    verbose: Verbose = 0,
+    verbose: options.Verbose = 0,
 ) -> None:
-    """Run a command, and tell which files it really loads, from where, and why.
+    """Run a command, and report the files it loads.
 
-    Its streams, signals and exit code are its own; the report follows on stderr. Needs glibc.
-    The loader keeps one descriptor open in each process, which a daemon may close.
+    The report says where each file was found, and why. It follows on stderr; streams, signals and
+    exit code of the command are not changed. Needs glibc, whose loader keeps one descriptor open
+    in each process; a daemon may close it.
     """
     for wheel in wheels or ():
         if not wheel.is_file():
@@ -59,59 +63,55 @@ def trace(
         try:
             seen = tracing.trace(command, os.environ, symbols=tuple(symbols or ()))
         except tracing.CommandError as error:
-            from wheelfix.cli.console import Terminal
-
             Terminal(verbosity=0).fail(error)
             raise typer.Exit(error.code) from error
-        seen = _judged(tracing.chosen(seen, symbols or ()), wheels or ())
+        seen = _compared(with_matching_bindings(seen, symbols or ()), wheels or ())
         if json:
-            from wheelfix.reports.terminal_text import json_text
-
             report = json_text(reports.as_json(seen), indent=1)
         else:
-            from wheelfix.cli.console import wants_colour
-
-            loud = verbose + int(context.obj or 0) > 0
-            report = reports.text(seen, verbose=loud, colour=wants_colour(stream))
+            is_verbose = verbose + int(context.obj or 0) > 0
+            report = reports.text(seen, verbose=is_verbose, colour=wants_colour(stream))
         try:
             stream.write(report + "\n")
             stream.flush()
         except BrokenPipeError:
-            pass  # nobody reads the report; the command has run, and its exit code counts
+            pass  # the reader is gone; the command has run, and its exit code counts
     raise typer.Exit(seen.exit_code)
 
 
 @contextmanager
 def _report(output: Path | None) -> Generator[TextIO]:
-    """Open the report's file before the command runs, so that nothing runs in vain."""
+    """Open the file of the report before the command runs, so that errors come first."""
     if output is None:
         yield sys.stderr
         return
     try:
         stream = output.open("w", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise SettingsError(f"`{output}` cannot be written: {error.strerror}") from error
+        raise SettingsError(f"cannot write `{output}`: {error.strerror}") from error
     with stream:
         yield stream
 
 
-def _judged(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
-    """Hold the trace against each wheel that is found installed."""
+def _compared(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
+    """Compare the trace with each wheel that is found installed."""
     for path in wheels:
         with open_wheel(path) as archive:
             wheel = archive.wheel
-        files = placed(tuple(wheel.elfs), wheel.dist_info, seen)
+        files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
         if not files:
-            note = f"{path.name}: no installed copy was found near what the command has loaded"
+            note = (
+                f"{path.name}: no installed copy was found near the files that the command loaded"
+            )
             seen = replace(seen, notes=(*seen.notes, note))
             continue
         stale = [
-            m.name
-            for m in wheel.members
-            if m.name in files and _differs(files[m.name].path, m.size)
+            member.name
+            for member in wheel.members
+            if member.name in files and _differs(files[member.name].path, member.size)
         ]
         if stale:
-            note = f"{path.name}: installed is another build of it: {stale[0]} has another size"
+            note = f"{path.name}: another build is installed: {stale[0]} has another size"
             seen = replace(seen, notes=(*seen.notes, note))
         seen = with_differences(seen, [Installed(wheel=wheel, files=files)])
     return seen

@@ -7,27 +7,19 @@ from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.graph import Graph, graph_of, graph_of_world
-from wheelfix.cli import load_options as circumstances
-from wheelfix.cli import options
+from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
+from wheelfix.cli import load_options, options
+from wheelfix.cli.config.flags import configuration_of
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.load_options import (
-    library_path_of,
-    question_of,
-    read_wheel,
-    settings_of,
-    target_of,
-)
+from wheelfix.cli.load_options import parse_library_path, question_of, read_wheel, target_of
 from wheelfix.errors import ExitCode, OutputError, SettingsError
 from wheelfix.host.site import of_distribution, read_site, sizes_of
-from wheelfix.reports import graph_formats as reports
+from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
-from wheelfix.reports.terminal_text import json_text
-from wheelfix.settings import Settings
-from wheelfix.wheel.model import Wheel
+from wheelfix.reports.printable import json_text
 
 
-class Format(StrEnum):
+class GraphFormat(StrEnum):
     """How a graph is written."""
 
     TEXT = "text"
@@ -37,13 +29,14 @@ class Format(StrEnum):
     JSON = "json"
 
 
+@options.with_settings
 def tree(
     context: typer.Context,
     wheel: Annotated[
         str | None,
         typer.Argument(
             metavar="[WHEEL|DISTRIBUTION]",
-            help="The wheel; with --site, the distribution, or all of them without.",
+            help="The wheel; with --site, the distribution, by default all.",
             show_default=False,
         ),
     ] = None,
@@ -52,48 +45,46 @@ def tree(
         typer.Option(
             "--after",
             metavar="REPAIRED",
-            help="The same wheel after a repair, to stand beside it.",
+            help="The same wheel after a repair, to compare with.",
             show_default=False,
         ),
     ] = None,
-    site: Annotated[
-        Path | None,
-        typer.Option(
-            "--site",
-            metavar="DIR",
-            help="Show an installed environment: a venv, a prefix, a site-packages folder.",
-            show_default=False,
-        ),
-    ] = None,
+    site: load_options.Site = None,
     form: Annotated[
-        Format | None,
+        GraphFormat | None,
         typer.Option(
             "--format",
-            help="text, mermaid, dot, html or json; by default as the name of the output ends.",
+            help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
             show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Write here.", show_default=False),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Write to this file instead of stdout.",
+            show_default=False,
+        ),
     ] = None,
-    beside: circumstances.With = None,
-    provider: options.ProviderOf = None,
+    beside: load_options.With = None,
+    scheme: load_options.Scheme = None,
+    target: load_options.TargetName = None,
+    env: load_options.Env = None,
     config: options.Config = None,
-    scheme: circumstances.Scheme = None,
-    target: circumstances.TargetName = None,
-    env: circumstances.Env = None,
+    **given: object,
 ) -> None:
-    """Show a wheel's libraries once installed: who needs whom, found how, given by whom.
+    """Show the dependency graph of a wheel's libraries once installed.
 
-    With --site, show those of an installed environment, or of one distribution in it.
+    Each edge says how the library is found and who provides it. With --site, show the graph of an
+    installed environment, or of one distribution in it.
 
-    Exit code 1 if there is something that nobody gives (after the repair, with --after).
+    Exit code 1 if a library is missing (after the repair, with --after).
     """
-    library_path = library_path_of(env or [])
-    graphs: list[Graph]
+    library_path = parse_library_path(env or [])
     if site is not None:
-        if after or scheme or beside or provider:
+        if after or scheme or beside or given.get("provider"):
             raise SettingsError(
                 "--after, --scheme, --with and --provider are for wheels, not for --site"
             )
@@ -101,44 +92,22 @@ def tree(
     else:
         if wheel is None:
             raise SettingsError("name a wheel, or an environment with --site")
-        others = [read_wheel(each) for each in beside or []]
-        paths = [Path(wheel), *([after] if after else [])]
-        known = settings_of(context, provider, config)
-        graphs = [
-            _graph_of_wheel(each, target, scheme, others, library_path, known(each.name))
-            for each in paths
-        ]
-    terminal = Terminal(verbosity=0)
-    colour = terminal.colours_results and output is None
-    text = _written(graphs, form or _by_suffix(output), colour=colour)
-    if output is None:
-        terminal.result(text)
-    else:
-        try:
-            output.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise OutputError(f"`{output}` cannot be written: {error.strerror}") from error
+        others = [read_wheel(other) for other in beside or []]
+        configuration = configuration_of(context, given, config)
+        graphs = []
+        for path in [Path(wheel), *([after] if after else [])]:
+            subject = read_wheel(path)
+            question = question_of(
+                subject,
+                target=target,
+                scheme=scheme,
+                others=others,
+                library_path=library_path,
+                settings=configuration.settings_for(path.name),
+            )
+            graphs.append(graph_of(subject, question))
+    _write(graphs, form or _by_suffix(output), output)
     raise typer.Exit(ExitCode.FINDINGS if graphs[-1].missing else ExitCode.OK)
-
-
-def _graph_of_wheel(
-    path: Path,
-    target: str | None,
-    scheme: str | None,
-    others: Sequence[Wheel],
-    library_path: tuple[str, ...] | None,
-    settings: Settings,
-) -> Graph:
-    subject = read_wheel(path)
-    question = question_of(
-        subject,
-        target=target,
-        scheme=scheme,
-        others=others,
-        library_path=library_path,
-        settings=settings,
-    )
-    return graph_of(subject, question)
 
 
 def _graph_of_site(
@@ -147,37 +116,55 @@ def _graph_of_site(
     target: str | None,
     library_path: tuple[str, ...] | None,
 ) -> Graph:
-    described = None if target is None else target_of(target, None)
-    world = read_site(directory, target=described, library_path=library_path or ())
+    machine = None if target is None else target_of(target, None)
+    installation = read_site(directory, target=machine, library_path=library_path or ())
     if distribution is not None:
-        world = of_distribution(world, distribution)
-    return graph_of_world(world, distribution or str(directory), sizes_of(world))
+        installation = of_distribution(installation, distribution)
+    return graph_of_installation(
+        installation, distribution or str(directory), sizes_of(installation)
+    )
 
 
-def _by_suffix(output: Path | None) -> Format:
+# --- Output ---------------------------------------------------------------------------------------
+
+
+def _write(graphs: Sequence[Graph], form: GraphFormat, output: Path | None) -> None:
+    """Write the graphs to `output` or stdout. Raises `OutputError`."""
+    terminal = Terminal(verbosity=0)
+    if output is None:
+        terminal.result(_text(graphs, form, colour=terminal.colours_results))
+        return
+    text = _text(graphs, form, colour=False)
+    try:
+        output.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise OutputError(f"cannot write `{output}`: {error.strerror}") from error
+
+
+def _by_suffix(output: Path | None) -> GraphFormat:
     suffixes = {
-        ".html": Format.HTML,
-        ".htm": Format.HTML,
-        ".dot": Format.DOT,
-        ".gv": Format.DOT,
-        ".mmd": Format.MERMAID,
-        ".mermaid": Format.MERMAID,
-        ".json": Format.JSON,
+        ".html": GraphFormat.HTML,
+        ".htm": GraphFormat.HTML,
+        ".dot": GraphFormat.DOT,
+        ".gv": GraphFormat.DOT,
+        ".mmd": GraphFormat.MERMAID,
+        ".mermaid": GraphFormat.MERMAID,
+        ".json": GraphFormat.JSON,
     }
-    return suffixes.get(output.suffix.lower(), Format.TEXT) if output else Format.TEXT
+    return suffixes.get(output.suffix.lower(), GraphFormat.TEXT) if output else GraphFormat.TEXT
 
 
-def _written(graphs: Sequence[Graph], form: Format, *, colour: bool) -> str:
+def _text(graphs: Sequence[Graph], form: GraphFormat, *, colour: bool) -> str:
     match form:
-        case Format.TEXT:
+        case GraphFormat.TEXT:
             if len(graphs) == 2:
-                return reports.compared_text(graphs[0], graphs[1], colour=colour)
-            return reports.graph_text(graphs[0], colour=colour)
-        case Format.MERMAID:
-            return reports.mermaid(graphs)
-        case Format.DOT:
-            return reports.dot(graphs)
-        case Format.HTML:
+                return graph_formats.compared_text(graphs[0], graphs[1], colour=colour)
+            return graph_formats.graph_text(graphs[0], colour=colour)
+        case GraphFormat.MERMAID:
+            return graph_formats.mermaid(graphs)
+        case GraphFormat.DOT:
+            return graph_formats.dot(graphs)
+        case GraphFormat.HTML:
             return page(graphs)
-        case Format.JSON:
-            return json_text(reports.graphs_value(graphs))
+        case GraphFormat.JSON:
+            return json_text(graph_formats.graphs_value(graphs))

@@ -2,26 +2,30 @@
 
 import os
 import shlex
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from wheelfix.analysis.providers import wheels_at_hand
+from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
+from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.config.flags import configuration_of
 from wheelfix.cli.console import Terminal
-from wheelfix.cli.load_options import read_wheel, settings_of
-from wheelfix.cli.verbosity import Verbose
+from wheelfix.cli.load_options import read_wheel
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.pythons import all_pythons as every_python
+from wheelfix.host.verify_model import Options, Status, Verified
 from wheelfix.reports import verify as reports
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings
 
 
+@options.with_settings
 def verify(
     context: typer.Context,
     wheels: options.Wheels,
@@ -30,105 +34,113 @@ def verify(
         typer.Option(
             "--python",
             metavar="PATH",
-            help="Verify for this Python; the default is the one that runs wheelfix.",
+            help="Verify for this Python, by default the one that runs wheelfix; repeatable.",
         ),
     ] = None,
     all_pythons: Annotated[
         bool,
-        typer.Option("--all-pythons", help="Verify for every Python found that the tags allow."),
+        typer.Option(
+            "--all-pythons", help="Verify for every installed Python that the tags allow."
+        ),
     ] = False,
     scheme: Annotated[
         str,
         typer.Option(
-            help="Install schemes to make: venv, prefix, user, target, with -pip or -uv behind to "
-            "choose the installer; conda, debian-system, debian-prefix-pip, lib64; or all."
+            help="Install schemes, comma-separated: venv, prefix, user, target, with suffix -pip "
+            "or -uv for the installer; conda, debian-system, debian-prefix-pip, lib64; or all."
         ),
     ] = "venv",
     deps: Annotated[
-        bool, typer.Option("--deps/--no-deps", help="Install what the wheel requires, too.")
+        bool, typer.Option("--deps/--no-deps", help="Also install the requirements of the wheel.")
     ] = False,
     beside: Annotated[
         list[Path] | None,
         typer.Option(
             "--with",
             metavar="WHEEL",
-            help="Another wheel to install beside, such as one with libraries; repeatable.",
+            help="Another wheel for the same environment, such as a provider; repeatable.",
         ),
     ] = None,
-    provider: options.ProviderOf = None,
-    config: options.Config = None,
     runs: Annotated[
         list[str] | None,
         typer.Option(
             "--run",
             metavar="COMMAND",
-            help="Run a program of the wheel so, in place of `NAME --version`; repeatable.",
+            help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for each attempt.", min=0.1)] = 60,
+    timeout: Annotated[float, typer.Option(help="Maximum seconds of each attempt.", min=0.1)] = 60,
     jobs: Annotated[
-        int, typer.Option("-j", "--jobs", help="Attempts to make side by side.", min=1)
+        int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)
     ] = 2,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Fail on exceptions and exit codes too.")
+        bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write the results as JSON.")] = False,
-    verbose: Verbose = 0,
+    config: options.Config = None,
+    verbose: options.Verbose = 0,
     quiet: options.Quiet = False,
+    **given: object,
 ) -> None:
-    """Install wheels into fresh environments, and try all that is in them.
+    """Install wheels into fresh environments, and load everything in them.
 
-    The providers' wheels, where they are at hand, are installed beside.
     Every shared object is loaded, every extension module imported, every program run, each in a
-    process of its own. This executes what the wheels contain. Nothing outside the temporary
-    environments is written to.
+    process of its own. Wheels of providers are installed too, if their files are known.
+    This executes the content of the wheels. Nothing is written outside the temporary environments.
     """
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
-    pythons = tuple(python or ())
-    if all_pythons:
-        pythons = every_python(os.environ)
-    settings = settings_of(context, provider, config)
-    wanted = verifying.Options(
-        pythons=pythons,
-        schemes=tuple(each.strip() for each in scheme.split(",")),
+    wanted = Options(
+        pythons=every_python(os.environ) if all_pythons else tuple(python or ()),
+        schemes=tuple(name.strip() for name in scheme.split(",")),
         dependencies=deps,
         beside=tuple(beside or ()),
-        runs=tuple(tuple(shlex.split(each)) for each in runs or () if each.strip()),
+        runs=tuple(tuple(shlex.split(command)) for command in runs or () if command.strip()),
         timeout=timeout,
         jobs=jobs,
     )
-    results: list[verifying.Verified] = []
-    impossible = False
+    configuration = configuration_of(context, given, config)
+    results: list[Verified] = []
+    is_complete = True
     for wheel in wheels:
         try:
-            if not wheel.is_file():
-                raise SettingsError(f"`{wheel}` is not a file")
-            beside_too = (*wanted.beside, *_providing(wheel, settings(wheel.name)))
-            here = replace(wanted, beside=tuple(dict.fromkeys(beside_too)))
-            for result in verifying.verify(wheel, here, os.environ):
+            for result in _verified(wheel, wanted, configuration):
                 results.append(result)
                 if not json and (result.failed or not quiet):
-                    colour = terminal.colours_results
-                    text = reports.text(result, verbose=terminal.verbosity > 0, colour=colour)
-                    terminal.result(text)
+                    terminal.result(_text(result, terminal))
         except WheelfixError as error:
             terminal.fail(error)
-            impossible = True
+            is_complete = False
     if json:
         terminal.result(json_text(reports.as_json(results), indent=1))
-    bad = any(
-        check.failed or (strict and check.status is not verifying.Status.OK)
-        for result in results
-        for check in result.checks
-    )
-    if impossible:
+    if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
-    raise typer.Exit(ExitCode.FINDINGS if bad else ExitCode.OK)
+    is_bad = any(_is_bad(result, strict=strict) for result in results)
+    raise typer.Exit(ExitCode.FINDINGS if is_bad else ExitCode.OK)
 
 
-def _providing(path: Path, settings: Settings) -> tuple[Path, ...]:
-    """Return the wheels of the providers that are at hand as wheels."""
+def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Iterator[Verified]:
+    """Yield the results of `wheel` in each environment, with its providers beside it."""
+    if not wheel.is_file():
+        raise SettingsError(f"`{wheel}` is not a file")
+    providers = _provider_wheels(wheel, configuration.settings_for(wheel.name))
+    beside = tuple(dict.fromkeys((*wanted.beside, *providers)))
+    yield from verifying.verify(wheel, replace(wanted, beside=beside), os.environ)
+
+
+def _provider_wheels(path: Path, settings: Settings) -> tuple[Path, ...]:
+    """Return the wheels among the providers."""
     if not settings.provider:
         return ()
     known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
-    return tuple(Path(each) for each in wheels_at_hand(known))
+    return tuple(Path(wheel) for wheel in provider_wheels(known))
+
+
+def _text(result: Verified, terminal: Terminal) -> str:
+    is_verbose = terminal.verbosity > 0
+    return reports.text(result, verbose=is_verbose, colour=terminal.colours_results)
+
+
+def _is_bad(result: Verified, *, strict: bool) -> bool:
+    return result.failed or (
+        strict and any(check.status is not Status.OK for check in result.checks)
+    )

@@ -188,6 +188,7 @@ class LazyDefinitions(Mapping[str, Definitions]):
     def _find(self, wanted: Mapping[bytes, str]) -> None:
         view, tables = self._reopen(), self._tables
         strings = bytes(view[tables.strings.start : tables.strings.stop])
+        forget(view)
         find = strings.find
         found = [
             (number, wanted[name])
@@ -203,7 +204,8 @@ class LazyDefinitions(Mapping[str, Definitions]):
         tables = self._tables
         size = tables.structs.sym.size
         stop = tables.symbols + max(tables.stop - tables.start, 0) * size
-        return words(bytes(view[tables.symbols : stop]), tables.structs.order)[:: size // 4]
+        names = view[tables.symbols : stop].cast("I")[:: size // 4]  # st_name comes first
+        return words(names.tobytes(), tables.structs.order)
 
     def _take(self, name: str, number: int, view: memoryview) -> None:
         """Add the symbol `number`, if it is a definition."""

@@ -23,6 +23,10 @@ from wheelfix.elf.constants import (
 )
 from wheelfix.elf.model import Segment
 from wheelfix.errors import BadElfError
+from wheelfix.system.mmap_io import forget
+
+_LARGE = 1 << 20
+"""Bytes; after reading so many of a mapped file, its pages are released."""
 
 
 class Structs:
@@ -209,7 +213,10 @@ class Image:
         """Copy bytes out of the file: the copy does not keep the caller's buffer alive."""
         if offset < 0 or size < 0 or offset + size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
-        return bytes(self.view[offset : offset + size])
+        copy = bytes(self.view[offset : offset + size])
+        if size >= _LARGE:
+            forget(self.view)
+        return copy
 
     def loaded(self, address: int, size: int, what: str) -> bytes:
         """Copy `size` bytes that are loaded to a virtual address."""

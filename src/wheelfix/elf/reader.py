@@ -41,6 +41,7 @@ from wheelfix.elf.image import Image, RecordingImage, Section
 from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Undefined, VersionNeed
 from wheelfix.elf.symbol_tables import MAX_SYMBOLS, Dynamic
 from wheelfix.errors import BadElfError
+from wheelfix.system.mmap_io import forget
 
 _ST_INFO = {32: 12, 64: 4}
 """Offset of st_info in Elf32_Sym and Elf64_Sym."""
@@ -289,8 +290,9 @@ def _unique_symbols(dynamic: Dynamic) -> int:
         at = dynamic.place_of_symbols(start, stop)
     except BadElfError:
         return 0
-    raw = image.read(at, (stop - start) * size, "the symbol table")
-    info = raw[_ST_INFO[image.structs.bits] :: size]
+    table = image.view[at : at + (stop - start) * size]
+    info = bytes(table[_ST_INFO[image.structs.bits] :: size])
+    forget(image.view)
     return len(info) - len(info.translate(None, _UNIQUE))
 
 

@@ -1,33 +1,38 @@
-"""Files of a wheel once installed: by identity, by RECORD, and what they say."""
+"""Installed files of a wheel: found by RECORD, identified by device and inode."""
 
 import csv
-import mmap
 import os
 import stat
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from wheelfix.elf.model import Elf
-from wheelfix.elf.reader import read_elf
-from wheelfix.errors import BadElfError
-from wheelfix.host.trace_model import File
+from packaging.utils import canonicalize_name
 
 
-def read_file(path: str | Path) -> Elf | None:
-    """Read the ELF object at `path`; None if there is none that can be read."""
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - the path is text
-            if file.read(4) != b"\x7fELF":
-                return None
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return read_elf(data, os.fspath(path))
-    except (OSError, ValueError, BadElfError):
-        return None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class File:
+    """A file by its identity: a path may lead to another file a moment later."""
+
+    path: str
+    """The canonical path; of a `mapped` file as the kernel prints it, without ` (deleted)`."""
+    device: int
+    """`st_dev` of stat(2)."""
+    inode: int
+    mapped: bool
+    """Whether it was seen in /proc/PID/maps. If not, its path was looked up."""
+    deleted: bool = False
+    """Whether the path had been removed, or replaced by another file, when it was seen."""
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """Device and inode."""
+        return self.device, self.inode
 
 
 def find_file(path: str) -> File | None:
-    """Return the regular file that `path` leads to now."""
+    """Return the regular file at `path`, None if there is none."""
     try:
         there = os.stat(path)  # noqa: PTH116 - the path is text, as the loader spells it
     except (OSError, ValueError):
@@ -39,19 +44,22 @@ def find_file(path: str) -> File | None:
 
 
 def find_dist_info(site: Path, name: str) -> Path | None:
-    """Return the folder `name` (`demo-1.0.dist-info`) in `site`, as the installer spelled it."""
-    wanted = _normal(name)
+    """Return the folder `name` (`demo-1.0.dist-info`) in `site`, as the installer spelled it.
+
+    None if there is none, or if `site` cannot be read.
+    """
+    wanted = canonicalize_name(name)
     with suppress(OSError):
         for entry in site.iterdir():
-            if entry.name.endswith(".dist-info") and _normal(entry.name) == wanted:
+            if entry.name.endswith(".dist-info") and canonicalize_name(entry.name) == wanted:
                 return entry
     return None
 
 
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
-    """Return for the paths `wanted` that a RECORD in `site` lists the name and version it is of.
+    """Return which distribution in `site` each of the paths `wanted` belongs to, by RECORD.
 
-    The paths are canonical. `METADATA` is not read: the folder is called `name-version.dist-info`.
+    The paths are canonical; the value is `name version`, from the name of the dist-info folder.
     """
     found: dict[str, str] = {}
     names = {path.rpartition("/")[2] for path in wanted}
@@ -68,14 +76,10 @@ def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
     return found
 
 
-def _normal(name: str) -> str:
-    return name.lower().replace("-", "_").replace(".", "_")
-
-
 def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
-    """Return where the `members` of a wheel are installed; those that are lost are left out.
+    """Return the installed files of the `members` of a wheel; those not found are left out.
 
-    Members of `*.data` folders are known by the end of their rows in RECORD.
+    A member of a `*.data` folder is found by the end of its row in RECORD.
     """
     try:
         text = (dist_info / "RECORD").read_text(encoding="utf-8")
@@ -88,14 +92,14 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
         named.setdefault(path.rpartition("/")[2], []).append(path)
     found: dict[str, File] = {}
     for member in members:
-        file = find_file(_place(member, site, named.get(member.rpartition("/")[2], ())))
+        file = find_file(_installed_path(member, site, named.get(member.rpartition("/")[2], ())))
         if file is not None:
             found[member] = file
     return found
 
 
-def _place(member: str, site: Path, rows: Sequence[str]) -> str:
-    """Return the path of `member`, of whose name there are `rows` in RECORD."""
+def _installed_path(member: str, site: Path, rows: Sequence[str]) -> str:
+    """Return the path of `member`; `rows` are the paths in RECORD with its file name."""
     top, _, rest = member.partition("/")
     if top.endswith(".data"):
         inner = rest.partition("/")[2]

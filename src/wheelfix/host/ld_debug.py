@@ -1,8 +1,8 @@
-"""What glibc's LD_DEBUG says, as values: pure parsing of `libs,files,versions,bindings`.
+"""Parser of glibc's LD_DEBUG output (`libs,files,versions,bindings`).
 
-One file may hold several processes: a fork goes on writing where its parent did, under its own
-number (`_dl_debug_vdprintf` in elf/dl-misc.c), and a program that is executed appends to the file
-of its process. Memory is bounded: what repeats is counted, and beyond a limit only counted.
+One file may hold several processes: a fork writes to the file of its parent with its own process
+id (`_dl_debug_vdprintf` in elf/dl-misc.c), and an executed program appends to the file of its
+process. Memory is bounded: repeated requests and bindings, and those beyond a limit, are counted.
 """
 
 import re
@@ -13,9 +13,9 @@ from fnmatch import translate
 from wheelfix.loader.model import How
 
 MAX_KEPT = 20_000
-"""Requests, and bindings, that are kept of one program; more are only counted."""
+"""Requests, and bindings, kept of one program; more are only counted."""
 MAX_LINE = 1 << 16
-"""Bytes that are kept of a line without an end: paths have at most 4,096 (PATH_MAX)."""
+"""Bytes kept of an incomplete line: paths have at most 4,096 (PATH_MAX)."""
 
 _LABELS = {
     b"RPATH": How.RPATH,
@@ -24,44 +24,44 @@ _LABELS = {
     b"system search path": How.DEFAULT,
 }
 _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostream", "operator"})
-"""What stands in a demangled name but not in the mangled one (Itanium C++ ABI, 5.1.8)."""
+"""Words of demangled names that are abbreviated in mangled ones (Itanium C++ ABI, 5.1.8)."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class LoggedCandidate:
     """One file that the loader tried to open."""
 
     path: str
     how: How
     owner: str | None
-    """The file that the search path is said to be of. glibc names the first file that had the
-    directory in a list, which may be another one."""
+    """The file that the search path is of, according to glibc: the first one that had the
+    directory in its list, which may be a wrong one."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Asked:
-    """One name that the loader looked for; what is loaded already by name leaves no trace."""
+class LoggedRequest:
+    """One name that the loader searched for. Names that are already loaded are not logged."""
 
     requester: str
-    """The path it was loaded by; for the program its `argv[0]`."""
+    """The path of the requesting object; for the program its `argv[0]`."""
     name: str
     dlopen: bool
     searched: bool = False
-    tried: list[Attempt] = field(default_factory=list[Attempt])
+    tried: list[LoggedCandidate] = field(default_factory=list[LoggedCandidate])
     path: str | None = None
-    """Where the file was opened; None if none was, or if it was loaded already."""
+    """The file that was opened; None if none was, or if it was already loaded."""
     address: int | None = None
-    """Of its dynamic section: where in the process the file is mapped."""
+    """The address of its dynamic section in the process."""
     times: int = 1
 
     @property
     def how(self) -> How:
-        """The list that the last candidate comes from."""
+        """The rule that gave the last candidate."""
         return self.tried[-1].how if self.tried else How.PATH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
+class LoggedBinding:
     """One symbol that was bound."""
 
     symbol: str
@@ -71,47 +71,47 @@ class Binding:
 
 
 @dataclass(slots=True, kw_only=True)
-class Image:
-    """One program that ran in one process, or that part of it after a fork."""
+class LoggedProgram:
+    """One program in one process, or the part of it after a fork. Mutable."""
 
     pid: int
     program: str | None = None
-    """Its `argv[0]`; None until the loader hands over to it."""
+    """Its `argv[0]`; None until the loader transfers control to it."""
     forked_from: int | None = None
     started: bool = False
-    asked: list[Asked] = field(default_factory=list[Asked])
+    requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
     inits: dict[str, None] = field(default_factory=dict[str, None])
     """The objects whose constructors ran, by path, in that order."""
     versions: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """User and provider of some symbol version: proof of who serves whom."""
-    bindings: dict[Binding, int] = field(default_factory=dict[Binding, int])
+    """Dependent and provider of a symbol version, by path."""
+    bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
     errors: dict[str, None] = field(default_factory=dict[str, None])
     dropped: int = 0
-    """What came after `MAX_KEPT`."""
-    mapped: list[Asked] = field(default_factory=list[Asked])
-    """What was mapped since somebody looked here, and emptied it."""
+    """Requests and bindings beyond `MAX_KEPT`."""
+    mapped: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
+    """Requests whose files were mapped since the caller last cleared this list."""
     known: set[str] = field(default_factory=set[str])
-    """The paths of what was opened so far, before a fork too."""
-    first: dict[tuple[str, str, str | None], Asked] = field(
-        default_factory=dict[tuple[str, str, str | None], Asked]
+    """The paths opened so far, those before a fork included."""
+    first: dict[tuple[str, str, str | None], LoggedRequest] = field(
+        default_factory=dict[tuple[str, str, str | None], LoggedRequest]
     )
-    current: Asked | None = None
+    current: LoggedRequest | None = None
     how: How = How.PATH
     owner: str | None = None
 
 
 class Log:
-    """Reads one LD_DEBUG file, in pieces as it grows. `pid` is the number in its name."""
+    """Incremental parser of one LD_DEBUG file. `pid` is the process id in its name."""
 
     def __init__(self, pid: int, symbols: Sequence[str] = ()) -> None:
         self.pid = pid
-        self.images: list[Image] = []
-        self._latest: dict[int, Image] = {}
+        self.programs: list[LoggedProgram] = []
+        self._latest: dict[int, LoggedProgram] = {}
         self._rest = b""
         self._line = _lines(symbols)
 
     def feed(self, data: bytes) -> bool:
-        """Read the next piece; return whether it says that something was loaded."""
+        """Parse the next piece; return whether a file was mapped in it."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         self._rest = data[end:][-MAX_LINE:]
@@ -120,50 +120,50 @@ class Log:
             found |= self._read(int(match["pid"]), match)
         return found
 
-    def finish(self) -> tuple[Image, ...]:
-        """Return all that was read, once nothing more comes."""
-        for image in self.images:
-            _settle(image)
-        return tuple(self.images)
+    def finish(self) -> tuple[LoggedProgram, ...]:
+        """Return the programs, after the last piece."""
+        for logged in self.programs:
+            _settle(logged)
+        return tuple(self.programs)
 
     def _read(self, pid: int, match: re.Match[bytes]) -> bool:
-        image = self._latest.get(pid) or self._begin(pid)
+        logged = self._latest.get(pid) or self._begin(pid)
         word, rest = match["word"], match["rest"]
         if word is None:
-            _bind(image, match)
+            _bind(logged, match)
             return False
         if word == b"file=":
-            self._file(image, rest)
+            self._file(logged, rest)
         elif word in _READERS:
-            _READERS[word](image, rest)
-        elif len(image.errors) < MAX_KEPT:
-            image.errors[_text(word + rest)] = None
+            _READERS[word](logged, rest)
+        elif len(logged.errors) < MAX_KEPT:
+            logged.errors[_text(word + rest)] = None
         return word == b"  dynamic: "
 
-    def _begin(self, pid: int, *, execs: bool = False) -> Image:
+    def _begin(self, pid: int, *, execs: bool = False) -> LoggedProgram:
         fork = pid != self.pid and not execs
         parent = self._latest.get(self.pid) if fork else None
-        image = Image(pid=pid, forked_from=self.pid if fork else None)
+        logged = LoggedProgram(pid=pid, forked_from=self.pid if fork else None)
         if parent is not None:
-            image.program, image.started = parent.program, parent.started
-            image.known = set(parent.known)
-        self._latest[pid] = image
-        self.images.append(image)
-        return image
+            logged.program, logged.started = parent.program, parent.started
+            logged.known = set(parent.known)
+        self._latest[pid] = logged
+        self.programs.append(logged)
+        return logged
 
-    def _file(self, image: Image, rest: bytes) -> None:
-        if match := _ASKED.match(rest):
+    def _file(self, logged: LoggedProgram, rest: bytes) -> None:
+        if match := _REQUEST.match(rest):
             name, dlopen, requester = _text(match[1]), match[2] != b"needed", _text(match[3])
-            if image.started and not dlopen and _is_another(image, requester):
-                _settle(image)
-                image = self._begin(image.pid, execs=True)
-            _ask(image, Asked(requester=requester, name=name, dlopen=dlopen))
+            if logged.started and not dlopen and _is_other_program(logged, requester):
+                _settle(logged)
+                logged = self._begin(logged.pid, execs=True)
+            _request(logged, LoggedRequest(requester=requester, name=name, dlopen=dlopen))
         elif rest.endswith(b";  generating link map"):
-            _open(image, _text(rest.rpartition(b" [")[0]))
+            _open(logged, _text(rest.rpartition(b" [")[0]))
 
 
 def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
-    """Compile what is read of a log; all the other lines are skipped at the pace of `re`."""
+    """Compile the pattern of the lines that are read, and of the bindings of `symbols`."""
     words = (
         b"file=|find library=| search path=| search cache=|  trying file=|  dynamic: |"
         b"calling init: |transferring control: |checking for version |"
@@ -181,7 +181,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
 
 
 def _spelled(glob: str) -> bytes:
-    """Return a pattern that every symbol matches whose name, or demangled name, may fit `glob`."""
+    """Return a pattern of the symbols whose plain or demangled name may match `glob`."""
     names = (name for name in re.findall(r"[A-Za-z_]\w{2,}", re.sub(r"\[.*?\]", "*", glob)))
     parts = [name for name in names if name not in _ABBREVIATED]
     mangled = r"_Z[^\n']+"
@@ -191,7 +191,7 @@ def _spelled(glob: str) -> bytes:
     return f"{raw}|{ahead}{mangled}".encode()
 
 
-_ASKED = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
+_REQUEST = re.compile(rb"(.*) \[\d+\];  (needed|dynamically loaded) by (.*) \[\d+\]$")
 _LIST = re.compile(rb".*\t\t\((.*?)(?: from file (.*))?\)$")
 _VERSION = re.compile(rb"`.*' in file (.*) \[\d+\] required by file (.*) \[\d+\]$")
 _DYNAMIC = re.compile(rb"0x([0-9a-f]+)")
@@ -201,87 +201,89 @@ def _text(data: bytes) -> str:
     return data.decode("utf-8", "surrogateescape")
 
 
-def _is_another(image: Image, requester: str) -> bool:
+def _is_other_program(logged: LoggedProgram, requester: str) -> bool:
     """Whether a DT_NEEDED entry of `requester` means that the process runs another program.
 
-    Those of a program are asked for before it starts, never after.
+    The entries of a program are requested before it starts, never after.
     """
-    return requester == image.program or requester not in image.known
+    return requester == logged.program or requester not in logged.known
 
 
-def _ask(image: Image, asked: Asked) -> None:
-    """Begin a new request; the one before has its answer now."""
-    _settle(image)
-    image.current = asked
-    image.how, image.owner = How.PATH, None
+def _request(logged: LoggedProgram, request: LoggedRequest) -> None:
+    """Begin a new request; the previous one is complete."""
+    _settle(logged)
+    logged.current = request
+    logged.how, logged.owner = How.PATH, None
 
 
-def _settle(image: Image) -> None:
-    """Keep the last request, unless the same one was made and answered before."""
-    asked, image.current = image.current, None
-    if asked is None:
+def _settle(logged: LoggedProgram) -> None:
+    """Keep the last request, or count it if the same one had the same answer before."""
+    request, logged.current = logged.current, None
+    if request is None:
         return
-    known = image.first.setdefault((asked.requester, asked.name, asked.path), asked)
-    if known is not asked:
+    known = logged.first.setdefault((request.requester, request.name, request.path), request)
+    if known is not request:
         known.times += 1
-    elif len(image.asked) < MAX_KEPT:
-        image.asked.append(asked)
+    elif len(logged.requests) < MAX_KEPT:
+        logged.requests.append(request)
     else:
-        image.dropped += 1
-        del image.first[asked.requester, asked.name, asked.path]
+        logged.dropped += 1
+        del logged.first[request.requester, request.name, request.path]
 
 
-def _search(image: Image, rest: bytes) -> None:
-    del rest  # the name, which is known
-    if image.current is not None:
-        image.current.searched = True
+def _search(logged: LoggedProgram, rest: bytes) -> None:
+    del rest  # the name of the request
+    if logged.current is not None:
+        logged.current.searched = True
 
 
-def _list(image: Image, rest: bytes) -> None:
+def _list(logged: LoggedProgram, rest: bytes) -> None:
     match = _LIST.match(rest)
     if match is not None:
-        image.how = _LABELS.get(match[1], How.DEFAULT)
-        image.owner = _text(match[2]) if match[2] else None
+        logged.how = _LABELS.get(match[1], How.DEFAULT)
+        logged.owner = _text(match[2]) if match[2] else None
 
 
-def _cache(image: Image, rest: bytes) -> None:
+def _cache(logged: LoggedProgram, rest: bytes) -> None:
     del rest  # always /etc/ld.so.cache
-    image.how, image.owner = How.CACHE, None
+    logged.how, logged.owner = How.CACHE, None
 
 
-def _try(image: Image, rest: bytes) -> None:
-    if image.current is not None:
-        image.current.tried.append(Attempt(path=_text(rest), how=image.how, owner=image.owner))
+def _try(logged: LoggedProgram, rest: bytes) -> None:
+    if logged.current is not None:
+        logged.current.tried.append(
+            LoggedCandidate(path=_text(rest), how=logged.how, owner=logged.owner)
+        )
 
 
-def _init(image: Image, rest: bytes) -> None:
-    image.inits[_text(rest)] = None
+def _init(logged: LoggedProgram, rest: bytes) -> None:
+    logged.inits[_text(rest)] = None
 
 
-def _start(image: Image, rest: bytes) -> None:
-    image.program, image.started = _text(rest), True
+def _start(logged: LoggedProgram, rest: bytes) -> None:
+    logged.program, logged.started = _text(rest), True
 
 
-def _open(image: Image, name: str) -> None:
-    asked = image.current
-    if asked is None or asked.name != name or asked.path is not None:
-        asked = Asked(requester=image.program or "", name=name, dlopen=False)
-        _ask(image, asked)
-    asked.path = asked.tried[-1].path if asked.tried else name
-    image.known.add(asked.path)
+def _open(logged: LoggedProgram, name: str) -> None:
+    request = logged.current
+    if request is None or request.name != name or request.path is not None:
+        request = LoggedRequest(requester=logged.program or "", name=name, dlopen=False)
+        _request(logged, request)
+    request.path = request.tried[-1].path if request.tried else name
+    logged.known.add(request.path)
 
 
-def _place(image: Image, rest: bytes) -> None:
+def _place(logged: LoggedProgram, rest: bytes) -> None:
     match = _DYNAMIC.match(rest)
-    if image.current is not None and match is not None:
-        image.current.address = int(match[1], 16)
-        image.mapped.append(image.current)
+    if logged.current is not None and match is not None:
+        logged.current.address = int(match[1], 16)
+        logged.mapped.append(logged.current)
 
 
-def _version(image: Image, rest: bytes) -> None:
+def _version(logged: LoggedProgram, rest: bytes) -> None:
     match = _VERSION.match(rest)
-    if match is not None and len(image.versions) < MAX_KEPT:
-        image.versions.add((_text(match[2]), _text(match[1])))
+    if match is not None and len(logged.versions) < MAX_KEPT:
+        logged.versions.add((_text(match[2]), _text(match[1])))
 
 
 _READERS = {
@@ -296,14 +298,14 @@ _READERS = {
 }
 
 
-def _bind(image: Image, match: re.Match[bytes]) -> None:
-    binding = Binding(
+def _bind(logged: LoggedProgram, match: re.Match[bytes]) -> None:
+    binding = LoggedBinding(
         symbol=_text(match["symbol"]),
         version=_text(match["version"]) if match["version"] else None,
         user=_text(match["user"]),
         provider=_text(match["provider"]),
     )
-    if binding in image.bindings or len(image.bindings) < MAX_KEPT:
-        image.bindings[binding] = image.bindings.get(binding, 0) + 1
+    if binding in logged.bindings or len(logged.bindings) < MAX_KEPT:
+        logged.bindings[binding] = logged.bindings.get(binding, 0) + 1
     else:
-        image.dropped += 1
+        logged.dropped += 1

@@ -1,6 +1,6 @@
-"""Which packages of the system own files, and under which licence: one scan for all files.
+"""Packages of the Linux distribution (dpkg, apk, rpm) that own files, with their licences.
 
-Debian's and Alpine's databases are text that is read here; only rpm's needs its program.
+The databases of dpkg and apk are read; that of rpm needs its program.
 """
 
 import os
@@ -20,7 +20,7 @@ _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
     r"[\t%{FILENAMES}]\n"
 )
-"""A line for each package; the files are in it because a file may have several owners, or none."""
+"""One line for each package, with its files: a file may have several owners, or none."""
 
 
 class Package(NamedTuple):
@@ -29,17 +29,17 @@ class Package(NamedTuple):
     type: Literal["deb", "rpm", "apk"]
     name: str
     version: str
-    """With the release, as in `5.4.1-1`; an rpm's epoch is not in it."""
+    """With the release, as in `5.4.1-1`, without the epoch of an rpm."""
     arch: str
-    """In the distribution's own terms: `amd64`, `x86_64`."""
+    """As the distribution names it: `amd64`, `x86_64`."""
     distro: str
     """ID of os-release(5)."""
     distro_version: str = ""
-    """VERSION_ID of os-release(5), where it has one."""
+    """VERSION_ID of os-release(5), if there is one."""
     epoch: str = ""
-    """Of an rpm that has one."""
+    """Of an rpm; empty if it has none."""
     licence: str | None = None
-    """An SPDX expression, or what the distribution says in its own words."""
+    """An SPDX expression, or the distribution's own text."""
 
     @property
     def purl(self) -> str:
@@ -50,13 +50,15 @@ class Package(NamedTuple):
             "epoch": self.epoch,
         }
         name = self.name if self.type == "rpm" else self.name.lower()
-        return _purl(self.type, [self.distro.lower(), name], self.version, qualifiers)
+        return package_url(self.type, [self.distro.lower(), name], self.version, qualifiers)
 
 
-def _purl(kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]) -> str:
-    """Compose a package URL; only letters, digits and `.-_~:` stand for themselves.
+def package_url(
+    kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str, str]
+) -> str:
+    """Compose a package URL (ECMA-427); all but letters, digits and `.-_~:` is percent-encoded.
 
-    Qualifiers without a value are left out, the others are in the order of their names.
+    Qualifiers are sorted by name; those without a value are left out.
     """
     path = "/".join(quote(part, safe=":") for part in (kind, *names))
     given = [
@@ -67,7 +69,7 @@ def _purl(kind: str, names: Sequence[str], version: str, qualifiers: Mapping[str
 
 
 class _System(NamedTuple):
-    """Where to look: the root folder, the environment, and whose system it is."""
+    """A Linux system: its root folder, the environment for its programs, and its os-release(5)."""
 
     root: Path
     environ: Mapping[str, str]
@@ -78,11 +80,11 @@ class _System(NamedTuple):
 def owners(
     paths: Collection[Path], environ: Mapping[str, str], root: Path = Path("/")
 ) -> dict[Path, Package]:
-    """Return the packages that own `paths`, absolute ones, of those that are owned.
+    """Return the packages that own the absolute `paths`; files without an owner are left out.
 
-    `environ` says where rpm is found. The system's other files are looked for under `root`.
+    `environ` is the environment of rpm. The databases are those under `root`.
 
-    Raises `ToolError` if rpm does not end.
+    Raises `ToolError` if rpm is killed or does not end within 60 seconds.
     """
     release = _os_release(root)
     system = _System(
@@ -93,12 +95,12 @@ def owners(
     )
     spellings = {path: tuple(_spellings(path)) for path in paths}
     found: dict[Path, Package] = {}
-    for ask in (_ask_dpkg, _ask_apk, _ask_rpm):
+    for owners_in in (_owners_in_dpkg, _owners_in_apk, _owners_in_rpm):
         left = [path for path in spellings if path not in found]
         if not left:
             break
         known: dict[str, Package] = {}
-        for name, package in ask({name for path in left for name in spellings[path]}, system):
+        for name, package in owners_in({name for path in left for name in spellings[path]}, system):
             known.setdefault(name, package)
         for path in left:
             if names := [name for name in spellings[path] if name in known]:
@@ -107,10 +109,10 @@ def owners(
 
 
 def _spellings(path: Path) -> Iterator[str]:
-    """Yield the names under which a database may know `path`, the best first.
+    """Yield the paths by which a database may list `path`, the best first.
 
-    A link for the linker is in a package of its own, which is not the library's. Where `/lib` is
-    a link to `/usr/lib`, packages may have been built with either (Debian's "merged /usr").
+    The target of a link comes first: the link may be in the -dev package. Where `/lib` is a link
+    to `/usr/lib`, packages may list either (Debian's "merged /usr").
     """
     for name in dict.fromkeys((os.path.realpath(path), str(path))):
         yield name
@@ -139,7 +141,7 @@ def _read(path: Path) -> str:
 # --- Debian -------------------------------------------------------------------------------------
 
 
-def _ask_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+def _owners_in_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
     """Read the file lists and the status of dpkg (dpkg(1), "FILES")."""
     database = system.root / "var/lib/dpkg"
     wanted = {os.fsencode(name): name for name in names}
@@ -168,7 +170,7 @@ def _ask_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Pa
 
 
 def _dpkg_lists(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the packages of this system, hundreds, and what they have installed."""
+    """Yield the packages of this system, and the contents of their file lists."""
     suffix = ".list"
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 (a tenth of the time)
@@ -181,7 +183,7 @@ def _dpkg_lists(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str, str]]]:
-    """Return what the status file says of the packages `names`, once for each architecture."""
+    """Return the stanzas of the packages `names` in the status file, one for each architecture."""
     found: dict[str, list[dict[str, str]]] = {}
     for stanza in _read(path).split("\n\n"):
         head = re.match(r"\n*Package: (.+)", stanza)
@@ -193,7 +195,7 @@ def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str,
 
 
 def _fields(stanza: str) -> dict[str, str]:
-    """Split a stanza into its fields; continuation lines stay as they are (deb822(5))."""
+    """Split a stanza into its fields, with their continuation lines (deb822(5))."""
     return dict(re.findall(r"(?m)^([!-9;-~]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza))
 
 
@@ -210,7 +212,7 @@ def _debian_licence(path: Path) -> str | None:
 
 
 def _spdx(text: str) -> str:
-    """Say a licence of DEP 5 in SPDX's terms; one that SPDX has no term for stays as it is."""
+    """Translate a licence of DEP 5 to an SPDX expression; one unknown to SPDX is unchanged."""
     translated = " ".join(_spdx_word(word) for word in text.split())
     try:
         return str(canonicalize_license_expression(translated))
@@ -228,7 +230,7 @@ def _spdx_word(word: str) -> str:
 # --- Alpine -------------------------------------------------------------------------------------
 
 
-def _ask_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+def _owners_in_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
     """Read the database of installed packages of apk (apk-package(5), "Installed database")."""
     place = "lib/apk/db/installed"
     text = _read(system.root / place) or _read(system.root / "usr" / place)
@@ -250,7 +252,7 @@ def _ask_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Pac
 
 
 def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
-    """Yield the files of a package: `F:` is a folder, and each `R:` after it a file there."""
+    """Yield the files of a package: `F:` is a folder, and each `R:` after it a file in it."""
     folder = ""
     for key, value in lines:
         if key == "F":
@@ -259,11 +261,11 @@ def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
             yield f"/{folder}/{value}"
 
 
-# --- Red Hat and its kin ------------------------------------------------------------------------
+# --- rpm ----------------------------------------------------------------------------------------
 
 
-def _ask_rpm(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
-    """Ask rpm, once; its exit code is the number of files that nobody owns."""
+def _owners_in_rpm(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+    """Run rpm, once; its exit code is the number of files without an owner."""
     program = shutil.which("rpm", path=system.environ.get("PATH", os.defpath))
     if program is None:
         return

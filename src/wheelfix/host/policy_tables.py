@@ -1,24 +1,20 @@
-"""auditwheel's tables of what each platform tag promises, read as data.
-
-They are found without importing auditwheel, which would take longer than all that is done with
-them.
-"""
+"""auditwheel's policy tables (`*-policy.json`), read as data, without importing auditwheel."""
 
 import json
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from wheelfix.analysis.policy_reasons import Policy
+from wheelfix.analysis.policies import Policy
 from wheelfix.errors import ToolError
 
 INSTALL_HINT = "pip install --upgrade 'auditwheel>=6.8.2'"
 
 
 def read_policies() -> tuple[Policy, ...]:
-    """Return the tables of the auditwheel that is installed beside wheelfix, read once.
+    """Return the policies of the auditwheel that is installed with wheelfix; read once.
 
-    Raises `ToolError` if there is none, or if its tables have another form.
+    Raises `ToolError` if there is none, or if its tables have an unknown format.
     """
     spec = PathFinder.find_spec("auditwheel")
     places = spec.submodule_search_locations if spec is not None else None
@@ -43,19 +39,19 @@ def _read(folder: Path) -> tuple[Policy, ...]:
             for entry in json.loads(file.read_bytes())
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unknown_form(str(error)) from error
+        raise _unreadable(str(error)) from error
     if not found:
-        raise _unknown_form("there are none")
+        raise _unreadable("there are none")
     return found
 
 
 def known_policies() -> tuple[Policy, ...]:
-    """Read the tables; none where they have another form: explanations can do without."""
+    """Return the policies; none if the tables have an unknown format."""
     try:
         return read_policies()
     except ToolError:
         return ()
 
 
-def _unknown_form(why: str) -> ToolError:
-    return ToolError(f"auditwheel's tables of policies cannot be read: {why}", hint=INSTALL_HINT)
+def _unreadable(why: str) -> ToolError:
+    return ToolError(f"auditwheel's policy tables cannot be read: {why}", hint=INSTALL_HINT)

@@ -1,22 +1,19 @@
-"""What providers have: read from a wheel, an installed distribution, or a directory.
+"""Providers looked up on this machine: wheels, installed distributions, directories.
 
-Only names are read here; the symbols of their libraries are `hostlibs`' to read.
+Only the names of their libraries are read; `host_libraries` reads the libraries themselves.
 """
 
 import re
-import zipfile
-import zlib
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from glob import escape
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from zipfile import ZipFile
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.providers import allowed, presets
+from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.wheel_sets import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
@@ -25,46 +22,41 @@ from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.unverified import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _SITE = ("site-packages", "dist-packages")
 
 
 def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -> Settings:
-    """Return `settings` with all providers looked up, and those at hand to be looked into.
+    """Return `settings` with all providers looked up, and the available ones in `library_path`.
 
-    `base` is where relative paths count from. Of several versions at hand, the highest and the
+    `base` is the folder of relative paths. Of several available versions, the highest and the
     lowest that METADATA of `wheel` allows remain, in this order. Raises `SettingsError` for a
-    provider that is not found, or that cannot be installed beside `wheel`.
+    provider that is not found, or that cannot be installed together with `wheel`.
     """
     if not settings.provider:
         return settings
-    there = looked_up(settings, base).provider
-    found = list(_for_wheel(there, None if wheel is None else wheel.name))
+    candidates = [found for given in settings.provider for found in _look_up(given, base)]
+    fitting = list(_for_wheel(candidates, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
-    found = [each for some in _by_name(found) for each in _judged(some, requirements)]
-    seen: dict[str, Provider] = {}
-    for each in found:
-        if each.name and (each.at_hand or each.refused):
-            seen.setdefault(each.name, each)
-    providers = tuple(_together(each, seen.get(each.name), found) for each in found)
-    places = (*settings.library_path, *(each.at_hand for each in providers if each.at_hand))
+    usable = [provider for same in _by_name(fitting) for provider in _allowed(same, requirements)]
+    first: dict[str, Provider] = {}
+    for provider in usable:
+        if provider.name and (provider.at_hand or provider.refused):
+            first.setdefault(provider.name, provider)
+    providers = tuple(_merged(provider, first.get(provider.name), usable) for provider in usable)
+    places = (*settings.library_path, *(known.at_hand for known in providers if known.at_hand))
     return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
 
 
-def looked_up(settings: Settings, base: Path) -> Settings:
-    """Return `settings` with all that their providers mean, in every version at hand.
+def _merged(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
+    """Return `provider` merged with the other settings of the same distribution.
 
-    Raises `SettingsError` for a provider that is not found.
+    `known` is the first available, or refused, one of them.
     """
-    found = (each for given in settings.provider for each in _looked_up(given, base))
-    return replace(settings, provider=tuple(found))
-
-
-def _together(provider: Provider, known: Provider | None, among: Iterable[Provider]) -> Provider:
-    """Let what is said of one distribution in several ways be said of it as a whole."""
-    asked = (each.requirement for each in among if each.name and each.name == provider.name)
-    longest = max(asked, key=len, default=provider.requirement)
+    same = (other.requirement for other in among if other.name and other.name == provider.name)
+    longest = max(same, key=len, default=provider.requirement)
     if known is None or provider.at_hand or provider.refused:
         return replace(provider, requirement=longest)
     return replace(
@@ -76,7 +68,7 @@ def _together(provider: Provider, known: Provider | None, among: Iterable[Provid
     )
 
 
-def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
+def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     if given.libraries:
         return (given,)
     text = given.requirement or given.source
@@ -84,8 +76,8 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     if not given.requirement and path.suffix == ".whl":
         return in_wheel(path)
     if not given.requirement and path.is_dir():
-        wheels = [each for wheel in sorted(path.glob("*.whl")) for each in _in_wheel(wheel)]
-        return _some((*wheels, *in_directory(path)), f"the directory `{path}`")
+        wheels = [found for wheel in sorted(path.glob("*.whl")) for found in _in_wheel(wheel)]
+        return _not_empty((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
     if not found:
         raise SettingsError(
@@ -94,64 +86,69 @@ def _looked_up(given: Provider, base: Path) -> tuple[Provider, ...]:
             hint="give its wheel: `--provider FILE.whl`; or `libraries` and `directory` in "
             "[[tool.wheelfix.provider]]",
         )
-    return tuple(replace(each, requirement=text) for each in found)
+    return tuple(replace(provider, requirement=text) for provider in found)
 
 
-# --- Which of several -----------------------------------------------------------------------------
+# --- Choice of a version --------------------------------------------------------------------------
 
 
 def _by_name(providers: Iterable[Provider]) -> Iterable[list[Provider]]:
-    """Return the providers distribution by distribution; each mere directory stands alone."""
+    """Group providers by distribution; a directory without one is a group of its own."""
     found: dict[tuple[str, str], list[Provider]] = {}
-    for each in providers:
-        key = (each.name, "" if each.name else f"{each.source} {each.directory}")
-        found.setdefault(key, []).append(each)
+    for provider in providers:
+        key = (provider.name, "" if provider.name else f"{provider.source} {provider.directory}")
+        found.setdefault(key, []).append(provider)
     return found.values()
 
 
-def _judged(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
-    """Yield the highest and the lowest allowed version of one distribution, and what is told.
+def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
+    """Yield the unavailable providers, and the highest and the lowest allowed version.
 
-    Where METADATA does not ask for it, what was asked of the provider itself decides.
+    `providers` are of one distribution. Where METADATA does not require it, the requirement in
+    the settings decides.
     """
     name = providers[0].name
-    versions = dict.fromkeys(each.version for each in providers if each.at_hand and name)
-    asked = [text for text in requires_dist if name_of(text) == name]
-    good = allowed(versions, asked or [max((e.requirement for e in providers), key=len)])
+    available = [provider for provider in providers if provider.at_hand]
+    versions = dict.fromkeys(provider.version for provider in available if name)
+    required = [text for text in requires_dist if name_of(text) == name]
+    good = allowed_versions(
+        versions, required or [max((provider.requirement for provider in providers), key=len)]
+    )
     refused = tuple(version for version in versions if version not in good)
-    yield from (each for each in providers if not each.at_hand)
+    yield from (provider for provider in providers if not provider.at_hand)
     if not versions:
-        yield from (each for each in providers if each.at_hand)
+        yield from available
     elif not good:
-        # Where nothing at hand is allowed, its names still say what is not to be grafted.
+        # No available version is allowed; the libraries are still not to be grafted.
         last = list(versions)[-1]
-        own = (each for each in providers if each.at_hand and each.version == last)
-        yield from (replace(each, at_hand="", refused=refused) for each in own)
+        own = (provider for provider in available if provider.version == last)
+        yield from (replace(provider, at_hand="", refused=refused) for provider in own)
     for version in dict.fromkeys((good[-1], good[0])) if good else ():
-        own = (each for each in providers if each.at_hand and each.version == version)
-        yield from (replace(each, refused=refused) for each in own)
+        own = (provider for provider in available if provider.version == version)
+        yield from (replace(provider, refused=refused) for provider in own)
 
 
 def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterator[Provider]:
-    """Yield what can be installed beside `wheel`, one wheel for each version.
+    """Yield the providers that can be installed with `wheel`, one wheel for each version.
 
-    Raises `SettingsError` for a distribution of which no wheel at hand can.
+    Raises `SettingsError` if no wheel of a distribution can.
     """
     taken: dict[tuple[str, str], str] = {}
     misfits: dict[str, str] = {}
     fitting: set[str] = set()
     kept: list[Provider] = []
-    for each in providers:
-        if not each.at_hand.endswith(".whl"):
-            kept.append(each)
+    for provider in providers:
+        if not provider.at_hand.endswith(".whl"):
+            kept.append(provider)
             continue
-        problem = _misfit(WheelName.parse(Path(each.at_hand).name), wheel)
+        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel)
         if problem is not None:
-            misfits.setdefault(each.name, f"the provider `{each.source}` is {problem}")
+            misfits.setdefault(provider.name, f"the provider `{provider.source}` is {problem}")
             continue
-        fitting.add(each.name)
-        if taken.setdefault((each.name, each.version), each.at_hand) == each.at_hand:
-            kept.append(each)
+        fitting.add(provider.name)
+        key = (provider.name, provider.version)
+        if taken.setdefault(key, provider.at_hand) == provider.at_hand:
+            kept.append(provider)
     for name, problem in misfits.items():
         if name not in fitting:
             raise SettingsError(
@@ -162,13 +159,13 @@ def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterat
 
 
 def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
-    """Say why `provider` cannot be installed where `wheel` is; None if it can."""
+    """Return why `provider` cannot be installed with `wheel`; None if it can."""
     if wheel is None:
         return None
-    theirs, ours = ({*map(_platform, each.platforms)} for each in (provider, wheel))
-    if not any(_alike(one, other) for one in theirs for other in ours):
-        said = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
-        return "for {}, and the wheel for {}".format(*said)
+    theirs, ours = ({*map(_platform, name.platforms)} for name in (provider, wheel))
+    if not any(_compatible(one, other) for one in theirs for other in ours):
+        names = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
+        return "for {}, and the wheel for {}".format(*names)
     pythons = interpreters(provider)
     if not set(pythons).intersection(interpreters(wheel)):
         return f"for {', '.join(pythons)}, and the wheel for {', '.join(interpreters(wheel))}"
@@ -176,18 +173,18 @@ def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
 
 
 def _platform(tag: str) -> tuple[str, str]:
-    """Return the C library and the machine of a platform tag; empty where it leaves them open."""
+    """Return the C library and the machine of a platform tag, each empty if it may be any."""
     parsed = parse_platform_tag(tag)
     if not parsed.is_linux:
         return "", "" if tag == "any" else tag
     return parsed.libc or "", parsed.arch
 
 
-def _alike(one: tuple[str, str], other: tuple[str, str]) -> bool:
+def _compatible(one: tuple[str, str], other: tuple[str, str]) -> bool:
     return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
 
 
-# --- Three kinds of places ------------------------------------------------------------------------
+# --- Wheels, distributions, directories -----------------------------------------------------------
 
 
 def in_wheel(path: Path) -> tuple[Provider, ...]:
@@ -195,11 +192,11 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
-    return _some(_in_wheel(path), f"the wheel `{path}`")
+    return _not_empty(_in_wheel(path), f"the wheel `{path}`")
 
 
 def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return what another wheel of the run provides; what is wrong with it is told elsewhere."""
+    """Return what another wheel of the run provides; nothing if it cannot be read."""
     try:
         return _in_wheel(path)
     except WheelfixError:
@@ -207,11 +204,11 @@ def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
 
 
 def _in_wheel(path: Path) -> tuple[Provider, ...]:
-    with zip_file(path) as archive:
+    with open_unverified(path) as archive:
         members = archive.namelist()
-        texts = [text_in(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
+        texts = [member_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
     name = WheelName.parse(path.name)
-    root = "purelib" if any("root-is-purelib: true" in each for each in texts) else "platlib"
+    root = "purelib" if any("root-is-purelib: true" in text for text in texts) else "platlib"
     data = f"{name.distribution}-{name.version}.data/"
     places = (_place_in_wheel(member, data, root) for member in members)
     return _providers(
@@ -226,10 +223,10 @@ def _in_wheel(path: Path) -> tuple[Provider, ...]:
 
 
 def parts_in(paths: Sequence[Path]) -> tuple[Part, ...]:
-    """Return what each of the wheels says of itself and of those that it requires.
+    """Return for each wheel its name and the distributions that it requires.
 
-    A wheel that cannot be read requires nothing: whoever reads it whole says what is wrong. Wheels
-    of one distribution are not looked into.
+    A wheel that cannot be read requires nothing: reading it whole reports the fault. Wheels of one
+    distribution are not read.
     """
     names = [_wheel_name(path) for path in paths]
     if len({canonicalize_name(name.distribution) for name in names}) < 2:
@@ -256,42 +253,15 @@ def _wheel_name(path: Path) -> WheelName:
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
-    with suppress(SettingsError), zip_file(path) as archive:
+    with suppress(SettingsError), open_unverified(path) as archive:
         members = (m for m in archive.namelist() if m.count("/") == 1)
         member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
-        return read_core_metadata(text_in(archive, member)).requires_dist if member else ()
+        return read_core_metadata(member_text(archive, member)).requires_dist if member else ()
     return ()
 
 
-@contextmanager
-def zip_file(path: Path) -> Generator[ZipFile]:
-    """Open a wheel that nobody has verified, to read a little of it.
-
-    Raises `SettingsError` for what cannot be opened, or turns out to be damaged.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is not a file")  # noqa: TRY301 - told as the others are
-        with zipfile.ZipFile(path) as archive:
-            yield archive
-    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError) as error:
-        raise SettingsError(
-            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
-        ) from error
-
-
-def text_in(archive: ZipFile, member: str) -> str:
-    """Return the beginning of a text: what is longer than any is not for us to refuse here."""
-    with archive.open(member) as file:
-        return file.read(_MOST_TEXT).decode("utf-8", "replace")
-
-
-_MOST_TEXT = 1 << 22
-"""Bytes that are read of METADATA, or of WHEEL."""
-
-
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
-    """Return the scheme path that `member` belongs to, and its place there."""
+    """Return the scheme path of `member`, and its path below it; None for other data folders."""
     if not member.startswith(data):
         return root, member
     scheme, _, rest = member.removeprefix(data).partition("/")
@@ -299,9 +269,9 @@ def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None
 
 
 def in_distribution(requirement: str) -> tuple[Provider, ...]:
-    """Return what the distribution provides as it is installed beside wheelfix, by its RECORD.
+    """Return what the distribution that is installed with wheelfix provides, by its RECORD.
 
-    Nothing where it is not installed, or has no RECORD.
+    Nothing if it is not installed, or has no RECORD.
     """
     try:
         distribution = metadata.distribution(name_of(requirement))
@@ -315,13 +285,13 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
     )
     places: list[tuple[str, str]] = []
     for file in distribution.files or ():
-        # What lies outside site-packages came from the data scheme: `../../../lib/libx.so`.
+        # A file outside of site-packages is from the data scheme: `../../../lib/libx.so`.
         inside = PurePosixPath(*[part for part in file.parts if part != ".."])
         places.append(("data" if ".." in file.parts else root, str(inside)))
     site = Path(str(distribution.locate_file("")))
     return tuple(
-        replace(each, at_hand=str(_on_disk(distribution.files or (), each, site)))
-        for each in _providers(places, own)
+        replace(provider, at_hand=str(_folder_of(distribution.files or (), provider, site)))
+        for provider in _providers(places, own)
     )
 
 
@@ -330,7 +300,7 @@ def _wheel_text(distribution: object) -> str:
     return (read("WHEEL") or "").lower() if read else ""
 
 
-def _on_disk(files: Iterable[PurePosixPath], provider: Provider, site: Path) -> Path:
+def _folder_of(files: Iterable[PurePosixPath], provider: Provider, site: Path) -> Path:
     wanted = f"{provider.directory}/"
     for file in files:
         inside = str(PurePosixPath(*[part for part in file.parts if part != ".."]))
@@ -340,8 +310,11 @@ def _on_disk(files: Iterable[PurePosixPath], provider: Provider, site: Path) -> 
 
 
 def in_directory(path: Path) -> tuple[Provider, ...]:
-    """Return what the directory at `path` holds; an entry leads there if it is in site-packages."""
-    names = sorted(each.name for each in path.iterdir() if _LIBRARY.fullmatch(each.name))
+    """Return the libraries in the directory at `path`.
+
+    Search paths can lead there if it is in site-packages.
+    """
+    names = sorted(file.name for file in path.iterdir() if _LIBRARY.fullmatch(file.name))
     parts = path.resolve().parts
     at = max((n for n, part in enumerate(parts) if part in _SITE), default=None)
     own = Provider(
@@ -354,7 +327,7 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
 
 
 def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
-    """Return `own` once for each folder that has libraries for others."""
+    """Return `own` once for each folder with libraries that others may need."""
     folders: dict[tuple[str, str], list[str]] = {}
     for scheme, place in places:
         folder, _, name = place.rpartition("/")
@@ -367,17 +340,14 @@ def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provid
             directory=folder,
             scheme=scheme,
         )
-        # What stands in site-packages is nearer than a copy for the data scheme.
+        # A library in site-packages is preferred to a copy in the data scheme.
         for (scheme, folder), names in sorted(
-            folders.items(), key=lambda each: each[0][0] == "data"
+            folders.items(), key=lambda item: item[0][0] == "data"
         )
     )
 
 
-def _some(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
+def _not_empty(found: tuple[Provider, ...], what: str) -> tuple[Provider, ...]:
     if not found:
         raise SettingsError(f"{what} provides no library", hint="libraries are called lib*.so*")
     return found
-
-
-# --- For the list of what is used -----------------------------------------------------------------

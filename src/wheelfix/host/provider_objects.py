@@ -1,17 +1,17 @@
-"""What stands beside a wheel once it is installed: the objects of its providers.
+"""ELF objects that the providers of a wheel install.
 
-A provider at hand gives its objects as they are. Of one that is known by name only, there are the
-names that the wheel asks for, which is enough to see whether an entry leads to them.
+An available provider is read. A provider known only by name gets an object for each DT_NEEDED name
+that it provides: enough to see whether a search path leads there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from wheelfix.analysis.explain import ProviderFiles
+from wheelfix.analysis.installation import ProviderFiles
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.host.installed_files import read_file
+from wheelfix.host.disk import read_file
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.settings import Provider
 from wheelfix.wheel.model import Wheel
@@ -19,36 +19,36 @@ from wheelfix.wheel.reader import open_wheel
 
 
 def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[ProviderFiles, ...]:
-    """Return what the `providers`, as they were looked up, install beside `wheel`.
+    """Return what the `providers`, as looked up, install next to `wheel`.
 
-    Only those are looked into that `wheel` needs, or a provider that it needs. Of several versions
-    it is the first, which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
+    Only providers that `wheel` needs, directly or not, are read; of several versions the first,
+    which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
     """
     known = tuple(providers)
     first = {each.name: each.version for each in reversed(known) if each.name and each.at_hand}
     found: dict[str, ProviderFiles] = {}
     waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
     names: set[str] = set()
-    for name, user in waiting:  # grows while it is walked
+    for name, dependent in waiting:  # grows during the loop
         provider = provider_of(name, known)
         if name in names or provider is None:
             continue
         names.add(name)
         if first.get(provider.name, provider.version) != provider.version:
-            continue  # only the lowest version has it
+            continue  # only the lowest version provides it
         key = provider.at_hand or f"{provider.label} {provider.scheme} {provider.directory}"
         if not provider.at_hand:
             before = found.get(key, ProviderFiles(name=provider.name))
-            elfs = {**before.elfs, **_named(name, user, provider)}
+            elfs = {**before.elfs, **_stub(name, dependent, provider)}
             found[key] = replace(before, elfs=elfs)
         elif key not in found:
-            found[key] = _at_hand(provider)
+            found[key] = _read(provider)
             needs = found[key].elfs.values()
-            waiting += [(each, elf) for elf in needs for each in elf.needed]
+            waiting += [(needed, elf) for elf in needs for needed in elf.needed]
     return tuple(found.values())
 
 
-def _at_hand(provider: Provider) -> ProviderFiles:
+def _read(provider: Provider) -> ProviderFiles:
     path = Path(provider.at_hand)
     if path.suffix == ".whl":
         with open_wheel(path) as archive:
@@ -71,16 +71,16 @@ def _in_directory(path: Path, provider: Provider) -> Iterator[tuple[tuple[Key, s
             yield (Key(provider.scheme), f"{provider.directory}/{file.name}"), elf
 
 
-def _named(name: str, user: Elf, provider: Provider) -> Mapping[tuple[Key, str], Elf]:
-    """Return an object of which nothing is known but its SONAME."""
+def _stub(name: str, dependent: Elf, provider: Provider) -> Mapping[tuple[Key, str], Elf]:
+    """Return an object with the SONAME `name`, and nothing else."""
     if provider.directory is None:
         return {}
     elf = Elf(
-        bits=user.bits,
-        little_endian=user.little_endian,
-        machine=user.machine,
-        osabi=user.osabi,
-        flags=user.flags,
+        bits=dependent.bits,
+        little_endian=dependent.little_endian,
+        machine=dependent.machine,
+        osabi=dependent.osabi,
+        flags=dependent.flags,
         type=ElfType.DYN,
         soname=name,
     )

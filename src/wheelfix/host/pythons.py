@@ -1,35 +1,34 @@
-"""Fresh environments: find a Python, make an empty place, install a wheel there, find it again."""
+"""Pythons of this machine, and fresh environments with a wheel installed in them."""
 
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.installed_files import by_record, find_dist_info, find_file
-from wheelfix.host.trace_model import File
+from wheelfix.host.installed_files import File, by_record, find_dist_info, find_file
 from wheelfix.loader.install_schemes import ENV, Key, Scheme, split
 from wheelfix.loader.install_schemes import installed as installed_path
 from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
-SCHEMES = ("venv", "prefix", "user", "target")
-"""The install schemes that an installer makes here without being root; uv does if it is there.
+INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
+"""Install schemes made by an installer: uv if it is found, or else pip.
 
-`-pip` or `-uv` after one chooses the installer: `target-pip`.
+The suffix `-pip` or `-uv` chooses the installer: `target-pip`.
 """
-SPREAD = ("conda", "debian-system", "debian-prefix-pip", "lib64")
-"""The schemes of other systems: the files are put where an installer would put them there."""
-EVERY = ("venv", "prefix", "user", "target-pip", "target-uv", *SPREAD)
-"""All that differ; the wheel's tags may allow fewer of them."""
-_TELL = """
+UNPACKED_SCHEMES = ("conda", "debian-system", "debian-prefix-pip", "lib64")
+"""Install schemes of other systems: the wheel is unpacked to where their installers put files."""
+ALL_SCHEMES = ("venv", "prefix", "user", "target-pip", "target-uv", *UNPACKED_SCHEMES)
+"""The schemes that differ; the tags of a wheel may allow fewer of them."""
+_DESCRIBE_PYTHON = """
 import _ctypes, json, platform, sys, sysconfig
 from importlib.machinery import EXTENSION_SUFFIXES
 name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.python_implementation()]
@@ -49,45 +48,50 @@ class Interpreter:
     path: str
     """Its executable, below any virtual environment."""
     name: str
-    """`python3.11`, `python3.13t`, `pypy3.9`: as `layout` names them."""
+    """As in `loader.install_schemes`: `python3.11`, `python3.13t`, `pypy3.9`."""
     suffixes: tuple[str, ...]
-    """Of extension modules (PEP 3149)."""
+    """The file name suffixes of extension modules (PEP 3149)."""
     ctypes: str | None
-    """Where `_ctypes` is, which has dlopen; None if it is built in."""
+    """The file of `_ctypes`, the module with dlopen; None if it is built in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """One environment: where it is, and how its Python is run."""
+class FreshEnvironment:
+    """An empty environment: its folder, and how to run its Python."""
 
     root: Path
     python: str
     environ: Mapping[str, str]
+    """Without variables that affect the loader, Python, or an installer."""
+    index: Mapping[str, str]
+    """The variables that tell the installers where to get distributions."""
     arguments: tuple[str, ...]
     """Options of the installer."""
     installer: str | None = None
-    """`pip` or `uv`; without one uv, if it is there."""
+    """`pip` or `uv`; None is uv if it is found, or else pip."""
     scheme: Scheme | None = None
-    """Where to put the files without an installer."""
+    """The layout to unpack the wheel to, without an installer."""
     paths: tuple[str, ...] = ()
-    """Folders that its Python does not search by itself."""
+    """Folders with the packages that its Python does not search by default."""
+    is_virtual: bool = False
+    """Whether it is a virtual environment, whose Python finds its packages."""
 
 
 # --- Interpreters ---------------------------------------------------------------------------------
 
 
 def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
-    """Ask the Python at `path` what it is; `ToolError` if it is none."""
-    said = run([path, "-I", "-c", _TELL], env=_clean(environ), timeout=30).stdout
-    name, suffixes, executable, is_virtual, base, ctypes = json.loads(said)
+    """Run the Python at `path` to describe it; raises `ToolError` if it is none."""
+    output = run([path, "-I", "-c", _DESCRIBE_PYTHON], env=_clean(environ), timeout=30).stdout
+    name, suffixes, executable, is_virtual, base, ctypes = json.loads(output)
     real = str(base if is_virtual else executable)
     return Interpreter(path=real, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
 
 
 def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every Python 3 that is found: on PATH, of pyenv, of uv, of the manylinux images."""
+    """Return every Python 3 on PATH, of pyenv, of uv, and of the manylinux images."""
     home = Path(environ.get("HOME", "/nonexistent"))
-    folders = [Path(each) for each in environ.get("PATH", "").split(":") if each]
+    folders = [Path(entry) for entry in environ.get("PATH", "").split(":") if entry]
     folders += [*(home / ".pyenv" / "versions").glob("*/bin"), *Path("/opt/python").glob("*/bin")]
     folders += (home / ".local" / "share" / "uv" / "python").glob("*/bin")
     found: dict[str, str] = {}
@@ -102,11 +106,11 @@ def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
-# --- Places --------------------------------------------------------------------------------------
+# --- Environments --------------------------------------------------------------------------------
 
 
 def _clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` without what would reach into a loader or a Python."""
+    """Return `environ` without variables that affect the loader, Python, or an installer."""
     return {
         name: value
         for name, value in environ.items()
@@ -115,8 +119,13 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]) -> Place:
-    """Make an empty environment; its home and its temporary folder are in it."""
+def make(
+    scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]
+) -> FreshEnvironment:
+    """Make an empty environment in `root`, with a home and a temporary folder of its own.
+
+    Raises `SettingsError` for a scheme that no installer here makes.
+    """
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
     clean = {
@@ -129,7 +138,9 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
     env = root / "env"
     executable = python.path
     kind, _, last = scheme.rpartition("-")
-    kind, installer = (kind, last) if kind in SCHEMES and last in {"pip", "uv"} else (scheme, None)
+    kind, installer = (
+        (kind, last) if kind in INSTALLER_SCHEMES and last in {"pip", "uv"} else (scheme, None)
+    )
     arguments: tuple[str, ...] = (f"--{kind}", str(env))
     match kind:
         case "venv":
@@ -144,58 +155,64 @@ def make(scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str
         case _:
             raise SettingsError(
                 f"the scheme `{scheme}` cannot be made here",
-                hint=f"choose among {', '.join((*SCHEMES, *SPREAD))}, or all",
+                hint=f"choose among {', '.join((*INSTALLER_SCHEMES, *UNPACKED_SCHEMES))}, or all",
             )
-    return Place(
-        root=env, python=executable, environ=clean, arguments=arguments, installer=installer
+    return FreshEnvironment(
+        root=env,
+        python=executable,
+        environ=clean,
+        index=_index_settings(environ),
+        arguments=arguments,
+        installer=installer,
+        is_virtual=kind == "venv",
     )
 
 
-def make_spread(
+def make_unpacked(
     scheme: Scheme, python: Interpreter, root: Path, environ: Mapping[str, str]
-) -> Place:
-    """Make an empty environment in the shape of `scheme`, a scheme of another system."""
+) -> FreshEnvironment:
+    """Make an empty environment with the layout of `scheme`, a scheme of another system."""
     place = make("prefix", python, root, environ)
     libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
-    paths = tuple(str(place.root) + each.removeprefix(ENV) for each in libraries)
+    paths = tuple(str(place.root) + folder.removeprefix(ENV) for folder in libraries)
     beside = str(root / "dependencies")
     arguments = ("--target", beside)
     return replace(place, scheme=scheme, paths=(*paths, beside), arguments=arguments)
 
 
-def install(  # noqa: PLR0913 - one for each thing that is chosen
+def install(
     path: Path,
     wheel: Wheel,
-    place: Place,
-    environ: Mapping[str, str],
+    place: FreshEnvironment,
     *,
     dependencies: bool = False,
     beside: Iterable[Path] = (),
 ) -> None:
-    """Install the wheel with uv or pip, whichever is there; `--user` is pip's alone.
+    """Install the wheel at `path`, and the wheels `beside`, with uv or pip.
 
-    Where the scheme is another system's, the wheel is spread, and an installer is asked for the
-    dependencies only: what comes along stands where Python looks last.
-    `beside` are other wheels that are installed in the same way.
+    `dependencies` are got from the user's index. For a scheme of another system the wheels are
+    unpacked, and the installer gets only the dependencies, into the last folder of `place.paths`.
+    Raises `ToolError` if there is no installer, or if it fails.
     """
     if place.scheme is not None:
-        spread(path, wheel, place, place.scheme)
-        for each in beside:
-            with open_wheel(each) as archive:
-                other = archive.wheel
-            spread(each, other, place, place.scheme)
+        unpack(path, wheel, place, place.scheme)
+        for other in beside:
+            with open_wheel(other) as archive:
+                other_wheel = archive.wheel
+            unpack(other, other_wheel, place, place.scheme)
         if not dependencies:
             return
     source = path.absolute()
-    if path.name != str(wheel.name):  # not published yet: installers go by the name
+    if path.name != str(wheel.name):  # a repaired wheel before it is published
         source = place.root.parent / "tmp" / str(wheel.name)
         source.symlink_to(path.absolute())
-    given = {**place.environ, **(_configured(environ) if dependencies else {})}
-    others = [str(each.absolute()) for each in beside]
+    given = {**place.environ, **(place.index if dependencies else {})}
+    others = [str(other.absolute()) for other in beside]
     offline = () if dependencies else ("--no-deps", "--no-index")
-    uv = shutil.which("uv") or _beside("uv")
+    uv = shutil.which("uv") or _program_of_python("uv")
     if uv is None and place.installer == "uv":
         raise ToolError("uv was not found", hint="pip install uv")
+    # uv has no `--user`.
     if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
         command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
         command += ["--python", place.python, "--break-system-packages"]
@@ -208,8 +225,8 @@ def install(  # noqa: PLR0913 - one for each thing that is chosen
     run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
 
 
-def _configured(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what says where the installers get distributions, by variables and by files."""
+def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's variables and configuration files of the installers."""
     home = Path(environ.get("HOME", "/nonexistent"))
     config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     files = {
@@ -226,8 +243,8 @@ def _configured(environ: Mapping[str, str]) -> dict[str, str]:
     return {**found, **given}
 
 
-def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
-    """Put the members of a wheel where `scheme` has them, with a RECORD of what went where."""
+def unpack(path: Path, wheel: Wheel, place: FreshEnvironment, scheme: Scheme) -> None:
+    """Unpack a wheel to the folders of `scheme`, with a RECORD of the installed paths."""
     targets = {
         member.name: place.root / installed.removeprefix(f"{ENV}/")
         for member in wheel.members
@@ -244,30 +261,43 @@ def spread(path: Path, wheel: Wheel, place: Place, scheme: Scheme) -> None:
             place_of = split(member.name, wheel)
             is_script = place_of is not None and place_of[0] is Key.SCRIPTS
             with target.open("wb") as file:
-                for number, piece in enumerate(archive.inflated(member.name)):
-                    mend = is_script and not number and piece.startswith(b"#!python")
-                    # PEP 427: installers put the interpreter in its place
-                    head = f"#!{place.python}".encode() if mend else b""
-                    file.write(head + piece[len(b"#!python") if mend else 0 :])
+                pieces = archive.inflated(member.name)
+                for piece in _with_interpreter(pieces, place.python) if is_script else pieces:
+                    file.write(piece)
             target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
     rows = (os.path.relpath(target, site) for target in targets.values())
     targets[record].write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
 
 
-def is_there(scheme: str) -> bool:
-    """Whether the installer that `scheme` needs is there."""
+def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
+    """Replace `#!python` by the path of `python`, as installers do (PEP 427)."""
+    for number, piece in enumerate(pieces):
+        if not number and piece.startswith(b"#!python"):
+            yield f"#!{python}".encode()
+            yield piece.removeprefix(b"#!python")
+        else:
+            yield piece
+
+
+def can_make(scheme: str) -> bool:
+    """Whether the installer that `scheme` needs is found."""
     if scheme.endswith("-uv"):
-        return (shutil.which("uv") or _beside("uv")) is not None
-    return scheme in SPREAD or scheme not in {"user", "target-pip"} or find_spec("pip") is not None
+        return (shutil.which("uv") or _program_of_python("uv")) is not None
+    return (
+        scheme in UNPACKED_SCHEMES
+        or scheme not in {"user", "target-pip"}
+        or find_spec("pip") is not None
+    )
 
 
-def _beside(name: str) -> str | None:
+def _program_of_python(name: str) -> str | None:
+    """Return the program `name` in the folder of the Python that runs wheelfix."""
     program = Path(sys.executable).with_name(name)
     return str(program) if os.access(program, os.X_OK) else None
 
 
 def _pip(python: str) -> list[str]:
-    """Return the command of a pip that installs for `python`: ours, or its own."""
+    """Return the command of a pip that can install for `python`."""
     if find_spec("pip") is not None:
         return [sys.executable, "-I", "-m", "pip", "--python", python]
     if not Path(python).parent.with_name("pyvenv.cfg").exists():
@@ -276,9 +306,10 @@ def _pip(python: str) -> list[str]:
 
 
 def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:
-    """Return the folder that the wheel's packages are in, and where its files are.
+    """Return the folder of the wheel's packages, and its installed files by member.
 
-    Where RECORD leads to nothing, as `pip --target` writes it, `scheme` tells.
+    The paths of `scheme` are tried for files that RECORD does not lead to: that of `pip --target`
+    may be wrong. Raises `ToolError` if there is no dist-info folder below `root`.
     """
     members = [member.name for member in wheel.members]
     for folder, names, _ in os.walk(root):

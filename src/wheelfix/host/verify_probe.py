@@ -1,10 +1,12 @@
-"""A program of its own: load objects and import modules, each in a forked child, and tell.
+"""Probe of a verification: load objects, import modules and run programs in forked children.
 
-It runs under the interpreter of the environment under test (Python 3.8 or later), which has no
-wheelfix, and imports little, so that what it has loaded itself helps no library of the wheel.
+A standalone program. It runs under the Python under test (3.8 or later), which has no wheelfix,
+and imports little: libraries loaded by the probe itself would hide missing ones of the wheel.
 
-Jobs come as lines of JSON on stdin: `kind` (load, import, run), `what` (path, module name, argv)
-and `timeout` in seconds. The answers are lines of JSON on stdout, in the same order.
+Jobs are lines of JSON on stdin: `kind` (load, import, run), `what` (path, module name, argv) and
+`timeout` in seconds. Answers are lines of JSON on stdout, in the same order: `code` (exit code, or
+negative signal) or `hang`, `tail` (end of the output), `maps` (device, inode, path), and after an
+exception `error`, `type` and `absent` (modules not found).
 """
 
 from __future__ import annotations
@@ -20,20 +22,20 @@ import sys
 import time
 
 TAIL = 4000
-"""Bytes of the output that are told."""
+"""Bytes of the output in the answer."""
 ANSWER = 8 << 20
-"""Bytes that an answer may have; the paths of thousands of libraries are a fraction of it."""
+"""Maximum bytes of an answer; the paths of thousands of libraries are a fraction of it."""
 PIPE = 1 << 20
-"""Bytes that a pipe may hold (fs.pipe-max-size of proc(5))."""
+"""Maximum bytes in a pipe (fs.pipe-max-size of proc(5))."""
 PIECE = 1 << 16
 
-TYPE_CHECKING = False  # `typing` is too much to import here
+TYPE_CHECKING = False  # `typing` is slow to import
 if TYPE_CHECKING:
     from typing import Any
 
 
 def serve() -> None:
-    """Answer each job on stdin, on what was stdout."""
+    """Read jobs from stdin, and write the answers to the original stdout."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="surrogateescape")
     for line in sys.stdin:
         answer = attempt(json.loads(line))
@@ -42,7 +44,7 @@ def serve() -> None:
 
 
 def attempt(job: dict[str, Any]) -> dict[str, Any]:
-    """Do one job in a child, wait for it as long as it may take, and tell how it ended."""
+    """Do one job in a child process with a time limit, and return the answer."""
     receive, send = os.pipe()
     output, prints = os.pipe()
     pid = os.fork()
@@ -52,23 +54,23 @@ def attempt(job: dict[str, Any]) -> dict[str, Any]:
         child(job, send, prints)
     os.close(send)
     os.close(prints)
-    heard = Heard(receive, output)
-    status = wait(pid, heard, time.monotonic() + job["timeout"], traces=job["kind"] != "run")
+    child_output = Output(receive, output)
+    status = wait(pid, child_output, time.monotonic() + job["timeout"], traces=job["kind"] != "run")
     kill(pid)
-    heard.rest()
+    child_output.rest()
     os.close(receive)
     os.close(output)
-    answer = heard.answer()
+    answer = child_output.answer()
     if status is None:
         answer["hang"] = True
     else:
         answer["code"] = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else status >> 8
-    answer["tail"] = heard.tail.decode("utf-8", "replace")
+    answer["tail"] = child_output.tail.decode("utf-8", "replace")
     return answer
 
 
-class Heard:
-    """What a child says: its answer, and the end of what it prints, however much that is."""
+class Output:
+    """What a child process writes: its answer, and the end of its output."""
 
     def __init__(self, receive: int, output: int) -> None:
         self.open = [receive, output]
@@ -77,7 +79,7 @@ class Heard:
         self.tail = bytearray()
 
     def listen(self, seconds: float) -> bool:
-        """Wait so long for something to be said; return whether something was."""
+        """Wait so many seconds for output; return whether there was any."""
         ready = select.select(self.open, [], [], seconds)[0]
         for source in ready:
             piece = os.read(source, PIECE)
@@ -91,31 +93,31 @@ class Heard:
         return bool(ready)
 
     def rest(self) -> None:
-        """Hear what waits in the pipes; no more, though somebody may still print."""
+        """Read what is in the pipes, but not for ever: other processes may still write."""
         for _ in range(PIPE // PIECE):
             if not self.open or not self.listen(0):
                 return
 
     def answer(self) -> dict[str, Any]:
-        """Return what the child has answered; nothing if that is not whole."""
+        """Return the answer of the child; nothing if it is incomplete."""
         try:
             return dict(json.loads(self.text))
         except (TypeError, ValueError):
             return {}
 
 
-def wait(pid: int, heard: Heard, deadline: float, *, traces: bool = True) -> int | None:
-    """Hear the child, and return its status; None and its end if time is up.
+def wait(pid: int, child_output: Output, deadline: float, *, traces: bool = True) -> int | None:
+    """Read the output of the child, and return its status; None, after killing it, at the deadline.
 
-    A child that `traces` prints where it stands when it is aborted, by its fault handler.
+    A child that `traces` is aborted first, so that its fault handler prints a traceback.
     """
     while time.monotonic() < deadline:
-        if heard.open and heard.listen(0.02):
+        if child_output.open and child_output.listen(0.02):
             continue
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             return status
-        if not heard.open:
+        if not child_output.open:
             time.sleep(0.002)
     if traces:
         os.kill(pid, signal.SIGABRT)
@@ -123,7 +125,7 @@ def wait(pid: int, heard: Heard, deadline: float, *, traces: bool = True) -> int
         while time.monotonic() < end:
             if os.waitpid(pid, os.WNOHANG)[0]:
                 return None
-            heard.rest()
+            child_output.rest()
             time.sleep(0.01)
     kill(pid)
     os.waitpid(pid, 0)
@@ -131,7 +133,7 @@ def wait(pid: int, heard: Heard, deadline: float, *, traces: bool = True) -> int
 
 
 def kill(group: int) -> None:
-    """End what the child has started, and the child."""
+    """Kill the child and all that it has started."""
     with contextlib.suppress(OSError):
         os.killpg(group, signal.SIGKILL)
 
@@ -149,12 +151,12 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
     result: dict[str, Any] = {}
     try:
         if job["kind"] == "load":
-            import _ctypes  # noqa: PLC0415 - it brings libffi: not before it is needed
+            import _ctypes  # noqa: PLC0415 - loads libffi
 
             _ctypes.dlopen(job["what"], os.RTLD_NOW | os.RTLD_LOCAL)
         else:
             importlib.import_module(job["what"])
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it is the result
+    except BaseException as error:  # noqa: BLE001 - any exception is the result
         result = {
             "error": str(error)[:TAIL],
             "type": type(error).__name__,
@@ -170,7 +172,7 @@ def child(job: dict[str, Any], send: int, output: int) -> None:
 
 
 def absent(error: BaseException | None) -> list[str]:
-    """Return the modules that were not found, by the exceptions that led to `error`."""
+    """Return the modules not found, according to `error` and the exceptions that caused it."""
     found: list[str] = []
     seen: list[BaseException] = []
     while error is not None and error not in seen:
@@ -182,7 +184,7 @@ def absent(error: BaseException | None) -> list[str]:
 
 
 def execute(command: list[str]) -> None:
-    """Become the program `command`."""
+    """Replace this process by the program `command`."""
     try:
         os.execv(command[0], command)  # noqa: S606 - the program under test, without a shell
     except OSError as error:

@@ -16,8 +16,7 @@ from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_shrunken
 from wheelfix.errors import VerificationError
-from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
-from wheelfix.pipelines.strip import strip
+from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
 from wheelfix.system.mmap_io import pieces
 from wheelfix.wheel.deflate import NewContent
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
@@ -168,18 +167,18 @@ def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -
     """Let patchelf edit the file, a large one without the sections that it would only carry."""
     with _mapped(path) as whole:
         left_out = removable_ranges(whole, member)
-        shrunken = _shrunken(whole, left_out, path.parent) if left_out else path
-    patchelf.patch(shrunken, now, wanted)
+        abridged = _abridged(whole, left_out, path.parent) if left_out else path
+    patchelf.patch(abridged, now, wanted)
     if left_out:
-        with path.open("r+b") as file, _mapped(shrunken) as patched:
+        with path.open("r+b") as file, _mapped(abridged) as patched:
             restore(patched, left_out, file)
-        shrunken.unlink()
+        abridged.unlink()
 
 
 # --- Files -------------------------------------------------------------------------------------
 
 
-def _shrunken(whole: memoryview, left_out: Sequence[Cut], workdir: Path) -> Path:
+def _abridged(whole: memoryview, left_out: Sequence[Cut], workdir: Path) -> Path:
     descriptor, name = tempfile.mkstemp(dir=workdir)
     with os.fdopen(descriptor, "wb") as file:
         write_shrunken(whole, left_out, file)

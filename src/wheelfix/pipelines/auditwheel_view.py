@@ -1,36 +1,35 @@
-"""The small wheel that auditwheel is shown in place of the real one.
+"""The view of a wheel: a small wheel that auditwheel analyses in place of the real one.
 
 auditwheel judges a wheel as it is zipped, wheelfix as it is installed. The view is laid out so
-that nothing of the zip's layout can mislead it:
+that auditwheel finds in it what is found once the wheel is installed:
 
-- Each object stands in a folder of its own: no `*.data`, no `purelib`, no relative search paths.
-- A name in DT_NEEDED that the wheel itself ships is left out, so that it is never grafted. One
-  more object, the anchor, needs all those names and finds them in the folder `own…`: auditwheel
-  then still follows what they need, and still knows which libraries are needed by name.
+- Each object stands in a folder of its own, without `*.data`, `purelib` and relative search paths.
+- DT_NEEDED names that the wheel itself ships are left out, so that they are never grafted. One
+  more object, the anchor, needs all these names and finds them in the folder `own…`: auditwheel
+  still follows what they need, and still knows which libraries are needed by name.
 - A search path keeps its absolute entries, where the build left the libraries to graft, and those
-  of the objects that load it; `own…` comes first, so that a library of the host that needs one
+  of the objects that load it. `own…` comes first, so that a library of the host that needs one
   of the wheel's finds that one.
-- What says the same is shown once: extensions are all called `m`, with a hook of that name. Of
-  objects that search alike for the same, only the first does: each time, auditwheel would read the
-  libraries of the host again. What it answers the first is what the others get.
-- The versions that objects need auditwheel puts together, so the first has those of all.
+- Objects with the same content are shown once: extensions are all called `m`, with a hook of that
+  name. Of objects that search alike for the same libraries, only the first needs them: auditwheel
+  reads the libraries of the host for each object that does. Its answer holds for the others.
+- auditwheel puts together the symbol versions that objects need, so the first has those of all.
 """
 
 import posixpath
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
-from wheelfix.loader.platform_libraries import COMPILER_LIBRARIES
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 
-# Names by which auditwheel tells the C library, and one that it removes wherever it stands: they
-# stay in view even where the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
-C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
+# Names by which auditwheel recognizes the C library, and one that it always removes: they stay in
+# the view even if the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
+_C_LIBRARIES = ("libc.so.6", "ld-linux", "ld64.so.", "libc.musl-", "ld-musl-")
 _LIBPYTHON = "libpython"
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
@@ -38,31 +37,29 @@ _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
 """What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
 
 
-class Judged(NamedTuple):
-    """What auditwheel looks at by name in each object by itself."""
+class Inspected(NamedTuple):
+    """The names that auditwheel inspects in each object by itself."""
 
     symbols: Container[str]
     """Undefined symbols."""
     libraries: Container[str]
-    """DT_NEEDED entries: the libraries of which some symbols must not be used."""
+    """DT_NEEDED entries: libraries of which some symbols must not be used."""
     platform: Container[str]
-    """Libraries that every glibc platform gives, so that it is all one where they stand here."""
+    """Libraries that every glibc platform provides, wherever this machine has them."""
 
 
 class View(NamedTuple):
-    """The files of the wheel that auditwheel is shown, and what they stand for."""
+    """The files of the view, and what they stand for."""
 
     filename: str
     members: Mapping[str, bytes]
     """By name in the view."""
     names: Mapping[str, tuple[str, ...]]
     """Object in the view -> the members that it stands for; an anchor stands for none."""
-    askers: Mapping[str, tuple[str, ...]]
-    """Object in the view -> the members for whose DT_NEEDED entries it asks."""
+    represented: Mapping[str, tuple[str, ...]]
+    """Object in the view -> the members whose libraries it searches for."""
     excluded: frozenset[str]
     """Names in DT_NEEDED that are left out because an exclude pattern matches them."""
-    platform: Mapping[str, bytes]
-    """Objects that do for some libraries of this machine, by name."""
 
 
 class _Group(NamedTuple):
@@ -78,14 +75,14 @@ class _Group(NamedTuple):
 
     @property
     def libcs(self) -> frozenset[Libc | None]:
-        """The C libraries that the objects ask for: of two, auditwheel takes that of the first."""
+        """The C libraries that the objects need: of two, auditwheel takes that of the first."""
         return frozenset(elf.libc for elf in self.elfs.values()) - {None}
 
-    def searches(self, name: str, judged: Judged) -> bool:
-        """Return whether it matters where `name` stands on this machine."""
-        if name.startswith(C_LIBRARIES):
+    def searches(self, name: str, inspected: Inspected) -> bool:
+        """Return whether it matters where this machine has the library `name`."""
+        if name.startswith(_C_LIBRARIES):
             return False
-        return Libc.GLIBC not in self.libcs or name not in judged.platform
+        return Libc.GLIBC not in self.libcs or name not in inspected.platform
 
     @property
     def verneed(self) -> tuple[VersionNeed, ...]:
@@ -99,32 +96,32 @@ class _Group(NamedTuple):
         )
 
 
-class _Shown(NamedTuple):
-    """One object, as it is going to be shown."""
+class _ViewObject(NamedTuple):
+    """One object, as it stands in the view."""
 
     member: str
     folder: str | None
     """None for a folder of its own."""
     name: str
     content: bytes
-    asker: str
-    """The first member that needs the same and searches alike: it asks for all of them."""
+    representative: str
+    """The first member that searches alike for the same libraries: it searches for all."""
 
 
-def build_view(wheel: Wheel, settings: Settings, *, judged: Judged | None = None) -> View:
+def build_view(wheel: Wheel, settings: Settings, *, inspected: Inspected | None = None) -> View:
     """Return the view of `wheel` under the exclude patterns of `settings`.
 
-    `judged` is what auditwheel looks at by name in each object: symbols, and the libraries that
-    they may come from. The rest is left out where it changes nothing; None keeps all.
+    Of symbols and libraries, only those that are `inspected` are shown where the rest changes
+    nothing; None keeps all.
     """
     excluded = _excluded(wheel.elfs.values(), settings.exclude)
     members: dict[str, bytes] = {}
     names: dict[str, tuple[str, ...]] = {}
-    askers: dict[str, tuple[str, ...]] = {}
+    represented: dict[str, tuple[str, ...]] = {}
     places: dict[tuple[str, bytes], str] = {}
-    asking: dict[str, str] = {}
+    searching: dict[str, str] = {}
     groups = _groups(wheel.elfs, excluded)
-    objects = [shown for group in groups for shown in _shown(group, excluded, judged)]
+    objects = [shown for group in groups for shown in _view_objects(group, excluded, inspected)]
     for shown in objects:
         key = (shown.name, shown.content)
         place = places.get(key)
@@ -133,20 +130,19 @@ def build_view(wheel: Wheel, settings: Settings, *, judged: Judged | None = None
             place = places[key] = f"{folder}/{shown.name}"
             members[place] = shown.content
         names[place] = (*names.get(place, ()), shown.member)
-        asks = asking.setdefault(shown.asker, place)
-        askers[asks] = (*askers.get(asks, ()), shown.member)
+        searches = searching.setdefault(shown.representative, place)
+        represented[searches] = (*represented.get(searches, ()), shown.member)
     for group in groups:
         if group.shipped:
             place = f"anchor-{group.folder}/anchor"
             members[place] = _anchor(group)
-            names[place] = askers[place] = ()
+            names[place] = represented[place] = ()
     return View(
         filename=str(wheel.name),
         members={**members, **_metadata(wheel, members)},
         names=names,
-        askers=askers,
+        represented=represented,
         excluded=excluded,
-        platform=_stand_ins(groups, settings, judged),
     )
 
 
@@ -157,7 +153,7 @@ def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
     return frozenset(
         name
         for name in names
-        if not name.startswith(C_LIBRARIES)
+        if not name.startswith(_C_LIBRARIES)
         and any(fnmatchcase(name, pattern) for pattern in patterns)
     )
 
@@ -169,7 +165,7 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
             by_abi.setdefault(elf.abi, {})[member] = elf
     groups: list[_Group] = []
     for number, found in enumerate(by_abi.values()):
-        # It wants to see an object of a known C library before an extension of none.
+        # auditwheel fails if an extension without a known C library comes before all others.
         ordered = dict(sorted(found.items(), key=lambda item: item[1].libc is None))
         shipped = _shipped(ordered, excluded)
         entries = _search_entries(ordered, shipped)
@@ -190,7 +186,7 @@ def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str
         for name in dict.fromkeys(name for elf in elfs.values() for name in elf.needed)
         if name in providers
         and name not in excluded
-        and not name.startswith((*C_LIBRARIES, _LIBPYTHON))
+        and not name.startswith((*_C_LIBRARIES, _LIBPYTHON))
         and "/" not in name
     }
 
@@ -198,7 +194,7 @@ def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str
 def _search_entries(
     elfs: Mapping[str, Elf], shipped: Mapping[str, str]
 ) -> dict[str, tuple[str, ...]]:
-    """Collect absolute entries: a library is also searched for where those that load it search."""
+    """Collect absolute entries: those of the dependents of a library count for it, too."""
     found = {
         member: {entry: None for entry in elf.entries if entry.startswith("/")}
         for member, elf in elfs.items()
@@ -214,27 +210,29 @@ def _search_entries(
     return {member: tuple(entries) for member, entries in found.items()}
 
 
-def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> Iterator[_Shown]:
-    """Yield the objects of `group`, those first that others find in its folder."""
+def _view_objects(
+    group: _Group, excluded: Container[str], inspected: Inspected | None
+) -> Iterator[_ViewObject]:
+    """Yield the objects of `group`, those in its folder first."""
     order = (*group.shipped.values(), *group.elfs)
-    speaker = next((member for member in order if group.elfs[member].libc), None)
-    asked: dict[_Needs, str] = {}
+    libc_user = next((member for member in order if group.elfs[member].libc), None)
+    known: dict[_Needs, str] = {}
 
-    def show(member: str, folder: str | None, name: str, hook: str | None) -> _Shown:
+    def show(member: str, folder: str | None, name: str, hook: str | None) -> _ViewObject:
         elf = group.elfs[member]
         needed = tuple(n for n in elf.needed if n not in group.shipped and n not in excluded)
-        asker = member
-        if judged is not None and len(group.libcs) == 1:
-            versions = group.verneed if not asked else ()
-            elf = replace(_judged(elf, judged), verneed=versions)
-            searched = tuple(each for each in needed if group.searches(each, judged))
-            asker = asked.setdefault((folder, searched, group.entries[member]), member)
+        representative = member
+        if inspected is not None and len(group.libcs) == 1:
+            versions = group.verneed if not known else ()
+            elf = replace(_with_inspected_symbols(elf, inspected), verneed=versions)
+            searched = tuple(each for each in needed if group.searches(each, inspected))
+            representative = known.setdefault((folder, searched, group.entries[member]), member)
             needed = tuple(
                 each
                 for each in needed
-                if (asker == member and each in searched)
-                or (speaker == member and each.startswith(C_LIBRARIES))
-                or (elf.undefined and each in judged.libraries)
+                if (representative == member and each in searched)
+                or (libc_user == member and each.startswith(_C_LIBRARIES))
+                or (elf.undefined and each in inspected.libraries)
             )
         content = build_stub(
             replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
@@ -242,7 +240,13 @@ def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> It
             search_path=_search_path(group, group.entries[member]),
             hook=hook,
         )
-        return _Shown(member=member, folder=folder, name=name, content=content, asker=asker)
+        return _ViewObject(
+            member=member,
+            folder=folder,
+            name=name,
+            content=content,
+            representative=representative,
+        )
 
     for name, member in group.shipped.items():
         yield show(member, group.folder, name, None)
@@ -252,18 +256,18 @@ def _shown(group: _Group, excluded: Container[str], judged: Judged | None) -> It
         if hook is None and group.shipped.get(base) == member:
             continue
         _, dot, suffix = base.partition(".")
-        # Needed by name or not: that is what auditwheel asks of a library's own name.
+        # auditwheel looks at a library's own name to see whether it is needed by name.
         name = base if hook is None and base in group.shipped else f"m{dot}{suffix}"
         yield show(member, None, name, hook)
 
 
-def _judged(elf: Elf, judged: Judged) -> Elf:
-    symbols = tuple(symbol for symbol in elf.undefined if symbol.name in judged.symbols)
+def _with_inspected_symbols(elf: Elf, inspected: Inspected) -> Elf:
+    symbols = tuple(symbol for symbol in elf.undefined if symbol.name in inspected.symbols)
     return replace(elf, undefined=symbols)
 
 
 def _hook(base: str, elf: Elf) -> str | None:
-    """Return the hook that makes `elf` an extension for auditwheel, spelt for a module `m`."""
+    """Return the hook that makes `elf` an extension for auditwheel, for a module called `m`."""
     stem = base.partition(".")[0]
     hooks = (prefix for hook in elf.module_hooks for prefix in _HOOKS if hook == prefix + stem)
     return next((f"{prefix}m" for prefix in hooks), None)
@@ -275,9 +279,9 @@ def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
 
 
 def _anchor(group: _Group) -> bytes:
-    """Build the object that needs what is shipped, and the C library that one of its users has."""
+    """Build the object that needs what is shipped, and the C library of one of its dependents."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
-    libc = next((name for name in needed if name.startswith(C_LIBRARIES)), None)
+    libc = next((name for name in needed if name.startswith(_C_LIBRARIES)), None)
     return build_stub(
         _blank(group),
         needed=[*((libc,) if libc else ()), *group.shipped],
@@ -286,7 +290,7 @@ def _anchor(group: _Group) -> bytes:
 
 
 def _blank(group: _Group) -> Elf:
-    """Return an object of the group's kind that says nothing."""
+    """Return an object of the ABI of the group without any content."""
     some = next(iter(group.elfs.values()))
     return Elf(
         bits=some.bits,
@@ -296,25 +300,6 @@ def _blank(group: _Group) -> Elf:
         flags=some.flags,
         type=ElfType.DYN,
     )
-
-
-def _stand_ins(
-    groups: Sequence[_Group], settings: Settings, judged: Judged | None
-) -> dict[str, bytes]:
-    """Build what auditwheel may find in place of libraries that every glibc platform gives.
-
-    It looks for them only to leave them where they are, and reads all their hash tables: for a
-    small wheel a third of its work. None where an exclude pattern may be for a path of theirs.
-    """
-    for_paths = any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude)
-    if judged is None or for_paths or [group.libcs for group in groups] != [{Libc.GLIBC}]:
-        return {}
-    blank = _blank(groups[0])
-    return {
-        name: build_stub(blank, needed=(), soname=name)
-        for name in COMPILER_LIBRARIES
-        if name in judged.platform
-    }
 
 
 def _metadata(wheel: Wheel, objects: Iterable[str]) -> dict[str, bytes]:

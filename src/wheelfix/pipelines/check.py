@@ -1,33 +1,30 @@
-"""What is wrong with wheels as they stand: read, run the rules, and sort out what counts.
+"""Check of wheels: read them, run the rules, and set suppressed findings apart.
 
-Nothing is looked at but the wheels and what the settings hand over (`library-path`, `provider`,
-`against`): with the same of them, the same wheel gets the same report on every machine.
+Only the wheels and what the settings name (`library-path`, `provider`, `against`) are read: with
+the same of them, a wheel gets the same report on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from wheelfix.analysis.policy_verdict import policy_verdict
-from wheelfix.analysis.verdict import Verdict
-from wheelfix.analysis.wheel_sets import places
+from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
+from wheelfix.analysis.wheel_sets import set_members
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
-from wheelfix.host.host_libraries import HandedLibraries
+from wheelfix.host.host_libraries import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.rules import SET_RULES, chosen
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find, find_in_set, ignored
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.providers import given_by_others
-from wheelfix.rules.rule import names_rule
-from wheelfix.rules.stale_ignores import stale_ignore
+from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.crew import Crew
 from wheelfix.system.spread import spread
@@ -35,13 +32,13 @@ from wheelfix.system.timeouts import TimedOutError, run_with_timeout
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
-NOTHING = Baseline()
+NO_BASELINE = Baseline()
 
 
-def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Report:
-    """Return what is wrong with the wheel at `path`; what cannot be read is in `Report.error`."""
+def check(path: Path, settings: Settings, baseline: Baseline = NO_BASELINE) -> Report:
+    """Return what is wrong with the wheel at `path`; a failure to read it is in `Report.error`."""
     try:
-        return _judged(path, settings, baseline)
+        return _report(path, settings, baseline)
     except WheelfixError as error:
         return Report(source=path, error=error)
     except OSError as error:
@@ -51,7 +48,7 @@ def check(path: Path, settings: Settings, baseline: Baseline = NOTHING) -> Repor
         return Report(source=path, error=cause)
 
 
-def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
+def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
     if not path.is_file():
         raise SettingsError(f"`{path}` is not a file")
     with open_wheel(path) as archive:
@@ -61,12 +58,12 @@ def _judged(path: Path, settings: Settings, baseline: Baseline) -> Report:
             wheel=wheel,
             settings=settings,
             verdict=_verdict(wheel, settings) if settings.verdict else None,
-            definitions=HandedLibraries(
+            definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
             against=tuple(_read(Path(other)) for other in settings.against),
         )
-        found = tuple(find(context, chosen(settings, known_rules())))
+        found = tuple(find(context, selected_rules(settings, known_rules())))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
@@ -97,7 +94,7 @@ def partition_findings(
     distribution_of: Callable[[Finding], str],
     baseline: Baseline,
 ) -> tuple[tuple[Finding, ...], tuple[Suppressed, ...]]:
-    """Return what counts, worst first, and what does not."""
+    """Return the findings that count, worst first, and those that are suppressed."""
     counting: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:
@@ -112,7 +109,7 @@ def partition_findings(
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return `findings` sorted by severity; those alike keep their order."""
+    """Return `findings` sorted by severity, and otherwise in their order."""
     return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
@@ -122,12 +119,12 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
     crew: Crew | None = None,
 ) -> Iterator[Report]:
-    """Yield the report of each wheel, in their order; a `crew` may work on them side by side.
+    """Yield the report of each wheel, in their order; a `crew` may check several at a time.
 
-    No wheel stops the others, not even one that takes the process down that works on it.
+    No wheel stops the others, not even one that ends its worker process.
     """
     settings = _beside(paths, [settings_for(path.name) for path in paths])
     tasks = zip(paths, settings, strict=True)
@@ -135,16 +132,16 @@ def check_each(
 
 
 def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
-    return in_time(check, *task, baseline)
+    return check_in_time(check, *task, baseline)
 
 
-def in_time(
+def check_in_time(
     look: Callable[[Path, Settings, Baseline], Report],
     path: Path,
     settings: Settings,
     baseline: Baseline,
 ) -> Report:
-    """Return what `look`, which is `check`, says of a wheel, or that it took too long."""
+    """Return the report of `look`, which is `check`, or one that the time limit was exceeded."""
     try:
         return run_with_timeout(settings.timeout, partial(look, path, settings, baseline))
     except TimedOutError as error:
@@ -152,11 +149,11 @@ def in_time(
 
 
 def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
-    return Report(source=task[0], error=unfinished(task[0], error))
+    return Report(source=task[0], error=unfinished_error(task[0], error))
 
 
-def unfinished(path: Path, error: Exception) -> WheelfixError:
-    """Return what to say of a wheel whose check raised `error`, or ended with its process."""
+def unfinished_error(path: Path, error: Exception) -> WheelfixError:
+    """Return the error for a wheel whose check raised `error`, or ended with its process."""
     if isinstance(error, MemoryError):
         return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
     if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
@@ -171,9 +168,9 @@ _ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it 
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
-    """Yield the settings of each wheel, with those of the others that it requires as providers."""
-    for place, own in zip(places(parts_in(paths)), settings, strict=True):
-        owners = place.owners if own.share is not Share.OFF else ()
+    """Yield the settings of each wheel, with the other wheels that it requires as providers."""
+    for place, own in zip(set_members(parts_in(paths)), settings, strict=True):
+        owners = place.providers if own.share is not Share.OFF else ()
         given = (
             replace(provider, owner=True, through=owner.through)
             for owner in owners
@@ -185,11 +182,11 @@ def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Set
 def check_set(
     reports: Sequence[Report],
     settings_for: Callable[[str | None], Settings],
-    baseline: Baseline = NOTHING,
+    baseline: Baseline = NO_BASELINE,
 ) -> SetReport:
-    """Return the reports side by side, with what shows only there.
+    """Return the reports of several wheels, with the findings that need all of them.
 
-    `settings_for` gives what holds for the wheel of a file name, and without one for the run.
+    `settings_for` returns the settings for a wheel's file name, and for None those of the run.
     """
     settings = settings_for(None)
     read = [report for report in reports if report.wheel is not None]
@@ -197,49 +194,39 @@ def check_set(
         wheels=tuple(report.wheel for report in read if report.wheel is not None),
         settings=settings,
     )
-    rules = chosen(settings, SET_RULES)
-    found = tuple(find_in_set(context, (rule for rule in rules if rule is not stale_ignore)))
-    _, set_aside = partition_findings(found, settings, _distribution_of, baseline)
-    kept = [each.finding for report in read for each in report.suppressed]
-    kept += [each.finding for each in set_aside]
+    rules = selected_rules(settings, RELEASE_RULES)
+    counting, suppressed = partition_findings(
+        find_in_set(context, rules), settings, _distribution_of, baseline
+    )
+    every = [ignored.finding for report in read for ignored in report.suppressed]
+    every += [ignored.finding for ignored in suppressed]
     asked = (settings_for(report.source.name) for report in read)
-    stale = replace(context, stale=_stale(kept, asked))
-    found += tuple(find_in_set(stale, (rule for rule in rules if rule is stale_ignore)))
-    counting, suppressed = partition_findings(found, settings, _distribution_of, baseline)
-    return SetReport(reports=tuple(reports), findings=counting, suppressed=suppressed)
+    unused = replace(context, unused_ignores=unused_ignores(asked, every))
+    rules = selected_rules(settings, IGNORE_RULES)
+    more, also_suppressed = partition_findings(
+        find_in_set(unused, rules), settings, _distribution_of, baseline
+    )
+    return SetReport(
+        reports=tuple(reports),
+        findings=worst_first((*counting, *more)),
+        suppressed=(*suppressed, *also_suppressed),
+    )
 
 
 def _distribution_of(finding: Finding) -> str:
     return finding.wheel.partition("-")[0] if finding.wheel else ""
 
 
-def _stale(kept: Sequence[Finding], settings: Iterable[Settings]) -> frozenset[tuple[str, str]]:
-    """Return the ignores that fit none of the findings that are `kept` from counting."""
-    asked: set[tuple[str, str]] = set()
-    for each in settings:
-        asked |= {(selector, "") for selector in each.ignore}
-        asked |= {(s, glob) for glob, listed in each.per_file_ignores.items() for s in listed}
-    return frozenset(
-        (selector, glob)
-        for selector, glob in asked
-        if not any(
-            names_rule(selector, each.code, each.name)
-            and fnmatchcase(each.member or "", glob or "*")
-            for each in kept
-        )
-    )
-
-
-def without(checked: SetReport, baseline: Baseline) -> SetReport:
-    """Return a report in which nothing counts that `baseline` covers."""
+def without_baselined(checked: SetReport, baseline: Baseline) -> SetReport:
+    """Return the report, in which findings that `baseline` covers no longer count."""
     return replace(
         checked,
-        reports=tuple(_without(report, baseline) for report in checked.reports),
+        reports=tuple(_without_baselined(report, baseline) for report in checked.reports),
         findings=tuple(f for f in checked.findings if not baseline.covers(_distribution_of(f), f)),
     )
 
 
-def _without(report: Report, baseline: Baseline) -> Report:
+def _without_baselined(report: Report, baseline: Baseline) -> Report:
     if report.wheel is None:
         return report
     distribution = report.wheel.name.distribution

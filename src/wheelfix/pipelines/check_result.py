@@ -1,10 +1,10 @@
-"""What a check found: the values that every output format is made from."""
+"""The result of a check, from which every output format is made."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.rules.findings import Finding, Severity, Suppressed
 from wheelfix.wheel.model import Wheel
@@ -19,7 +19,7 @@ class Report:
     """What counts, worst first."""
     suppressed: tuple[Suppressed, ...] = ()
     wheel: Wheel | None = None
-    """None where the file could not be read; then `error` says why."""
+    """None if the file could not be read, for which `error` is the reason."""
     verdict: Verdict | None = None
     """Which platform tag the objects allow; None for pure Python wheels."""
     error: WheelfixError | None = None
@@ -27,17 +27,17 @@ class Report:
     """Bytes of the zip."""
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
-        """Whether anything as bad as `limit` was found."""
+        """Return whether a finding is at least as severe as `limit`."""
         return any(finding.severity >= limit for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetReport:
-    """What `check` found in several wheels, each by itself and all side by side."""
+    """What `check` found in several wheels, in each and between them."""
 
     reports: tuple[Report, ...]
     findings: tuple[Finding, ...] = ()
-    """What shows only beside the other wheels, or is about none of them, worst first."""
+    """Findings about several wheels or about none, worst first."""
     suppressed: tuple[Suppressed, ...] = ()
 
     @property
@@ -51,7 +51,7 @@ class SetReport:
                 yield report, finding
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
-        """Whether anything as bad as `limit` was found in any wheel."""
+        """Return whether a finding in any wheel is at least as severe as `limit`."""
         return any(finding.severity >= limit for _, finding in self.all_findings)
 
     @property

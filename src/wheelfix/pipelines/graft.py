@@ -1,54 +1,34 @@
-"""What auditwheel decided, as edits of ours."""
+"""The edits that carry out a graft."""
 
-import hashlib
-import mmap
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib import metadata
-from typing import NamedTuple
 
-import wheelfix
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
-from wheelfix.elf.reader import read_elf
-from wheelfix.host.os_packages import Package, owners
 from wheelfix.loader.install_schemes import Key, split
-from wheelfix.pipelines.auditwheel import Graft, GraftedLibrary
-from wheelfix.pipelines.sbom import (
-    AUDITWHEEL,
-    MEMBER,
-    Expected,
-    Library,
-    joined,
-    read_sbom,
-    write_sbom,
-)
+from wheelfix.pipelines.graft_plan import Graft, GraftedLibrary, Tags
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
 from wheelfix.wheel.edits import (
     AddMember,
-    CopyOf,
     DropEntry,
     DropNeeded,
     Edit,
     HostFile,
-    MoveMember,
-    RemoveMember,
     RenameNeeded,
     Retag,
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
-    Text,
 )
 from wheelfix.wheel.model import Wheel
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
-    """Yield the edits that make `wheel` what auditwheel decided, search paths left out.
+    """Yield the edits that carry out what auditwheel decided, without search paths.
 
-    Those are the rules' business, which know where the files get installed.
+    Those are set by rules, which know where the files are installed.
     """
     for library in graft.libraries:
         yield from _library(library)
@@ -57,13 +37,13 @@ def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
             yield RenameNeeded(member=member, old=old, new=new)
         for name in graft.dropped.get(member, ()):
             yield DropNeeded(member=member, name=name)
-    yield from _metadata(graft, wheel)
+    yield from _metadata(graft.tags, wheel)
 
 
 def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
     """Return `graft` without the renaming of the libraries that the globs `patterns` match.
 
-    They come in under the name by which they were asked for, and all references stay.
+    They get the name in DT_NEEDED by which they were found, and all references stay.
     """
     kept = {
         library.soname: library.original
@@ -92,28 +72,29 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
 
 
 def borrowed(
-    wheel: Wheel, settings: Settings, is_at_hand: Callable[[str, Elf], bool]
+    wheel: Wheel, settings: Settings, host: Callable[[str, Elf], object | None]
 ) -> Iterator[Edit]:
-    """Yield the edits that let objects ask a provider for what was found for that one alone.
+    """Yield the edits that let objects need what only the provider's own build has found.
 
-    A build may leave the way to a library in one of its wheels, and not in the others.
+    A build may leave the search path to a library in one of its wheels, and not in the others.
+    `host` finds a library on this machine.
     """
     names = {old: new for each in sharing(settings) for old, new in each.grafted}
     shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
     for member, elf in wheel.elfs.items() if names else ():
         for name in dict.fromkeys(elf.needed):
-            if name in names and name not in shipped and not is_at_hand(name, elf):
+            if name in names and name not in shipped and host(name, elf) is None:
                 yield RenameNeeded(member=member, old=name, new=names[name])
 
 
 def without_owned(
     graft: Graft, wheel: Wheel, settings: Settings
 ) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
-    """Return `graft` without what a provider shares with the wheel, and what goes for that.
+    """Return `graft` without the libraries that a provider shares, and these.
 
-    auditwheel puts a hash of a library's bytes into its name: what has the same name is the same.
-    All references keep the new name. What only such a library needs goes with it; what an object
-    outside site-packages may load stays, for no one entry leads from there to the provider.
+    auditwheel puts a hash of a library's bytes into its name: the same name is the same file. All
+    references keep the new name. What only such a library needs is left out, too; what an object
+    outside site-packages may load stays, since no search path leads from there to the provider.
     """
     shared = sharing(settings)
     owned = {each.soname for each in graft.libraries if provider_of(each.soname, shared)}
@@ -129,13 +110,13 @@ def without_owned(
 
 
 def sharing(settings: Settings) -> tuple[Provider, ...]:
-    """Return the providers that share what both they and the wheel would graft."""
+    """Return the providers from which the wheel takes what both would graft."""
     anyone = settings.share is Share.REQUIRED
     return tuple(each for each in settings.provider if each.shared or anyone)
 
 
 def _outside(wheel: Wheel) -> Iterator[str]:
-    """Yield the objects that are not installed into site-packages."""
+    """Yield the objects that are installed outside site-packages."""
     for member in wheel.elfs:
         place = split(member, wheel)
         if place is not None and place[0] not in {Key.PURELIB, Key.PLATLIB}:
@@ -143,7 +124,7 @@ def _outside(wheel: Wheel) -> Iterator[str]:
 
 
 def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
-    """Return the names that `members` need once renamed, and what is found by them in turn."""
+    """Return the new names of what `members` need, and of what that needs in its turn."""
     grafted = {each.soname: [new for _, new in each.renames] for each in graft.libraries}
     shipped: dict[str, list[str]] = {}
     for member in wheel.elfs:
@@ -165,119 +146,26 @@ def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
 
 
 def _library(library: GraftedLibrary) -> Iterator[Edit]:
-    member = library.member
-    elf = _read(library)
+    member, host = library.member, library.host
     yield AddMember(
         member=member,
-        source=HostFile(path=str(library.path)),
-        size=library.path.stat().st_size,
-        mode=library.mode,
-        elf=elf,
+        source=HostFile(path=str(host.path)),
+        size=host.path.stat().st_size,
+        mode=host.mode,
+        elf=host.elf,
     )
-    if elf.soname != library.soname:
+    if host.elf.soname != library.soname:
         yield SetSoname(member=member, soname=library.soname)
     for old, new in library.renames:
         yield RenameNeeded(member=member, old=old, new=new)
-    for entry in dict.fromkeys(elf.entries):
+    for entry in dict.fromkeys(host.elf.entries):
         yield DropEntry(member=member, entry=entry)
-    if elf.path_tag is not None and not elf.entries:
+    if host.elf.path_tag is not None and not host.elf.entries:
         yield SetPathTag(member=member, tag=PathTag.RPATH)
 
 
-def _read(library: GraftedLibrary) -> Elf:
-    with (
-        library.path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-    ):
-        return read_elf(data, library.original)
-
-
-def _metadata(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
-    if graft.platforms and (graft.platforms, graft.tags) != (wheel.name.platforms, wheel.tags):
-        yield Retag(platforms=graft.platforms, tags=graft.tags)
-    if graft.root_is_purelib != wheel.root_is_purelib:
-        yield SetRootIsPurelib(value=graft.root_is_purelib)
-
-
-# --- The list of what was grafted -----------------------------------------------------------------
-
-
-class Origin(NamedTuple):
-    """What a list says of a library besides its places."""
-
-    library: GraftedLibrary
-    sha256: str
-    package: Package | None
-
-
-def origins(grafted: Sequence[GraftedLibrary], environ: Mapping[str, str]) -> tuple[Origin, ...]:
-    """Hash what was grafted, and ask for the packages; `environ` says where their managers are.
-
-    Raises `ToolError` if one does not end.
-    """
-    known = [library.source for library in grafted if library.source.is_absolute()]
-    packages = owners(known, environ) if known else {}
-    return tuple(
-        Origin(library, _sha256(library), packages.get(library.source)) for library in grafted
-    )
-
-
-def sbom_edits(
-    grafted: Sequence[Origin],
-    expected: Sequence[Expected],
-    wheel: Wheel,
-    edits: Iterable[Edit],
-) -> Iterator[Edit]:
-    """Yield the edits that put an SBOM of `grafted` into `wheel`, the one that `edits` made.
-
-    It lists what is `expected` beside, too, and what the lists of earlier repairs have;
-    auditwheel's own list becomes a part of it.
-    """
-    # Imported while auditwheel works: `_LATER` of `repairing`.
-    made = tuple(edits)
-    present = {member.name for member in wheel.members}
-
-    def places(member: str) -> tuple[str, ...]:
-        return tuple(each for each in _places(member, made) if each in present)
-
-    listed = [
-        Library(
-            file=library.source.name,
-            sha256=sha256,
-            package=package,
-            members=members,
-        )
-        for library, sha256, package in grafted
-        if (members := places(library.member))
-    ]
-    names = [f"{wheel.dist_info}/{each}" for each in (AUDITWHEEL, MEMBER)]
-    read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in names}
-    earlier = {name: each for name, each in read.items() if each is not None}
-    member = names[-1]
-    if not (listed or expected or member in earlier):
-        return
-    tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
-    content = write_sbom(wheel, listed, tools, expected=expected, earlier=joined(earlier.values()))
-    for name in dict.fromkeys((*earlier, member)):
-        if name in present:
-            yield RemoveMember(member=name)
-    yield AddMember(member=member, source=Text(content=content), size=len(content), mode=0o100644)
-
-
-def _sha256(library: GraftedLibrary) -> str:
-    with library.path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _places(member: str, edits: Iterable[Edit]) -> list[str]:
-    """Follow a grafted library through `edits` to all the members that hold it in the end."""
-    places = [member]
-    for edit in edits:
-        match edit:
-            case AddMember(source=CopyOf(member=original)) if original in places:
-                places.append(edit.member)
-            case MoveMember() if edit.member in places:
-                places[places.index(edit.member)] = edit.new
-            case _:
-                pass
-    return places
+def _metadata(tags: Tags, wheel: Wheel) -> Iterator[Edit]:
+    if tags.platforms != wheel.name.platforms:
+        yield Retag(platforms=tags.platforms, tags=tags.tags)
+    if tags.root_is_purelib != wheel.root_is_purelib:
+        yield SetRootIsPurelib(value=tags.root_is_purelib)

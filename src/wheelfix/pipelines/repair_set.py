@@ -1,32 +1,32 @@
-"""Several wheels in one run: each by itself, but those of one product in turn, owners first.
+"""Repair of several wheels: those that require each other in order, the required ones first.
 
-What an owner has once it is repaired, the wheels that require it take from there. Which those are
-is `product`'s to say; how one wheel is repaired is the caller's.
+Wheels take from an owner, a wheel of the set that they require, the libraries that it has once it
+is repaired. Which wheel owns for which is decided by `wheelfix.analysis.wheel_sets`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.wheel_sets import Owner, Part, Place, meet, places
+from wheelfix.analysis.wheel_sets import Part, ProviderWheel, SetMember, meet, set_members
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules.files import in_units
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Provider, Settings, Share
 from wheelfix.system.scratch import scratch
+from wheelfix.text import in_units
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
 
 class Attempt(Protocol):
-    """Repair one wheel; what goes wrong is in the outcome."""
+    """Repair one wheel; failures are in the outcome."""
 
     def __call__(self, path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
         """Without `publish`, only plan it."""
@@ -41,17 +41,19 @@ def repair_each(
     publish: bool = True,
     jobs: int = 1,
 ) -> Iterator[Outcome]:
-    """Yield what becomes of each wheel, in their order; `jobs` of them side by side.
+    """Yield the outcome of each wheel, in their order; `jobs` of them are repaired at a time.
 
     A wheel fails if its owner of the same product was not repaired. Without `publish`, owners are
-    written to a temporary folder, so that the others are planned as they would be repaired.
+    written to a temporary folder, so that the plans of the others are true.
     """
     with scratch() as folder:
         parts = parts_in(paths)
+        found = set_members(parts)
         run = _Run(
             paths=paths,
             parts=parts,
-            places=places(parts),
+            places=found,
+            owning=frozenset(owner.index for place in found for owner in place.providers),
             settings_for=settings_for,
             attempt=attempt,
             scratch=None if publish else folder,
@@ -66,30 +68,27 @@ def repair_each(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finished:
-    """What becomes of one wheel."""
+    """The outcome of one wheel."""
 
     outcome: Outcome
     written: Path | None = None
-    """The file to take libraries from; None where there is none."""
+    """The file to take libraries from; None if none was written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
     paths: Sequence[Path]
     parts: Sequence[Part]
-    places: Sequence[Place]
+    places: Sequence[SetMember]
     settings_for: Callable[[str], Settings]
     attempt: Attempt
     scratch: Path | None
     """Where owners are written in a dry run."""
-    owning: frozenset[int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        owning = frozenset(o.index for place in self.places for o in place.owners)
-        object.__setattr__(self, "owning", owning)
+    owning: frozenset[int]
+    """The wheels from which others take libraries."""
 
     def shares(self, index: int) -> bool:
-        """Whether the wheel may have anything to do with the others."""
+        """Return whether the wheel may take libraries from the others, or give them."""
         return self.settings_for(self.paths[index].name).share is not Share.OFF
 
     # --- Order
@@ -97,14 +96,14 @@ class _Run:
     def in_turn(self) -> Iterator[Outcome]:
         done: dict[int, _Finished] = {}
         for index in range(len(self.paths)):
-            before = [owner.index for owner in self.places[index].owners]
+            before = [owner.index for owner in self.places[index].providers]
             for each in sorted((*before, index), key=self._depth):
                 if each not in done:
                     done[each] = self._repair(each, done.__getitem__)
             yield done[index].outcome if index in self.owning else done.pop(index).outcome
 
     def side_by_side(self, jobs: int) -> Iterator[Outcome]:
-        # Owners are begun before those that wait for them, so that nobody waits in vain.
+        # Owners are submitted before their dependents: no thread waits for one that has no thread.
         order = sorted(range(len(self.paths)), key=self._depth)
         futures: dict[int, Future[_Finished]] = {}
         with ThreadPoolExecutor(min(jobs, len(self.paths))) as pool:
@@ -116,14 +115,14 @@ class _Run:
                 for index in range(len(self.paths)):
                     future = futures[index] if index in self.owning else futures.pop(index)
                     yield future.result().outcome
-            except BaseException:  # Ctrl-C, or a caller that has seen enough
+            except BaseException:  # Ctrl-C, or a caller that stops early
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
     def _repair(self, index: int, done: Callable[[int], _Finished]) -> _Finished:
         path, place = self.paths[index], self.places[index]
         settings = self.settings_for(path.name)
-        owners = () if settings.share is Share.OFF else place.owners
+        owners = () if settings.share is Share.OFF else place.providers
         before = [(owner, done(owner.index)) for owner in owners]
         for owner, finished in before:
             if finished.written is None and _shares(owner, settings):
@@ -142,9 +141,9 @@ class _Run:
         return _Finished(outcome=outcome, written=output.absolute() if output else None)
 
     def _provided(
-        self, owner: Owner, finished: _Finished, settings: Settings
+        self, owner: ProviderWheel, finished: _Finished, settings: Settings
     ) -> Iterator[Provider]:
-        """Yield what an owner has; what is in its own package is the same before its repair."""
+        """Yield the libraries of an owner; those in its package are the same before its repair."""
         file = finished.written or self.paths[owner.index].absolute()
         for provider in in_wheel_beside(file):
             yield replace(
@@ -159,16 +158,16 @@ class _Run:
         return self.places[index].depth
 
 
-# --- What becomes of it ---------------------------------------------------------------------------
+# --- Outcomes ---------------------------------------------------------------------------
 
 
-def _shares(owner: Owner, settings: Settings) -> bool:
-    """Whether what the owner grafts is for the wheel, too."""
+def _shares(owner: ProviderWheel, settings: Settings) -> bool:
+    """Return whether the wheel may take what the owner grafts."""
     return owner.same_product or settings.share is Share.REQUIRED
 
 
 def _names(owner: Outcome, provider: Provider) -> tuple[tuple[str, str], ...]:
-    """Return what the repair of an owner has renamed, as far as the provider has it."""
+    """Return old and new names of the libraries that the repair of an owner has grafted."""
     edits = (step.edit for step in owner.edits)
     names: dict[str, set[str]] = {}
     for edit in edits:
@@ -180,18 +179,18 @@ def _names(owner: Outcome, provider: Provider) -> tuple[tuple[str, str], ...]:
 def _held_up(path: Path, owner: Outcome) -> Outcome:
     error = OwnerError(
         f"`{path.name}` requires `{owner.source.name}`, which was not repaired",
-        hint="see what is said of that one; `--share off` repairs each by itself",
+        hint="see its own error; `--share off` repairs each wheel by itself",
     )
     return Outcome(source=path, status=Status.FAILED, error=error)
 
 
 def _as_planned(outcome: Outcome) -> Outcome:
-    """Return what a dry run says of a wheel that was written to a temporary folder."""
+    """Return the outcome in a dry run of a wheel that was written to a temporary folder."""
     status = Status.PLANNED if outcome.status is Status.REPAIRED else outcome.status
     return replace(outcome, status=status, output=None, bytes_after=0, ways={})
 
 
-# --- What is there more than once -----------------------------------------------------------------
+# --- Duplicates -----------------------------------------------------------------
 
 
 def _grafted(wheel: Wheel | None) -> Mapping[str, int]:
@@ -205,28 +204,28 @@ def _grafted(wheel: Wheel | None) -> Mapping[str, int]:
 
 
 def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> Iterator[str]:
-    """Say which libraries of a wheel are in one of another distribution, too."""
+    """Yield a message for each other distribution that has grafted the same libraries."""
     own = run.parts[index].name
-    told = {canonicalize_name(own.distribution)}
+    seen = {canonicalize_name(own.distribution)}
     for other, theirs in enumerate(grafted[:index]):
         name = run.parts[other].name
         both = grafted[index].keys() & theirs.keys()
         size = sum(grafted[index][base] for base in both)
         distribution = canonicalize_name(name.distribution)
-        if size < NOTABLE or distribution in told or not meet(name, own):
+        if size < NOTABLE or distribution in seen or not meet(name, own):
             continue
-        told.add(distribution)
+        seen.add(distribution)
         listed = ", ".join(f"`{unhashed(base)}`" for base in sorted(both))
         advice = _advice(run, index, other)
-        yield f"{distribution} brings the same {listed}, {in_units(size)}: {advice}"
+        yield f"{distribution} contains the same {listed}, {in_units(size)}: {advice}"
 
 
 def _advice(run: _Run, one: int, other: int) -> str:
     for user, owner in ((one, other), (other, one)):
-        if any(each.index == owner for each in run.places[user].owners):
+        if any(each.index == owner for each in run.places[user].providers):
             asking, asked = run.parts[user].name, run.parts[owner].name
             return (
-                f"`{asked.distribution}=={asked.version}` among the requirements of "
-                f"{asking.distribution} leaves it there; so does `--share required`"
+                f"to share it, let {asking.distribution} require "
+                f"`{asked.distribution}=={asked.version}`, or use `--share required`"
             )
-    return "one that both require would have it once"
+    return "a wheel that both require could provide it once"

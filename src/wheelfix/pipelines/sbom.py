@@ -1,26 +1,18 @@
-"""The list of what was grafted, and of what is expected beside, for who must know (PEP 770).
+"""The SBOM of grafted libraries, and of the distributions that others come from (PEP 770).
 
 CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that the same wheel
 gets the same list. Packages are named by package URLs (ECMA-427).
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
-from packaging.utils import canonicalize_name
 
-from wheelfix.host.os_packages import Package, _purl
-from wheelfix.host.provider_lookup import text_in, zip_file
-from wheelfix.rules.providers import Taken
-from wheelfix.settings import Provider
-from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.host.os_packages import Package, package_url
 from wheelfix.wheel.model import Wheel, WheelName
 
 MEMBER = "sboms/wheelfix.cdx.json"
@@ -42,29 +34,29 @@ class Library(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A distribution that has to be installed beside, for libraries that it has."""
+    """A distribution that has to be installed, too, for the libraries that it has."""
 
     name: str
     """In its normal form (PEP 503)."""
     requirements: tuple[str, ...]
-    """What is asked of it (PEP 508)."""
+    """What the wheel requires of it (PEP 508)."""
     libraries: tuple[str, ...]
-    """The DT_NEEDED entries that it serves."""
+    """The DT_NEEDED entries that it satisfies."""
     optional: bool = False
-    """Whether only an extra asks for it."""
+    """Whether only an extra requires it."""
     version: str = ""
-    """The version at hand."""
+    """The version that was found; empty for none."""
     file: str = ""
-    """The name of its wheel, where that is at hand."""
+    """The name of its wheel, if that was found."""
     sha256: str = ""
     """Of this wheel, in hexadecimal."""
     licence: str | None = None
 
     @property
     def reference(self) -> str:
-        """Its package URL, with the version where that is known."""
+        """Its package URL, with the version if that is known."""
         given = {"file_name": self.file} if self.file else {}
-        return _purl("pypi", [self.name], self.version, given)
+        return package_url("pypi", [self.name], self.version, given)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +78,7 @@ def write_sbom(
     expected: Sequence[Expected] = (),
     earlier: Earlier | None = None,
 ) -> bytes:
-    """List `libraries`, of which `wheel` in its final state has all members, and what else it uses.
+    """Return the SBOM of `libraries`, whose members are all in `wheel`, and of what else it uses.
 
     `tools` are the names and the versions of the programs that made the wheel. What `earlier` has
     under another reference stays.
@@ -134,14 +126,14 @@ def write_sbom(
     return (json.dumps(document, indent=2) + "\n").encode()
 
 
-# --- What was listed before -----------------------------------------------------------------------
+# --- Earlier lists -----------------------------------------------------------------------
 
 
 def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | None:
-    """Return what a list says that still holds; None if it is no CycloneDX with components.
+    """Return what is still true of a list; None if it is no CycloneDX with components.
 
-    `places` returns where a member of that time is now. What was said of a member that is gone is
-    left out; a component without a place, as auditwheel writes it, stays.
+    `places` returns where a member of that time is now. Components whose members are gone are left
+    out; a component without a place, as auditwheel writes it, stays.
     """
     try:
         document: Any = json.loads(text)
@@ -164,7 +156,7 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
 
 
 def joined(lists: Iterable[Earlier]) -> Earlier:
-    """Return several lists as one; of what two of them say, the last says it."""
+    """Return several lists as one; what a later one has replaces what an earlier one has."""
     found = Earlier()
     for each in lists:
         refs = {component["bom-ref"] for component in each.components}
@@ -210,7 +202,7 @@ def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
 
 
 def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wheel) -> bool:
-    """Whether what was said of a distribution beside the wheel is still true, and not said anew."""
+    """Return whether a component still holds: its library is used, and it is not listed anew."""
     properties = _properties(component)
     if (_EXTERNAL, "true") not in properties:
         return True
@@ -250,8 +242,8 @@ def _expected_component(expected: Expected) -> dict[str, Any]:
 
 
 def _wheel_component(name: WheelName) -> dict[str, Any]:
-    project = canonicalize_name(name.distribution)
-    purl = _purl("pypi", [project], name.version, {"file_name": str(name)})
+    project = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    purl = package_url("pypi", [project], name.version, {"file_name": str(name)})
     return {
         "type": "library",
         "bom-ref": purl,
@@ -280,7 +272,7 @@ def _component(library: Library) -> dict[str, Any]:
 
 
 def _reference(library: Library) -> str:
-    """Return what names the library in this list: several may come from one package."""
+    """Return the reference of the library in this list: several may be of one package."""
     return library.members[0]
 
 
@@ -289,9 +281,9 @@ def _soname(wheel: Wheel, library: Library) -> str:
 
 
 def _licence(text: str) -> dict[str, Any]:
-    """Say `text` as one SPDX id, as an SPDX expression, or else as a name.
+    """Return `text` as an SPDX id, as an SPDX expression, or else as a name.
 
-    It is what the distribution declares for a package, and nobody's verdict on the one file.
+    It is what the distribution declares for the package, not for this one file.
     """
     declared = {"acknowledgement": "declared"}
     try:
@@ -301,61 +293,3 @@ def _licence(text: str) -> dict[str, Any]:
     if re.search(r"[^\w.-]|LicenseRef-", expression):
         return {"expression": expression, **declared}
     return {"license": {"id": expression, **declared}}
-
-
-def described(taken: Taken) -> Expected:
-    """Return what is known of a provider that libraries are taken from.
-
-    Its wheel is hashed, where it is at hand; its licence is what its METADATA declares.
-    """
-    provider = taken.provider
-    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
-    return Expected(
-        name=provider.name,
-        requirements=taken.requirements,
-        libraries=taken.libraries,
-        optional=taken.optional,
-        version=provider.version,
-        file=wheel.name if wheel else "",
-        sha256=_sha256(wheel) if wheel else "",
-        licence=_declared_licence(_metadata(provider, wheel)),
-    )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _metadata(provider: Provider, wheel: Path | None) -> str:
-    """Return the METADATA of the provider at hand; empty where there is none."""
-    if wheel is not None:
-        with zip_file(wheel) as archive:
-            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((text_in(archive, name) for name in names), "")
-    if not provider.at_hand:
-        return ""
-    try:
-        return metadata.distribution(provider.name).read_text("METADATA") or ""
-    except metadata.PackageNotFoundError:
-        return ""
-
-
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
-
-
-def _declared_licence(text: str) -> str | None:
-    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
-    fields = read_core_metadata(text).fields
-    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
-    known = next((value for value in said if 0 < len(value) <= _LONGEST), None)
-    classifiers = [
-        value.rpartition(" :: ")[2]
-        for name, value in fields
-        if name == "classifier" and value.startswith("License :: ")
-    ]
-    return known or "; ".join(classifiers) or None
-
-
-_LONGEST = 100
-"""Letters of a licence's name; some write the whole text into the field."""

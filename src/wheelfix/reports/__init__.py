@@ -1,1 +1,1 @@
-"""What a run found and did, for people and machines: one pure function a format."""
+"""Reports for people and machines: one pure function per format, from results to text."""

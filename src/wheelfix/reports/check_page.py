@@ -1,7 +1,7 @@
-"""What `check` found, as one HTML page that needs no network.
+"""Report of `check` as a self-contained HTML page.
 
-The page is complete without its script, which only hides what the filter excludes. Its policy
-allows that script and that style by their hashes, and nothing else.
+The page is complete without its script, which only hides what the filter excludes. Its Content
+Security Policy allows this script and this style by their hashes, and nothing else.
 """
 
 import re
@@ -11,25 +11,18 @@ from hashlib import sha256
 from html import escape
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.full import sums
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    of_set,
-    of_wheel,
-    shown_path,
-    spans,
-    titled,
-)
+from wheelfix.reports.full import totals
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why
-from wheelfix.reports.terminal_text import counted, printable
+from wheelfix.reports.wording import advice, backtick_spans, error_words, titled
 from wheelfix.system.resources import read_text
+from wheelfix.text import counted
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the page: a section a wheel, an article a finding."""
+    """Return the page, with a section per wheel and an article per finding."""
     template = read_text("wheelfix.reports", "check_page.html")
     hit = {finding.code for _, finding in found.all_findings}
     reasons = {rule.code: why(rule) for rule in options.rules if rule.code in hit}
@@ -42,11 +35,11 @@ def render(found: SetReport, options: RenderOptions) -> str:
         "SCRIPT_HASH": _hash(template, "script"),
         "STYLE_HASH": _hash(template, "style"),
         "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
-        "SUMS": "<br>".join(_rich(line) for line in sums(found)),
+        "SUMS": "<br>".join(_rich(line) for line in totals(found)),
         "VERSION": escape(options.version),
         "SECTIONS": "\n".join(sections),
     }
-    # All at once: a name from a wheel may look like one of the marks.
+    # In one pass: a name from a wheel may look like one of the marks.
     return re.sub(r"@@(\w+)@@", lambda mark: values[mark[1]], template).rstrip("\n")
 
 
@@ -73,13 +66,13 @@ def _section(
     yield f"<section><h2>{_escaped(title)} <small>{_escaped(detail)}</small></h2>"
     if not findings:
         yield '<p class="fine">nothing to report</p>'
-    for each in findings:
-        yield from _article(each, reasons.get(each.finding.code, ""))
+    for located in findings:
+        yield from _article(located, reasons.get(located.finding.code, ""))
     yield "</section>"
 
 
-def _article(each: LocatedFinding, reason: str) -> Iterator[str]:
-    finding = each.finding
+def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
+    finding = located.finding
     yield f'<article class="{finding.severity.label}">'
     yield f"<h3><b>{finding.severity.label}</b> {_escaped(titled(finding))}</h3>"
     yield f"<p>{_rich(finding.message)}</p>"
@@ -105,7 +98,7 @@ def _rich(text: str) -> str:
     """Return a message with its literals as code."""
     return "".join(
         f"<code>{_escaped(piece)}</code>" if literal else _escaped(piece)
-        for literal, piece in spans(text)
+        for literal, piece in backtick_spans(text)
     )
 
 

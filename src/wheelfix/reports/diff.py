@@ -1,19 +1,19 @@
-"""A wheel before and after, in the manner of `diff -u`."""
+"""Differences between a wheel before and after, in the style of `diff -u`."""
 
 from collections.abc import Iterator, Mapping
 from difflib import unified_diff
 
 from wheelfix.elf.model import Elf
 from wheelfix.pipelines.repair_result import Outcome
-from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.wheel.edits import MoveMember
 from wheelfix.wheel.model import Wheel
 
 
 def diff(outcome: Outcome, *, colour: bool) -> str:
-    """Return the wheel's listing and every dynamic entry that differ before and after.
+    """Return the members and the dynamic entries that differ before and after.
 
-    Sizes are those before the edits where nothing was written yet.
+    Sizes are those before the edits if nothing was written.
     """
     if outcome.before is None or outcome.after is None:
         return ""
@@ -37,7 +37,7 @@ def _lines(outcome: Outcome, before: Wheel, after: Wheel) -> Iterator[str]:
 def _listing(
     before: Wheel, after: Wheel, moved: Mapping[str, str], edited: set[str]
 ) -> Iterator[str]:
-    """Yield the members that came, went, moved, or changed."""
+    """Yield the members that were added, removed, moved or changed."""
     old = {member.name: member.size for member in before.members}
     new = {member.name: member.size for member in after.members}
     for name, size in old.items():

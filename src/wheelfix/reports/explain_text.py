@@ -2,96 +2,96 @@
 
 from collections.abc import Iterator, Sequence
 
-from wheelfix.analysis.explain import (
-    Asked,
-    Choice,
-    Explanation,
-    Kind,
-    Provenance,
-    Step,
-    WhyNot,
-    World,
-    how_found,
-)
+from wheelfix.analysis.alternatives import Factor
+from wheelfix.analysis.explain import Explanation, PythonChoice
+from wheelfix.analysis.installation import Installation, Provenance
+from wheelfix.analysis.load_tree import Resolution, Step, how_found
+from wheelfix.analysis.why_not import WhyNot
 from wheelfix.loader.model import Candidate, How, SearchOutcome
-from wheelfix.reports.terminal_text import Colour, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import join_some
 
 FEW = 4
-"""How many names a line lists before it counts the rest."""
+"""Names in a line before the rest is only counted."""
 
-_GIVER = {
+_COLOURS = {
     Provenance.WHEEL: Colour.GREEN,
     Provenance.OTHER: Colour.BLUE,
-    Provenance.GIVEN: Colour.YELLOW,
+    Provenance.VARIABLE: Colour.YELLOW,
     Provenance.PYTHON: Colour.DIM,
     Provenance.PLATFORM: Colour.DIM,
-    Provenance.NOBODY: Colour.RED,
+    Provenance.MISSING: Colour.RED,
 }
 
 
 # --- Text -----------------------------------------------------------------------------------------
 
 
-def explanation_text(world: World, explanation: Explanation, *, verbose: bool, colour: bool) -> str:
-    """Return the tree, what is missing with all that was tried, and what it all depends on."""
-    head = printable(explanation.name)
-    lines = [f"{paint(head, Colour.BOLD, on=colour)}  {_circumstances(explanation)}"]
-    lines += _tree(world, explanation.steps, verbose=verbose, colour=colour)
+def explanation_text(
+    installation: Installation, explanation: Explanation, *, verbose: bool, colour: bool
+) -> str:
+    """Return the tree, all attempts for missing libraries, and what the result depends on."""
+    name = paint(printable(explanation.name), Colour.BOLD, on=colour)
+    lines = [f"{name}  {_where(explanation)}"]
+    lines += _tree(installation, explanation.steps, verbose=verbose, colour=colour)
     if len(explanation.steps) == 1 and explanation.ok:
         lines.append("  needs nothing")
     lines += [
         f"{paint('problem', Colour.RED, on=colour)}: {printable(problem)}"
         for problem in explanation.problems
     ]
-    lines += _chosen(world, explanation.choices, colour=colour)
-    lines += _unfollowed(world)
-    lines += _depends(explanation, verbose=verbose, colour=colour)
+    lines += _choices(installation, explanation.choices, colour=colour)
+    lines += _incomplete(installation)
+    lines += _alternatives(explanation, verbose=verbose, colour=colour)
     return "\n".join(lines)
 
 
-def _chosen(world: World, choices: Sequence[Choice], *, colour: bool) -> Iterator[str]:
-    """Say which file Python code opens under the name: there no rule of the loader counts."""
+def _choices(
+    installation: Installation, choices: Sequence[PythonChoice], *, colour: bool
+) -> Iterator[str]:
+    """Yield the files that Python code opens; the loader's search does not apply to them."""
     if choices:
         yield paint("opened by Python code", Colour.BOLD, on=colour)
-    for each in choices:
-        search = each.search
+    for choice in choices:
+        search = choice.search
         body = f"{search.function}() of {search.source}" if search.function else search.source
         places = ", ".join(
             f"{stop.variable or 'its own folders'} (line {stop.line})" for stop in search.stops
         )
         yield printable(f"  {body} looks for it in {places}: the first one wins")
-        how = f"{each.stop.variable} {each.directory}" if each.stop else "its own folders"
-        where = printable(f"`{each.name}` => {world.label(each.path)}  [{how}]")
-        yield f"    {paint(where, Colour.YELLOW if each.elsewhere else Colour.GREEN, on=colour)}"
+        how = f"{choice.stop.variable} {choice.directory}" if choice.stop else "its own folders"
+        where = printable(f"`{choice.name}` => {installation.label(choice.path)}  [{how}]")
+        yield f"    {paint(where, Colour.YELLOW if choice.elsewhere else Colour.GREEN, on=colour)}"
         names = " or ".join(search.variables)
-        if each.stop is None:
-            yield printable(f"    another one if a directory of {names} holds `{each.name}`")
+        if choice.stop is None:
+            yield printable(f"    another file, if a directory of {names} holds `{choice.name}`")
             continue
-        yield "    it is opened by its path: DT_RPATH and DT_RUNPATH have no say in that"
-        before = search.variables[: search.variables.index(each.stop.variable or "")]
-        advice = f"take {each.directory} out of {each.stop.variable}"
+        yield "    it is opened by its path: DT_RPATH and DT_RUNPATH do not matter"
+        before = search.variables[: search.variables.index(choice.stop.variable or "")]
+        advice = f"remove {choice.directory} from {choice.stop.variable}"
         if before:
-            advice += f", or have {before[0]} name the folder of the right one"
+            advice += f", or set {before[0]} to the folder of the right one"
         yield printable(f"    to change that, {advice}")
 
 
-def _unfollowed(world: World) -> Iterator[str]:
-    """Say whose searches are not all known."""
-    names = world.searches.unfollowed
+def _incomplete(installation: Installation) -> Iterator[str]:
+    """Yield a note if some Python sources were too complex to evaluate."""
+    names = installation.searches.unfollowed
     if names:
         yield printable(
-            f"not followed to the end: {join_some(names)}; where Python code "
-            "looks for libraries is not all known"
+            f"not fully evaluated: {join_some(names, FEW)}; their library searches may be "
+            "incomplete here"
         )
 
 
-def _circumstances(explanation: Explanation) -> str:
+def _where(explanation: Explanation) -> str:
     return printable(f"on {explanation.target}, in {explanation.where}")
 
 
-def _tree(world: World, steps: Sequence[Step], *, verbose: bool, colour: bool) -> Iterator[str]:
-    """Yield a line for each step; what the platform gives is one line for each object."""
+def _tree(
+    installation: Installation, steps: Sequence[Step], *, verbose: bool, colour: bool
+) -> Iterator[str]:
+    """Yield a line for each step; the platform's libraries of one object share a line."""
     hidden: int | None = None
     quiet: list[str] = []
     depth = 0
@@ -100,82 +100,85 @@ def _tree(world: World, steps: Sequence[Step], *, verbose: bool, colour: bool) -
             continue
         hidden = None
         if quiet and step.depth != depth:
-            yield _platform(world, depth, quiet, colour=colour)
+            yield _platform(installation, depth, quiet, colour=colour)
             quiet = []
         depth = step.depth
-        outside = step.place is not None and step.place.giver is Provenance.PLATFORM and depth > 0
+        of_platform = step.origin is not None and step.origin.provenance is Provenance.PLATFORM
+        outside = of_platform and depth > 0
         if outside:
             hidden = depth
         if outside and not verbose and _is_plain(step):
             quiet.append(step.request.name)
             continue
         if quiet:
-            yield _platform(world, depth, quiet, colour=colour)
+            yield _platform(installation, depth, quiet, colour=colour)
             quiet = []
-        yield from _step(world, step, verbose=verbose, colour=colour)
+        yield from _step(installation, step, verbose=verbose, colour=colour)
     if quiet:
-        yield _platform(world, depth, quiet, colour=colour)
+        yield _platform(installation, depth, quiet, colour=colour)
 
 
 def _is_plain(step: Step) -> bool:
     return step.request.how in {How.DEFAULT, How.LOADED, How.LIBC, How.CACHE, None}
 
 
-def _platform(world: World, depth: int, names: Sequence[str], *, colour: bool) -> str:
-    text = printable(f"{', '.join(names)}  [platform {world.name}]")
+def _platform(installation: Installation, depth: int, names: Sequence[str], *, colour: bool) -> str:
+    text = printable(f"{', '.join(names)}  [platform {installation.name}]")
     return "  " * depth + paint(text, Colour.DIM, on=colour)
 
 
-def _step(world: World, step: Step, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _step(installation: Installation, step: Step, *, verbose: bool, colour: bool) -> Iterator[str]:
     indent = "  " * step.depth
     if step.depth == 0:
         if step.request.failed:
             yield f"  {paint('cannot be loaded', Colour.RED, on=colour)}"
-            yield from _candidates(world, step, indent, colour=colour)
+            yield from _candidates(installation, step, indent, colour=colour)
         return
     name = printable(step.request.name)
-    how = printable(f"[{how_found(world, step)}]")
-    if step.place is None:
-        giver = printable(possible_providers(step.package, step.wheels))
-        yield f"{indent}{paint(f'{name}  {how}{giver}', Colour.RED, on=colour)}"
-        yield from _candidates(world, step, indent, colour=colour)
+    how = printable(f"[{how_found(installation, step)}]")
+    if step.origin is None:
+        providers = printable(possible_providers(step.package, step.wheels))
+        yield f"{indent}{paint(f'{name}  {how}{providers}', Colour.RED, on=colour)}"
+        yield from _candidates(installation, step, indent, colour=colour)
         return
-    where = "" if step.place.name == step.request.name else f" => {printable(step.place.name)}"
+    where = "" if step.origin.name == step.request.name else f" => {printable(step.origin.name)}"
     again = "  (see above)" if step.repeated and step.request.how is not How.LOADED else ""
-    painted = paint(name, _GIVER[step.place.giver], on=colour)
+    painted = paint(name, _COLOURS[step.origin.provenance], on=colour)
     yield f"{indent}{painted}{where}  {paint(how, Colour.DIM, on=colour)}{again}"
     if verbose:
-        yield from _candidates(world, step, indent, colour=colour)
+        yield from _candidates(installation, step, indent, colour=colour)
 
 
 def possible_providers(package: str | None, wheels: Sequence[str]) -> str:
-    """Return what would bring a library that is missing: a system's package, another wheel."""
+    """Return what contains a missing library: the platform's package, other wheels."""
     system = f"  (package {package})" if package else ""
     return system + (f"  (in {' or '.join(wheels)}: pip install {wheels[0]})" if wheels else "")
 
 
-def _candidates(world: World, step: Step, indent: str, *, colour: bool) -> Iterator[str]:
-    """Yield all that was tried, in order, list by list."""
+def _candidates(
+    installation: Installation, step: Step, indent: str, *, colour: bool
+) -> Iterator[str]:
+    """Yield all paths that were tried, in order, below the list that each is from."""
     if not step.request.candidates:
-        if step.place is None:
+        if step.origin is None:
             yield f"{indent}    nothing was searched: there is no list of directories"
         return
     heading: tuple[object, ...] = ()
-    for each in step.request.candidates:
-        if heading != (each.how, each.owner):
-            heading = (each.how, each.owner)
-            yield f"{indent}    {printable(list_name(world, each))}"
-        good = each.outcome is SearchOutcome.FOUND
-        shown = printable(f"{each.path}: {each.outcome}")
+    for candidate in step.request.candidates:
+        if heading != (candidate.how, candidate.owner):
+            heading = (candidate.how, candidate.owner)
+            yield f"{indent}    {printable(list_name(installation, candidate))}"
+        good = candidate.outcome is SearchOutcome.FOUND
+        shown = printable(f"{candidate.path}: {candidate.outcome}")
         yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 
 
-def list_name(world: World, candidate: Candidate) -> str:
-    """Return the name of the list that the candidate is from."""
+def list_name(installation: Installation, candidate: Candidate) -> str:
+    """Return the name of the search list that `candidate` is from."""
     words = {
         How.RPATH: "its own search path (DT_RPATH)",
         How.RUNPATH: "its own search path (DT_RUNPATH)",
-        How.INHERITED: f"the search path of {world.label(candidate.owner)}",
+        How.INHERITED: f"the search path of {installation.label(candidate.owner)}",
         How.LIBRARY_PATH: "LD_LIBRARY_PATH",
         How.CACHE: "/etc/ld.so.cache",
         How.DEFAULT: "the default directories",
@@ -183,15 +186,15 @@ def list_name(world: World, candidate: Candidate) -> str:
     return words.get(candidate.how, "the path as written")
 
 
-def _depends(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterator[str]:
+def _alternatives(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterator[str]:
     if not explanation.alternatives:
         return
     yield paint("depends on", Colour.BOLD, on=colour)
-    for kind in Kind:
-        for each in explanation.alternatives:
-            if each.kind is kind:
-                names = join_some(each.names, len(each.names) if verbose else FEW)
-                yield printable(f"  {kind}: {names}: if {_clause(each.when)}, {each.then}")
+    for factor in Factor:
+        for other in explanation.alternatives:
+            if other.factor is factor:
+                names = join_some(other.names, len(other.names) if verbose else FEW)
+                yield printable(f"  {factor}: {names}: if {_clause(other.when)}, {other.then}")
 
 
 def _clause(when: str) -> str:
@@ -202,68 +205,78 @@ def _clause(when: str) -> str:
 
 
 def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
-    """Return a line for each object that may be loaded first, those that fail at the top."""
+    """Return a line for each load root, those that fail first."""
     if not explanations:
         return "no ELF object in it is loaded"
-    first = explanations[0]
-    lines = [_circumstances(first)]
-    for each in sorted(explanations, key=lambda each: each.ok):
-        counts = dict.fromkeys(Provenance, 0)
-        for step in each.steps[1:]:
-            if step.place is not None and not step.repeated:
-                counts[step.place.giver] += 1
-        found = ", ".join(
-            f"{number} from {_source(giver)}" for giver, number in counts.items() if number
+    lines = [_where(explanations[0])]
+    for explanation in sorted(explanations, key=lambda explanation: explanation.ok):
+        found = _counts(explanation) or "needs nothing"
+        lines.append(
+            f"  {printable(explanation.name)}: {found}  {_verdict(explanation, colour=colour)}"
         )
-        verdict = paint("ok", Colour.GREEN, on=colour)
-        if not each.ok:
-            names = dict.fromkeys(f"`{step.request.name}`" for step in each.missing)
-            trouble = [f"not found: {', '.join(names)}"] if names else []
-            verdict = paint(printable("; ".join((*trouble, *each.problems))), Colour.RED, on=colour)
-        lines.append(f"  {printable(each.name)}: {found or 'needs nothing'}  {verdict}")
-    lines += _all_depend(explanations)
+    lines += _factors(explanations)
     return "\n".join(lines)
 
 
-def _source(giver: Provenance) -> str:
-    return {
-        Provenance.WHEEL: "the wheel",
-        Provenance.OTHER: "other wheels",
-        Provenance.PYTHON: "python",
-        Provenance.PLATFORM: "the platform",
-        Provenance.GIVEN: "LD_LIBRARY_PATH",
-    }.get(giver, "nobody")
+def _counts(explanation: Explanation) -> str:
+    counts = dict.fromkeys(_SOURCES, 0)
+    for step in explanation.steps[1:]:
+        if step.origin is not None and not step.repeated:
+            counts[step.origin.provenance] += 1
+    return ", ".join(
+        f"{number} from {_SOURCES[provenance]}" for provenance, number in counts.items() if number
+    )
 
 
-def _all_depend(explanations: Sequence[Explanation]) -> Iterator[str]:
-    kinds: dict[Kind, dict[str, None]] = {}
-    for each in explanations:
-        for alternative in each.alternatives:
-            kinds.setdefault(alternative.kind, {}).update(dict.fromkeys(alternative.names))
-    for kind, names in kinds.items():
-        yield printable(f"depends on the {kind}: {join_some(names, FEW)}")
+_SOURCES = {
+    Provenance.WHEEL: "the wheel",
+    Provenance.OTHER: "other wheels",
+    Provenance.PYTHON: "python",
+    Provenance.PLATFORM: "the platform",
+    Provenance.VARIABLE: "LD_LIBRARY_PATH",
+}
 
 
-def asked_text(world: World, name: str, asked: Sequence[Asked], *, colour: bool) -> str:
-    """Return who asks for `name`, and what each gets."""
-    lines = [paint(printable(name), Colour.BOLD, on=colour) + printable(f"  on {world.name}")]
-    if not asked:
-        lines.append("  nothing asks for it")
-    for each in asked:
-        step = each.step
-        how = f"[{how_found(world, step)}]"
-        giver = possible_providers(step.package, step.wheels)
-        text = f"{step.place.name}  {how}" if step.place else f"{how}{giver}"
+def _verdict(explanation: Explanation, *, colour: bool) -> str:
+    if explanation.ok:
+        return paint("ok", Colour.GREEN, on=colour)
+    names = dict.fromkeys(f"`{step.request.name}`" for step in explanation.missing)
+    missing = [f"not found: {', '.join(names)}"] if names else []
+    return paint(printable("; ".join((*missing, *explanation.problems))), Colour.RED, on=colour)
+
+
+def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
+    names: dict[Factor, dict[str, None]] = {}
+    for explanation in explanations:
+        for other in explanation.alternatives:
+            names.setdefault(other.factor, {}).update(dict.fromkeys(other.names))
+    for factor, some in names.items():
+        yield printable(f"depends on the {factor}: {join_some(some, FEW)}")
+
+
+def resolutions_text(
+    installation: Installation, name: str, found: Sequence[Resolution], *, colour: bool
+) -> str:
+    """Return the results for the library `name`, each with the objects that get it."""
+    title = paint(printable(name), Colour.BOLD, on=colour)
+    lines = [title + printable(f"  on {installation.name}")]
+    if not found:
+        lines.append("  no object needs it")
+    for resolution in found:
+        step = resolution.step
+        how = f"[{how_found(installation, step)}]"
+        providers = possible_providers(step.package, step.wheels)
+        text = f"{step.origin.name}  {how}" if step.origin else f"{how}{providers}"
         lines.append(f"  {printable(text)}")
-        lines.append(f"    for {printable(join_some(each.requesters, FEW))}")
-        if step.place is None:
-            lines += _candidates(world, step, "", colour=colour)
+        lines.append(f"    for {printable(join_some(resolution.requesters, FEW))}")
+        if step.origin is None:
+            lines += _candidates(installation, step, "", colour=colour)
     return "\n".join(lines)
 
 
 def why_not_text(answer: WhyNot, *, colour: bool) -> str:
     """Return the reasons, one a line."""
-    head = "it is the one" if answer.loaded else "why not"
+    head = "it is loaded" if answer.loaded else "why not"
     lines = [paint(f"{head}: {printable(answer.name)}", Colour.BOLD, on=colour)]
     return "\n".join([*lines, *(f"  {printable(reason)}" for reason in answer.reasons)])
 
@@ -271,7 +284,7 @@ def why_not_text(answer: WhyNot, *, colour: bool) -> str:
 # --- JSON -----------------------------------------------------------------------------------------
 
 
-def explanation_value(world: World, explanation: Explanation) -> dict[str, object]:
+def explanation_value(installation: Installation, explanation: Explanation) -> dict[str, object]:
     """Return the explanation as JSON types; requests in the order of the tree, with their depth."""
     return {
         "root": explanation.name,
@@ -279,24 +292,24 @@ def explanation_value(world: World, explanation: Explanation) -> dict[str, objec
         "target": explanation.target,
         "installed": explanation.where,
         "ok": explanation.ok,
-        "objects": [world.label(path) for path in explanation.objects],
-        "requests": [_request_value(world, step) for step in explanation.steps],
+        "objects": [installation.label(path) for path in explanation.objects],
+        "requests": [_request_value(installation, step) for step in explanation.steps],
         "problems": list(explanation.problems),
-        "opened_by_python": [_choice_value(world, each) for each in explanation.choices],
-        "not_followed": list(world.searches.unfollowed),
+        "opened_by_python": [_choice_value(installation, choice) for choice in explanation.choices],
+        "not_followed": list(installation.searches.unfollowed),
         "alternatives": [
             {
-                "kind": each.kind.value,
-                "names": list(each.names),
-                "when": each.when,
-                "then": each.then,
+                "kind": other.factor.value,
+                "names": list(other.names),
+                "when": other.when,
+                "then": other.then,
             }
-            for each in explanation.alternatives
+            for other in explanation.alternatives
         ],
     }
 
 
-def _choice_value(world: World, choice: Choice) -> dict[str, object]:
+def _choice_value(installation: Installation, choice: PythonChoice) -> dict[str, object]:
     return {
         "source": choice.search.source,
         "function": choice.search.function or None,
@@ -305,50 +318,56 @@ def _choice_value(world: World, choice: Choice) -> dict[str, object]:
         ],
         "name": choice.name,
         "path": choice.path,
-        "file": world.label(choice.path),
+        "file": installation.label(choice.path),
         "variable": choice.stop.variable if choice.stop else None,
         "directory": choice.directory,
     }
 
 
-def _request_value(world: World, step: Step) -> dict[str, object]:
+def _request_value(installation: Installation, step: Step) -> dict[str, object]:
     request = step.request
+
+    def label(path: str | None) -> str | None:
+        return None if path is None else installation.label(path)
+
     return {
         "depth": step.depth,
-        "requester": None if request.requester is None else world.label(request.requester),
+        "requester": label(request.requester),
         "name": request.name,
         "path": request.result,
-        "file": step.place.name if step.place else None,
-        "given_by": step.place.giver.value if step.place else Provenance.NOBODY.value,
+        "file": step.origin.name if step.origin else None,
+        "given_by": (step.origin.provenance if step.origin else Provenance.MISSING).value,
         "how": request.how.value if request.how else None,
         "entry": step.via.entry if step.via else None,
-        "found": how_found(world, step),
-        "loaded_by": None if step.loaded_by is None else world.label(step.loaded_by),
+        "found": how_found(installation, step),
+        "loaded_by": label(step.loaded_by),
         "repeated": step.repeated,
         "package": step.package,
         "wheels": list(step.wheels),
         "candidates": [
             {
-                "path": each.path,
-                "how": each.how.value,
-                "outcome": each.outcome.value,
-                "owner": None if each.owner is None else world.label(each.owner),
-                "entry": each.entry,
+                "path": candidate.path,
+                "how": candidate.how.value,
+                "outcome": candidate.outcome.value,
+                "owner": label(candidate.owner),
+                "entry": candidate.entry,
             }
-            for each in request.candidates
+            for candidate in request.candidates
         ],
     }
 
 
-def asked_value(world: World, asked: Sequence[Asked]) -> list[dict[str, object]]:
-    """Return the answers to one name as JSON types."""
+def resolutions_value(
+    installation: Installation, found: Sequence[Resolution]
+) -> list[dict[str, object]]:
+    """Return the results for one library name as JSON types."""
     return [
         {
-            **_request_value(world, each.step),
-            "roots": list(each.roots),
-            "requesters": list(each.requesters),
+            **_request_value(installation, resolution.step),
+            "roots": list(resolution.roots),
+            "requesters": list(resolution.requesters),
         }
-        for each in asked
+        for resolution in found
     ]
 
 

@@ -1,37 +1,24 @@
-"""What `check` found, in full, for people at a terminal."""
+"""Report of `check` for a terminal, with all details."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    all_suppressed,
-    of_set,
-    of_wheel,
-    shown_path,
-    suppressed_text,
-)
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why_briefly
-from wheelfix.reports.terminal_text import (
-    FEW,
-    Colour,
-    counted,
-    finding_text,
-    paint,
-    printable,
-    tally,
-)
+from wheelfix.reports.terminal_text import FEW, finding_text, tally
+from wheelfix.reports.wording import advice, all_suppressed, suppressed_text
 from wheelfix.rules.findings import Severity
+from wheelfix.text import counted, join_some
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return each finding with its place, evidence, reason and remedy, and a line of sums.
+    """Return each finding with its place, evidence, reason and remedy, and the totals.
 
-    Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Why a file
-    could not be judged is no finding: errors are told elsewhere, at once.
+    Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Errors of
+    unreadable files are not included: they go to stderr.
     """
     hit = {finding.code for _, finding in found.all_findings}
     reasons = {rule.code: why_briefly(rule) for rule in options.rules if rule.code in hit}
@@ -44,23 +31,19 @@ def render(found: SetReport, options: RenderOptions) -> str:
         blocks += _wheel(report, reasons, options, alone=len(found.reports) == 1)
     if options.verbose:
         blocks += _suppressed(found)
-    return "\n\n".join([*blocks, "\n".join(sums(found))])
+    return "\n\n".join([*blocks, "\n".join(totals(found))])
 
 
-def sums(found: SetReport) -> Iterator[str]:
-    """Yield the lines under it all: how much of what, what `repair` mends, what does not count."""
+def totals(found: SetReport) -> Iterator[str]:
+    """Yield the totals: findings, fixes by `repair`, suppressed findings, unreadable files."""
     judged = len(found.reports) - len(found.unreadable)
     if judged:
         yield tally([finding for _, finding in found.all_findings], judged)
     if left_out := suppressed_text(found):
         yield left_out
     if found.unreadable:
-        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {_names(found)}."
-
-
-def _names(found: SetReport) -> str:
-    names = [f"`{printable(report.source.name)}`" for report in found.unreadable]
-    return ", ".join(names[:FEW]) + (", …" if len(names) > FEW else "")
+        names = join_some([printable(report.source.name) for report in found.unreadable], FEW)
+        yield f"{counted(len(found.unreadable), 'file')} could not be judged: {names}."
 
 
 def _wheel(
@@ -90,17 +73,17 @@ def _kinds(report: Report) -> str:
 def _groups(
     findings: tuple[LocatedFinding, ...], reasons: dict[str, str], options: RenderOptions
 ) -> Iterator[str]:
-    """Yield the findings by rule, the first of a rule in the whole report with its reason.
+    """Yield the findings by rule; the first of a rule in the report has the reason.
 
-    What was said goes from `reasons`.
+    A reason that was printed is removed from `reasons`.
     """
     by_rule: dict[str, list[LocatedFinding]] = {}
-    for each in findings:
-        by_rule.setdefault(each.finding.code, []).append(each)
+    for located in findings:
+        by_rule.setdefault(located.finding.code, []).append(located)
     for code, group in by_rule.items():
         shown = group if options.verbose else group[:FEW]
-        for each in shown:
-            yield _finding(each, reasons.pop(code, ""), options)
+        for located in shown:
+            yield _finding(located, reasons.pop(code, ""), options)
         if len(shown) < len(group):
             finding = shown[0].finding
             yield (
@@ -109,22 +92,29 @@ def _groups(
             )
 
 
-def _finding(each: LocatedFinding, reason: str, options: RenderOptions) -> str:
-    finding = each.finding
+def _finding(located: LocatedFinding, reason: str, options: RenderOptions) -> str:
+    finding = located.finding
     more: dict[str, str] = {}
     if finding.entry and finding.entry not in finding.message:
         more["entry"] = f"`{finding.entry}`"
     if reason:
         more["why"] = reason
-    place = each.path or "all wheels"
+    place = located.path or "all wheels"
     advised = replace(finding, hint=advice(finding))
     return finding_text(advised, place, colour=options.colour, more=more)
 
 
 def _suppressed(found: SetReport) -> Iterator[str]:
     lines = [
-        " ".join((each.finding.code, each.finding.member or "", f"[{each.because}]", each.reason))
-        for each in all_suppressed(found)
+        " ".join(
+            (
+                located.finding.code,
+                located.finding.member or "",
+                f"[{located.because}]",
+                located.reason,
+            )
+        )
+        for located in all_suppressed(found)
     ]
     if lines:
         yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])

@@ -1,30 +1,26 @@
-"""What `check` found, as annotations: workflow commands for GitHub's runner.
+"""Report of `check` as GitHub annotations (workflow commands of the runner).
 
-GitHub shows ten of a kind a step, and drops the others without a word. So there is one for all
-findings of a rule in a wheel, and the tenth says how many more there are.
+GitHub shows ten annotations of each kind per step, and drops the others silently. So all findings
+of a rule in a wheel share one annotation, and the tenth says how many more there are.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.full import sums
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    placed,
-    shown_path,
-    titled,
-)
-from wheelfix.reports.terminal_text import FEW, counted, printable
+from wheelfix.reports.full import totals
+from wheelfix.reports.located_findings import LocatedFinding, locate
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
+from wheelfix.reports.terminal_text import FEW
+from wheelfix.reports.wording import advice, error_words, titled
 from wheelfix.rules.findings import Severity
+from wheelfix.text import counted
 
 LIMIT = 10
-"""Annotations of a kind that GitHub shows for one step."""
+"""Annotations of one kind that GitHub shows per step."""
 _LONGEST = 1000
-"""Characters of a line."""
+"""Characters per line."""
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
@@ -39,12 +35,12 @@ class _Note:
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return at most ten annotations of each kind, errors first, and the sums as plain text."""
-    notes = [*_unreadable(found, options), *_notes(placed(found, options))]
+    """Return at most ten annotations of each kind, errors first, and the totals as plain text."""
+    notes = [*_unreadable(found, options), *_notes(locate(found, options))]
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
         lines += _limited([note for note in notes if note.severity is severity])
-    return "\n".join([*lines, *sums(found)])
+    return "\n".join([*lines, *totals(found)])
 
 
 def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
@@ -52,7 +48,7 @@ def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
         yield _Note(
             severity=Severity.ERROR,
             path=shown_path(report.source, options),
-            title="not a wheel that can be judged",
+            title="unreadable wheel",
             lines=tuple(error_words(report.error).splitlines()) if report.error else (),
         )
 
@@ -60,12 +56,12 @@ def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
 def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
     groups: dict[tuple[Severity, str, str], list[LocatedFinding]] = {}
-    for each in findings:
-        key = (each.finding.severity, each.path, each.finding.code)
-        groups.setdefault(key, []).append(each)
+    for located in findings:
+        key = (located.finding.severity, located.path, located.finding.code)
+        groups.setdefault(key, []).append(located)
     for (severity, path, _), group in groups.items():
         first = group[0].finding
-        lines = [_said(each) for each in group[:FEW]]
+        lines = [_line(located) for located in group[:FEW]]
         if len(group) > FEW:
             lines.append(f"and {len(group) - FEW:,} more")
         yield _Note(
@@ -76,8 +72,8 @@ def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
         )
 
 
-def _said(each: LocatedFinding) -> str:
-    finding = each.finding
+def _line(located: LocatedFinding) -> str:
+    finding = located.finding
     if finding.member is None or finding.member in finding.message:
         return finding.message
     return f"`{finding.member}`: {finding.message}"
@@ -102,7 +98,7 @@ def _command(note: _Note) -> str:
 
 
 def _shortened(line: str) -> str:
-    """Leave room for the other lines: GitHub cuts an annotation at 64 KiB."""
+    """Truncate a line: GitHub truncates an annotation at 64 KiB."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 

@@ -1,47 +1,41 @@
-"""What `check` found, as a GitLab code quality report."""
+"""Report of `check` as a GitLab code quality report."""
 
 from hashlib import sha256
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    error_words,
-    placed,
-    shown_path,
-    titled,
-    worst_first,
-)
-from wheelfix.reports.terminal_text import json_text, printable
+from wheelfix.reports.located_findings import LocatedFinding, locate, worst_first
+from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
+from wheelfix.reports.wording import error_words, titled
 from wheelfix.rules.findings import Severity
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the list of issues; a file that cannot be judged is one, too."""
+    """Return the list of issues; an unreadable file is an issue too."""
     fallback = next((shown_path(report.source, options) for report in found.reports), ".")
     issues = [
         *(_unreadable(report, options) for report in found.unreadable),
-        *(_issue(each, fallback) for each in worst_first(placed(found, options))),
+        *(_issue(located, fallback) for located in worst_first(locate(found, options))),
     ]
     return json_text(issues)
 
 
-def _issue(each: LocatedFinding, fallback: str) -> dict[str, object]:
-    finding = each.finding
+def _issue(located: LocatedFinding, fallback: str) -> dict[str, object]:
+    finding = located.finding
     inside = f"{finding.member}: " if finding.member else ""
     return {
         "description": printable(f"{inside}{finding.message}"),
         "check_name": titled(finding),
-        "fingerprint": each.fingerprint,
+        "fingerprint": located.fingerprint,
         "severity": _SEVERITY[finding.severity],
-        "location": _location(each.path or fallback),
+        "location": _location(located.path or fallback),
     }
 
 
 def _unreadable(report: Report, options: RenderOptions) -> dict[str, object]:
-    words = error_words(report.error) if report.error else "cannot be judged"
+    words = error_words(report.error) if report.error else "unreadable"
     path = shown_path(report.source, options)
     return {
         "description": " ".join(printable(line) for line in words.splitlines()),

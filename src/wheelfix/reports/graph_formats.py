@@ -1,29 +1,31 @@
-"""The graph of a wheel as text, Mermaid, DOT and JSON; one wheel, or two side by side.
+"""Library graphs as text, Mermaid, DOT and JSON; one wheel, or two side by side.
 
-Names come from wheels that may be hostile: each format escapes them in its own way.
+Names are from wheels that may be hostile: each format escapes them in its own way.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from wheelfix.analysis.explain import Provenance
 from wheelfix.analysis.graph import Edge, Graph, Node
+from wheelfix.analysis.installation import Provenance
 from wheelfix.reports.explain_text import possible_providers
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 FEW = 3
+"""Dependents in a line before the rest is only counted."""
 _STYLE = {
     Provenance.WHEEL: ("#dbeafe", "#2563eb"),
     Provenance.OTHER: ("#ede9fe", "#7c3aed"),
     Provenance.PYTHON: ("#fef9c3", "#a16207"),
     Provenance.PLATFORM: ("#f1f5f9", "#64748b"),
-    Provenance.GIVEN: ("#ffedd5", "#c2410c"),
-    Provenance.NOBODY: ("#fee2e2", "#dc2626"),
+    Provenance.VARIABLE: ("#ffedd5", "#c2410c"),
+    Provenance.MISSING: ("#fee2e2", "#dc2626"),
 }
-"""Fill and stroke."""
+"""Fill and stroke colours."""
 
 
 def size_text(size: int | None) -> str:
-    """Return `1.2 MB`, in powers of ten; nothing for an unknown size."""
+    """Return a size in bytes as `1.2 MB`, in powers of ten; empty for an unknown size."""
     if size is None:
         return ""
     if size < 1000:
@@ -38,9 +40,9 @@ def size_text(size: int | None) -> str:
 
 
 def graph_text(graph: Graph, *, colour: bool) -> str:
-    """Return what is loaded first, what is vendored, what the platform and nobody gives."""
-    needs, users = graph.needs(), graph.users()
-    roots = [node for node in graph.given(Provenance.WHEEL) if node.is_root]
+    """Return the load roots, the vendored libraries, those from elsewhere and those not found."""
+    needs, dependents = graph.edges_from(), graph.edges_to()
+    roots = [node for node in graph.nodes_from(Provenance.WHEEL) if node.is_root]
     lines = [
         paint(printable(graph.wheel), Colour.BOLD, on=colour),
         printable(f"on {graph.target}, in {graph.where}"),
@@ -50,31 +52,31 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
         if nodes:
             lines += ["", paint(title, Colour.BOLD, on=colour)]
         for node in nodes:
-            by = "" if node.is_root else f"  needed by {_users(users[node.id])}"
+            by = "" if node.is_root else f"  needed by {_dependents(dependents[node.id])}"
             lines.append(
                 f"  {paint(printable(node.id), Colour.GREEN, on=colour)}  "
                 f"{printable(size_text(node.size) + by)}"
             )
             lines += _needs(graph, needs[node.id], colour=colour)
-    for giver, title in (
-        (Provenance.OTHER, "other wheels give"),
-        (Provenance.GIVEN, "LD_LIBRARY_PATH gives"),
-        (Provenance.PYTHON, "python gives"),
-        (Provenance.PLATFORM, f"the platform gives ({graph.target})"),
-        (Provenance.NOBODY, "nobody gives"),
+    for provenance, title in (
+        (Provenance.OTHER, "from other wheels"),
+        (Provenance.VARIABLE, "from LD_LIBRARY_PATH"),
+        (Provenance.PYTHON, "from python"),
+        (Provenance.PLATFORM, f"from the platform ({graph.target})"),
+        (Provenance.MISSING, "not found"),
     ):
-        nodes = graph.given(giver)
+        nodes = graph.nodes_from(provenance)
         if nodes:
             lines += ["", paint(printable(title), Colour.BOLD, on=colour)]
         for node in nodes:
-            name = paint(printable(node.id), _colour(giver), on=colour)
-            text = _users(users[node.id]) + possible_providers(node.package, node.wheels)
+            name = paint(printable(node.id), _colour(provenance), on=colour)
+            text = _dependents(dependents[node.id]) + possible_providers(node.package, node.wheels)
             lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
 
 
 def _sums(graph: Graph) -> str:
-    own = graph.given(Provenance.WHEEL)
+    own = graph.nodes_from(Provenance.WHEEL)
     vendored = graph.vendored
     total = size_text(sum(node.size or 0 for node in own))
     text = f"{counted(len(own), 'object')}, {total}"
@@ -82,19 +84,21 @@ def _sums(graph: Graph) -> str:
         size = size_text(sum(node.size or 0 for node in vendored))
         text += f"; {len(vendored)} of them vendored libraries, {size}"
     if graph.missing:
-        text += f"; {counted(len(graph.missing), 'library')} that nobody gives"
+        text += f"; {counted(len(graph.missing), 'library')} not found"
     return text
 
 
 def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str]:
-    givers = {node.id: node.giver for node in graph.nodes}
+    provenances = {node.id: node.provenance for node in graph.nodes}
     plain = [
-        edge for edge in edges if givers[edge.target] is Provenance.PLATFORM and not edge.varies
+        edge
+        for edge in edges
+        if provenances[edge.target] is Provenance.PLATFORM and not edge.varies
     ]
     for edge in edges:
         if edge in plain:
             continue
-        name = paint(printable(edge.name), _colour(givers[edge.target]), on=colour)
+        name = paint(printable(edge.name), _colour(provenances[edge.target]), on=colour)
         leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
         how = paint(printable(f"[{edge.how}]"), Colour.DIM, on=colour)
         yield f"    {name}{leads}  {how}"
@@ -104,38 +108,38 @@ def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str
         yield f"    {paint(f'{names}  [platform]', Colour.DIM, on=colour)}"
 
 
-def _users(edges: Sequence[Edge]) -> str:
+def _dependents(edges: Sequence[Edge]) -> str:
     names = list(dict.fromkeys(edge.source.rpartition("/")[2] for edge in edges))
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return ", ".join(names[:FEW]) + more
 
 
-def _colour(giver: Provenance) -> Colour:
-    if giver is Provenance.NOBODY:
+def _colour(provenance: Provenance) -> Colour:
+    if provenance is Provenance.MISSING:
         return Colour.RED
-    if giver is Provenance.WHEEL:
+    if provenance is Provenance.WHEEL:
         return Colour.GREEN
-    return Colour.BLUE if giver is Provenance.OTHER else Colour.DIM
+    return Colour.BLUE if provenance is Provenance.OTHER else Colour.DIM
 
 
 # --- Two wheels side by side ----------------------------------------------------------------------
 
 
 def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
-    """Return in two columns what differs between a wheel and its repair."""
+    """Return the differences between a wheel and its repair in two columns."""
     rows: list[tuple[str, str, str]] = [
         ("", "before", "after"),
-        ("objects", *_both(before, after, lambda graph: len(graph.given(Provenance.WHEEL)))),
+        ("objects", *_both(before, after, lambda graph: len(graph.nodes_from(Provenance.WHEEL)))),
         ("vendored libraries", *_both(before, after, lambda graph: len(graph.vendored))),
-        ("nobody gives", *_both(before, after, lambda graph: len(graph.missing))),
+        ("not found", *_both(before, after, lambda graph: len(graph.missing))),
         ("bytes", *_both(before, after, _bytes)),
     ]
     old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
-    old_needs, new_needs = before.needs(), after.needs()
+    old_needs, new_needs = before.edges_from(), after.edges_from()
     unchanged = 0
     for name in dict.fromkeys((*old, *new)):
         sides = old.get(name), new.get(name)
-        if not any(side and side.giver is Provenance.WHEEL for side in sides):
+        if not any(side and side.provenance is Provenance.WHEEL for side in sides):
             continue
         detail = list(_changed_needs(old_needs.get(name, []), new_needs.get(name, [])))
         if sides[0] and sides[1] and not detail and sides[0] == sides[1]:
@@ -145,14 +149,16 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
         sizes = [size_text(side.size) if side else "-" for side in sides]
         rows.append((f"{mark} {name}", sizes[0], sizes[1]))
         rows += detail
-    for giver in (Provenance.PLATFORM, Provenance.OTHER, Provenance.NOBODY):
+    for provenance in (Provenance.PLATFORM, Provenance.OTHER, Provenance.MISSING):
+        word = "not found" if provenance is Provenance.MISSING else provenance.value
         for name in dict.fromkeys((*old, *new)):
-            given = [
-                side is not None and side.giver is giver for side in (old.get(name), new.get(name))
-            ]
-            if given[0] != given[1]:
-                words = [giver.value if there else "-" for there in given]
-                rows.append((f"{'-' if given[0] else '+'} {name}", words[0], words[1]))
+            was, now = (
+                side is not None and side.provenance is provenance
+                for side in (old.get(name), new.get(name))
+            )
+            if was != now:
+                cells = (word, "-") if was else ("-", word)
+                rows.append((f"{'-' if was else '+'} {name}", *cells))
     lines = [printable(f"before  {before.wheel}"), printable(f"after   {after.wheel}"), ""]
     lines += _columns([tuple(printable(cell) for cell in row) for row in rows], colour=colour)
     if unchanged:
@@ -165,19 +171,19 @@ def _both(before: Graph, after: Graph, measure: Callable[[Graph], int]) -> tuple
 
 
 def _bytes(graph: Graph) -> int:
-    return sum(node.size or 0 for node in graph.given(Provenance.WHEEL))
+    return sum(node.size or 0 for node in graph.nodes_from(Provenance.WHEEL))
 
 
 def _changed_needs(old: Iterable[Edge], new: Iterable[Edge]) -> Iterator[tuple[str, str, str]]:
     before = {edge.name: edge for edge in old}
     after = {edge.name: edge for edge in new}
     for name in dict.fromkeys((*before, *after)):
-        here, there = _answer(before.get(name)), _answer(after.get(name))
+        here, there = _result(before.get(name)), _result(after.get(name))
         if here != there:
             yield f"    {name}", here, there
 
 
-def _answer(edge: Edge | None) -> str:
+def _result(edge: Edge | None) -> str:
     if edge is None:
         return "-"
     return edge.how if edge.how == "not found" else f"[{edge.how}]"
@@ -196,7 +202,7 @@ def _columns(rows: Sequence[tuple[str, ...]], *, colour: bool) -> Iterator[str]:
 
 
 def mermaid(graphs: Sequence[Graph]) -> str:
-    """Return a Mermaid flowchart; two graphs stand in a subgraph each."""
+    """Return a Mermaid flowchart; each of two graphs is a subgraph."""
     lines = ["flowchart LR"]
     for number, graph in enumerate(graphs):
         ids = {node.id: f"g{number}n{index}" for index, node in enumerate(graph.nodes)}
@@ -205,27 +211,28 @@ def mermaid(graphs: Sequence[Graph]) -> str:
             lines.append(f'subgraph g{number}["{_mermaid(f"{title}: {graph.wheel}")}"]')
         for node in graph.nodes:
             label = "<br>".join(_mermaid(text) for text in _label(node))
-            lines.append(f'  {ids[node.id]}["{label}"]:::{_class(node)}')
+            lines.append(f'  {ids[node.id]}["{label}"]:::{_class(node.provenance)}')
         for edge in graph.edges:
             arrow = "-.->" if edge.how == "not found" else "-->"
             label = _mermaid(edge.how)
             lines.append(f'  {ids[edge.source]} {arrow}|"{label}"| {ids[edge.target]}')
         if len(graphs) > 1:
             lines.append("end")
-    for giver, (fill, stroke) in _STYLE.items():
-        lines.append(f"classDef {giver.name.lower()} fill:{fill},stroke:{stroke},color:#0f172a")
+    for provenance, (fill, stroke) in _STYLE.items():
+        name = _class(provenance)
+        lines.append(f"classDef {name} fill:{fill},stroke:{stroke},color:#0f172a")
     return "\n".join(lines)
 
 
 def _mermaid(text: str) -> str:
-    """Write what could end a label or begin markup as an entity (Mermaid, "Entity codes")."""
+    """Escape a label: write characters with a meaning as entities (Mermaid, "Entity codes")."""
     return "".join(
         c if c.isalnum() or c in " ._-+/,:$()[]!" else f"#{ord(c)};" for c in printable(text)
     )
 
 
-def _class(node: Node) -> str:
-    return node.giver.name.lower()
+def _class(provenance: Provenance) -> str:
+    return provenance.name.lower()
 
 
 def _label(node: Node) -> tuple[str, ...]:
@@ -233,7 +240,7 @@ def _label(node: Node) -> tuple[str, ...]:
 
 
 def dot(graphs: Sequence[Graph]) -> str:
-    """Return a Graphviz digraph; two graphs stand in a cluster each."""
+    """Return a Graphviz digraph; each of two graphs is a cluster."""
     lines = [
         "digraph wheel {",
         "  rankdir=LR;",
@@ -245,7 +252,7 @@ def dot(graphs: Sequence[Graph]) -> str:
         title = graph.wheel if len(graphs) == 1 else f"{('before', 'after')[number]}: {graph.wheel}"
         lines += [f"  subgraph cluster_{number} {{", f"    label={_dot(title)};"]
         for node in graph.nodes:
-            fill, stroke = _STYLE[node.giver]
+            fill, stroke = _STYLE[node.provenance]
             label = _dot("\n".join(_label(node)))
             lines.append(
                 f'    {ids[node.id]} [label={label}, fillcolor="{fill}", color="{stroke}"];'
@@ -259,7 +266,7 @@ def dot(graphs: Sequence[Graph]) -> str:
 
 
 def _dot(text: str) -> str:
-    """Quote a string of DOT: a backslash would begin an escape, a quote end it."""
+    """Quote a DOT string: escape backslashes and quotes."""
     lines = (printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in text.split("\n"))
     return '"' + "\\n".join(lines) + '"'
 
@@ -276,7 +283,7 @@ def graph_value(graph: Graph) -> dict[str, object]:
         "nodes": [
             {
                 "id": node.id,
-                "given_by": node.giver.value,
+                "given_by": node.provenance.value,
                 "role": node.role,
                 "root": node.is_root,
                 "size": node.size,

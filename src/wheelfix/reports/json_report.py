@@ -1,21 +1,15 @@
-"""What `check` found, as JSON; `data/schemas/check.schema.json` describes it."""
+"""Report of `check` as JSON (`schemas/check.schema.json`)."""
 
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    NAME,
-    LocatedFinding,
-    RenderOptions,
-    counts,
-    of_set,
-    of_wheel,
-    shown_path,
-)
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import json_text
+from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
+from wheelfix.reports.wording import counts
 from wheelfix.rules.findings import Suppressed
 
 VERSION = 1
-"""Goes up when something is removed or changes its meaning; additions leave it."""
+"""Increases if a key is removed or changes its meaning, not if one is added."""
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
@@ -25,14 +19,14 @@ def render(found: SetReport, options: RenderOptions) -> str:
         "tool": {"name": NAME, "version": options.version},
         "summary": counts(found),
         "wheels": [wheel_value(report, options) for report in found.reports],
-        "findings": [_finding(each) for each in of_set(found, options)],
-        "suppressed": [_suppressed(each) for each in found.suppressed],
+        "findings": [_finding(located) for located in of_set(found, options)],
+        "suppressed": [_suppressed(located) for located in found.suppressed],
     }
     return json_text(value)
 
 
 def wheel_value(report: Report, options: RenderOptions) -> dict[str, object]:
-    """Return what was found in one wheel."""
+    """Return the report of one wheel."""
     wheel, verdict = report.wheel, report.verdict
     return {
         "path": shown_path(report.source, options),
@@ -43,8 +37,8 @@ def wheel_value(report: Report, options: RenderOptions) -> dict[str, object]:
         if verdict is None
         else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
         "error": None if report.error is None else _error(report.error),
-        "findings": [_finding(each) for each in of_wheel(report, options)],
-        "suppressed": [_suppressed(each) for each in report.suppressed],
+        "findings": [_finding(located) for located in of_wheel(report, options)],
+        "suppressed": [_suppressed(located) for located in report.suppressed],
     }
 
 
@@ -52,8 +46,8 @@ def _error(error: WheelfixError) -> dict[str, object]:
     return {"message": error.message, "hint": error.hint}
 
 
-def _finding(each: LocatedFinding) -> dict[str, object]:
-    finding, fix = each.finding, each.finding.fix
+def _finding(located: LocatedFinding) -> dict[str, object]:
+    finding, fix = located.finding, located.finding.fix
     return {
         "code": finding.code,
         "name": finding.name,
@@ -67,12 +61,12 @@ def _finding(each: LocatedFinding) -> dict[str, object]:
         "fix": None
         if fix is None
         else {"title": fix.title, "safety": fix.safety.value, "edits": len(fix.edits)},
-        "fingerprint": each.fingerprint,
+        "fingerprint": located.fingerprint,
     }
 
 
-def _suppressed(each: Suppressed) -> dict[str, object]:
-    finding = each.finding
+def _suppressed(located: Suppressed) -> dict[str, object]:
+    finding = located.finding
     return {
         "code": finding.code,
         "name": finding.name,
@@ -80,6 +74,6 @@ def _suppressed(each: Suppressed) -> dict[str, object]:
         "message": finding.message,
         "wheel": finding.wheel,
         "member": finding.member,
-        "because": each.because.value,
-        "reason": each.reason,
+        "because": located.because.value,
+        "reason": located.reason,
     }

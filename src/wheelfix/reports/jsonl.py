@@ -1,21 +1,21 @@
-"""What `check` found, as JSON lines: `data/schemas/check-record.schema.json` describes each."""
+"""Report of `check` as JSON lines (`schemas/check-record.schema.json`)."""
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.json_report import wheel_value
-from wheelfix.reports.render import NAME, RenderOptions
-from wheelfix.reports.terminal_text import json_text
+from wheelfix.reports.printable import json_text
+from wheelfix.reports.render_options import NAME, RenderOptions
 
 VERSION = 1
-"""Goes up when something is removed or changes its meaning; additions leave it."""
+"""Increases if a key is removed or changes its meaning, not if one is added."""
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the record of each wheel; what shows only beside other wheels has no place here."""
+    """Return the record of each wheel; findings of cross-wheel rules are left out."""
     return "\n".join(record(report, options) for report in found.reports)
 
 
 def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
-    """Return what was found in one wheel as one line; `made_from` says what it depends on."""
+    """Return the report of one wheel as one line; `made_from` is a digest of its inputs."""
     value = {
         "version": VERSION,
         "tool": {"name": NAME, "version": options.version},

@@ -1,17 +1,19 @@
-"""What `check` found, as JUnit XML: a suite a wheel, a case a rule that was asked."""
+"""Report of `check` as JUnit XML, with a suite per wheel and a case per rule."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import NAME, RenderOptions, error_words, shown_path
-from wheelfix.reports.terminal_text import finding_text, printable
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
+from wheelfix.reports.terminal_text import finding_text
+from wheelfix.reports.wording import error_words
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return the suites; what does not fail the check stands in `system-out`."""
+    """Return the suites; findings that do not fail the check go to `system-out`."""
     suites = [_suite(report, options) for report in found.reports]
     asked = _names(rule for rule in options.rules if isinstance(rule, SetRule))
     if found.findings or (asked and len(found.reports) > 1):
@@ -31,7 +33,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Suite:
-    """One suite: its sums, and the cases as XML."""
+    """One suite: its totals, and the cases as XML."""
 
     name: str
     tests: int
@@ -121,6 +123,6 @@ def _attribute(text: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escape markup, line by line what XML 1.0 cannot hold at all, and the end of a CDATA."""
+    """Escape markup, characters that XML 1.0 does not allow, and the end of a CDATA section."""
     lines = "\n".join(printable(line) for line in text.splitlines())
     return lines.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

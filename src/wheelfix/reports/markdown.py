@@ -1,49 +1,41 @@
-"""What `check` found, as GitHub-flavoured Markdown: tables, folded details, graphs.
+"""Report of `check` as GitHub-flavoured Markdown: tables, folded details, graphs.
 
-Literals stand in code spans that hold no backtick, everything else is escaped character by
-character, so that no name from a wheel can become markup, whatever it holds.
+Literals become code spans without backticks, and everything else is escaped character by
+character, so that no name from a wheel can become markup.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from wheelfix.analysis.explain import Question
 from wheelfix.analysis.graph import graph_of
+from wheelfix.analysis.installation import LoadOptions
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.full import sums
+from wheelfix.reports.full import totals
 from wheelfix.reports.graph_formats import mermaid
-from wheelfix.reports.render import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    of_set,
-    of_wheel,
-    shown_path,
-    spans,
-    titled,
-)
+from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.printable import printable
+from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import anchor, why
-from wheelfix.reports.terminal_text import printable
+from wheelfix.reports.wording import advice, backtick_spans, error_words, titled
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.model import Wheel
 
 SUMMARY_LIMIT = 960 * 1024
-"""Bytes; GitHub drops a step's whole summary above 1 MiB, and other tools write to it, too."""
+"""Bytes; GitHub drops a step's summary above 1 MiB, and other tools write to it too."""
 _MOST_OBJECTS = 60
 _MOST_EDGES = 250
 _MOST_TEXT = 40_000
-"""Beyond these a graph is unreadable, or Mermaid (50,000 characters, 500 edges) refuses it."""
+"""Larger graphs are unreadable, or refused by Mermaid (50,000 characters, 500 edges)."""
 _MOST_GRAPHS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Detail:
-    """How much is told."""
+    """The level of detail."""
 
     rows: int | None = None
-    """Findings shown a wheel; None for all."""
+    """Findings shown per wheel; None for all."""
     advice: bool = True
     graphs: int = _MOST_GRAPHS
 
@@ -59,12 +51,12 @@ _DETAILS = (
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return all that was found, with what to do, and the graphs of the first few wheels."""
+    """Return all findings with advice, and the graphs of the first few wheels."""
     return _document(found, options, _DETAILS[0])
 
 
 def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_LIMIT) -> str:
-    """Return as much of it as `room` bytes hold: graphs go first, then advice, then rows."""
+    """Return the report in at most `room` bytes; graphs go first, then advice, then rows."""
     text = ""
     for detail in _DETAILS:
         text = _document(found, options, detail) + "\n"
@@ -76,7 +68,7 @@ def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_L
 
 def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
     blocks = ["## wheelfix check", _overview(found.reports, options)]
-    blocks.append("  \n".join(_prose(line) for line in sums(found)))
+    blocks.append("  \n".join(_prose(line) for line in totals(found)))
     if found.findings:
         blocks.append("### All wheels side by side")
         blocks += _findings(of_set(found, options), options, detail)
@@ -124,12 +116,12 @@ def _findings(
     shown = findings if detail.rows is None else findings[: detail.rows]
     rows = [
         (
-            each.finding.severity.label,
-            _prose(titled(each.finding)),
-            _code(each.finding.member) if each.finding.member else "",
-            _prose(each.finding.message),
+            located.finding.severity.label,
+            _prose(titled(located.finding)),
+            _code(located.finding.member) if located.finding.member else "",
+            _prose(located.finding.message),
         )
-        for each in shown
+        for located in shown
     ]
     if rows:
         yield _table(("severity", "rule", "file", "what is wrong"), rows)
@@ -143,8 +135,8 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
     """Yield for each rule why it matters, and for each finding its evidence and remedy."""
     rules = {rule.code: rule for rule in options.rules}
     by_rule: dict[str, list[LocatedFinding]] = {}
-    for each in findings:
-        by_rule.setdefault(each.finding.code, []).append(each)
+    for located in findings:
+        by_rule.setdefault(located.finding.code, []).append(located)
     for code, group in by_rule.items():
         rule = rules.get(code)
         title = _prose(titled(group[0].finding))
@@ -152,27 +144,27 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
             title = f"[{title}]({options.documentation}#{anchor(rule)})"
         reason = f": {_prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
-        for text, places in _told(group).items():
+        for text, places in _places_by_advice(group).items():
             files = ", ".join(_code(place) for place in places if place)
             yield f"  - {files}: {text}" if files else f"  - {text}"
 
 
-def _told(group: Iterable[LocatedFinding]) -> Mapping[str, list[str]]:
-    """Return what there is to say besides the message, each text once, with its files."""
-    told: dict[str, list[str]] = {}
-    for each in group:
-        finding = each.finding
+def _places_by_advice(group: Iterable[LocatedFinding]) -> Mapping[str, list[str]]:
+    """Return each distinct text of notes and advice, with the files it is about."""
+    places: dict[str, list[str]] = {}
+    for located in group:
+        finding = located.finding
         lines = [line for text in (*finding.notes, advice(finding)) for line in text.splitlines()]
         text = "<br>".join(_prose(line) for line in lines)
-        told.setdefault(text, []).append(finding.member or "")
-    return told
+        places.setdefault(text, []).append(finding.member or "")
+    return places
 
 
 def _graph(wheel: Wheel) -> str:
-    """Draw who needs whom; nothing for what no one could read."""
+    """Return the dependency graph; empty for one that is too large to read."""
     if not wheel.elfs or len(wheel.elfs) > _MOST_OBJECTS:
         return ""
-    graph = graph_of(wheel, Question(target=find(default_name(wheel), wheel)))
+    graph = graph_of(wheel, LoadOptions(target=find(default_name(wheel), wheel)))
     text = mermaid([graph])
     return text if len(graph.edges) <= _MOST_EDGES and len(text) <= _MOST_TEXT else ""
 
@@ -190,7 +182,7 @@ def _folded(title: str, body: str) -> str:
 
 
 def _code(text: str) -> str:
-    """Return a code span; backticks would end it, and a pipe the cell of a table."""
+    """Return a code span; a backtick would end it, a pipe would end the table cell."""
     shown = printable(text).replace("`", r"\x60").replace("|", r"\x7c")
     return f"`{shown}`" if shown.strip() else f"`{shown!r}`"
 
@@ -198,15 +190,16 @@ def _code(text: str) -> str:
 def _prose(text: str) -> str:
     """Return a message as text, its literals as code spans."""
     return "".join(
-        _code(piece) if literal else _plain(piece) for literal, piece in spans(printable(text))
+        _code(piece) if literal else _plain(piece)
+        for literal, piece in backtick_spans(printable(text))
     )
 
 
 _MARKUP = str.maketrans({c: f"&#{ord(c)};" for c in "\\*_[]<>&|$#~!{}"}) | str.maketrans(
-    {"@": "`@`"}  # as an entity it would still call a person
+    {"@": "`@`"}  # as an entity it would still mention a user
 )
 
 
 def _plain(text: str) -> str:
-    """Escape markup, and what GitHub makes a link of all by itself (GFM, "Autolinks")."""
+    """Escape markup, and text that GitHub turns into links (GFM, "Autolinks")."""
     return text.translate(_MARKUP).replace("://", "&#58;//").replace("www.", "www&#46;")

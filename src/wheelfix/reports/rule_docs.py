@@ -1,9 +1,10 @@
-"""The rules' own documentation, in parts and as one Markdown document."""
+"""The documentation of the rules, from their docstrings."""
 
 import re
 from collections.abc import Mapping, Sequence
+from inspect import cleandoc
 
-from wheelfix.rules.findings import Severity
+from wheelfix.rules.findings import Safety
 from wheelfix.rules.rule import AnyRule
 
 _HEADING = "## "
@@ -27,10 +28,10 @@ selected and ignored by its code, by the beginning of one, and by its name.
 
 
 def sections(rule: AnyRule) -> Mapping[str, str]:
-    """Return the documentation by heading; the summary under the empty one."""
+    """Return the sections by heading; the summary has an empty heading."""
     found: dict[str, list[str]] = {"": []}
     heading = ""
-    for line in _trimmed(rule.explanation):
+    for line in cleandoc(rule.explanation).splitlines():
         if line.startswith(_HEADING):
             heading = line.removeprefix(_HEADING)
             found[heading] = []
@@ -39,23 +40,22 @@ def sections(rule: AnyRule) -> Mapping[str, str]:
     return {heading: "\n".join(lines).strip() for heading, lines in found.items()}
 
 
-def _trimmed(docstring: str) -> list[str]:
-    """Return the lines of a docstring without their indentation (PEP 257); 3.13 compiles it so."""
-    first, *others = docstring.strip().splitlines() or [""]
-    indented = (len(line) - len(line.lstrip()) for line in others if line.strip())
-    margin = min(indented, default=0)
-    return [first, *(line[margin:] for line in others)]
-
-
 def why(rule: AnyRule) -> str:
-    """Return in one line why what the rule finds is bad."""
+    """Return the first paragraph of "Why is this bad?" as one line."""
     paragraph = sections(rule).get("Why is this bad?", "").partition("\n\n")[0]
     return " ".join(paragraph.split())
 
 
 def why_briefly(rule: AnyRule) -> str:
-    """Return the first sentence of it."""
+    """Return the first sentence of "Why is this bad?"."""
     return re.split(r"(?<=[.!?]) ", why(rule), maxsplit=1)[0]
+
+
+def fix_safety(rule: AnyRule) -> str:
+    """Return `safe` or `unsafe`, the first word of "Fix safety"; empty for a rule without a fix."""
+    words = sections(rule).get("Fix safety", "").split(maxsplit=1)
+    word = words[0].strip(":.,").lower() if words else ""
+    return word if word in set(Safety) else ""
 
 
 def anchor(rule: AnyRule) -> str:
@@ -63,8 +63,8 @@ def anchor(rule: AnyRule) -> str:
     return f"{rule.code}-{rule.name}".lower()
 
 
-def rulebook(rules: Sequence[AnyRule]) -> str:
-    """Return the document of all `rules`."""
+def rules_document(rules: Sequence[AnyRule]) -> str:
+    """Return the Markdown document of `rules`."""
     ordered = sorted(rules, key=lambda rule: rule.code)
     parts = [_HEAD]
     family = ""
@@ -79,11 +79,8 @@ def rulebook(rules: Sequence[AnyRule]) -> str:
 def _chapter(rule: AnyRule) -> str:
     summary, *_ = (texts := dict(sections(rule))).values()
     texts.pop("")
-    lines = [f"### {rule.code} {rule.name}", "", f"**{_severity(rule.severity)}.** {summary}", ""]
+    severity = rule.severity.label.capitalize()
+    lines = [f"### {rule.code} {rule.name}", "", f"**{severity}.** {summary}", ""]
     for heading, text in texts.items():
         lines += [f"#### {heading}", "", text, ""]
     return "\n".join(lines)
-
-
-def _severity(severity: Severity) -> str:
-    return severity.label.capitalize()

@@ -1,7 +1,7 @@
-"""What `check` found, as SARIF 2.1.0 (OASIS), for code scanning.
+"""Report of `check` as SARIF 2.1.0 (OASIS), for code scanning.
 
 Suppressed findings are left out: GitHub shows results with `suppressions` like any other. Fixes
-stand in `properties`: SARIF's own are replacements in text, and these are edits of binaries.
+are in `properties`: SARIF's own fixes are replacements of text, ours edit binaries.
 """
 
 from collections.abc import Mapping
@@ -9,17 +9,11 @@ from inspect import cleandoc
 from urllib.parse import quote
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import (
-    NAME,
-    LocatedFinding,
-    RenderOptions,
-    error_words,
-    placed,
-    shown_path,
-    worst_first,
-)
+from wheelfix.reports.located_findings import LocatedFinding, locate, worst_first
+from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
 from wheelfix.reports.rule_docs import anchor, why
-from wheelfix.reports.terminal_text import json_text, printable
+from wheelfix.reports.wording import error_words
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
 
@@ -28,13 +22,13 @@ SCHEMA = (
 )
 _LEVEL = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _PROBLEM = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
-"""GitHub's own words for it ("SARIF support for code scanning")."""
+"""GitHub's terms ("SARIF support for code scanning")."""
 _ESCAPES = str.maketrans({"\\": r"\\", "[": r"\[", "]": r"\]", "{": "{{", "}": "}}"})
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return one run: every rule that was asked, every finding, every file that was unreadable."""
-    findings = worst_first(placed(found, options))
+    """Return one run: every rule that was run, every finding, every unreadable file."""
+    findings = worst_first(locate(found, options))
     rules = {rule.code: rule for rule in options.rules}
     numbers = {code: number for number, code in enumerate(rules)}
     fallback = next((shown_path(report.source, options) for report in found.reports), "")
@@ -49,7 +43,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
             }
         },
         "invocations": [_invocation(found, options)],
-        "results": [_result(each, numbers, each.path or fallback) for each in findings],
+        "results": [_result(located, numbers, located.path or fallback) for located in findings],
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
 
@@ -73,19 +67,21 @@ def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
 def _invocation(found: SetReport, options: RenderOptions) -> dict[str, object]:
     return {
         "executionSuccessful": not found.unreadable,
-        "toolExecutionNotifications": [_notification(each, options) for each in found.unreadable],
+        "toolExecutionNotifications": [
+            _notification(report, options) for report in found.unreadable
+        ],
     }
 
 
 def _notification(report: Report, options: RenderOptions) -> dict[str, object]:
-    words = error_words(report.error) if report.error else "could not be judged"
+    words = error_words(report.error) if report.error else "unreadable"
     path = shown_path(report.source, options)
     location = {"physicalLocation": {"artifactLocation": _artifact(path)}}
     return {"level": "error", "message": {"text": _literal(words)}, "locations": [location]}
 
 
-def _result(each: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict[str, object]:
-    finding = each.finding
+def _result(located: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict[str, object]:
+    finding = located.finding
     words = [finding.message, *finding.notes, *([finding.hint] if finding.hint else [])]
     number = numbers.get(finding.code)
     return {
@@ -93,34 +89,34 @@ def _result(each: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict
         **({} if number is None else {"ruleIndex": number}),
         "level": _LEVEL[finding.severity],
         "message": {"text": _literal("\n".join(words))},
-        "locations": [_location(each, path)] if path else [],
+        "locations": [_location(located, path)] if path else [],
         "partialFingerprints": {
-            # GitHub knows an alert again by this one alone.
-            "primaryLocationLineHash": each.fingerprint,
-            "wheelfixFinding/v1": each.fingerprint,
+            # GitHub identifies an alert by this one alone.
+            "primaryLocationLineHash": located.fingerprint,
+            "wheelfixFinding/v1": located.fingerprint,
         },
-        "properties": _properties(each),
+        "properties": _properties(located),
     }
 
 
-def _location(each: LocatedFinding, path: str) -> dict[str, object]:
-    member = each.finding.member
+def _location(located: LocatedFinding, path: str) -> dict[str, object]:
+    member = located.finding.member
     # A binary has no lines, but GitHub shows no alert without one.
     physical = {"artifactLocation": _artifact(path), "region": {"startLine": 1}}
     if member is None:
         return {"physicalLocation": physical}
     logical = {
         "name": printable(member),
-        "fullyQualifiedName": printable(each.place),
+        "fullyQualifiedName": printable(located.place),
         "kind": "resource",
     }
     return {"physicalLocation": physical, "logicalLocations": [logical]}
 
 
-def _properties(each: LocatedFinding) -> dict[str, object]:
-    finding, fix = each.finding, each.finding.fix
+def _properties(located: LocatedFinding) -> dict[str, object]:
+    finding, fix = located.finding, located.finding.fix
     known = {
-        "wheel": each.path or None,
+        "wheel": located.path or None,
         "member": finding.member,
         "entry": finding.entry,
         "hint": finding.hint,

@@ -3,27 +3,15 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 
-from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.reports.printable import Colour, error_text, hint_lines, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
+from wheelfix.text import counted
 
 FEW = 3
-"""How many of a kind a summary shows."""
-
-
-class Colour(StrEnum):
-    """The SGR parameters of ECMA-48 that are used here."""
-
-    BOLD = "1"
-    RED = "1;31"
-    GREEN = "1;32"
-    YELLOW = "1;33"
-    BLUE = "1;34"
-    DIM = "2"
+"""The number of items of one kind that a summary shows."""
 
 
 _SEVERITY = {
@@ -40,54 +28,13 @@ _STATUS = {
 }
 
 
-def printable(text: str) -> str:
-    """Escape what could move a cursor, reorder or end a line, or command GitHub's runner.
-
-    The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
-    """
-    if not text.isprintable():
-        text = "".join(
-            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
-        )
-    text = text.replace("##[", r"#\x23[")
-    return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
-
-
-def json_text(value: object, *, indent: int | None = 2) -> str:
-    """Write JSON in ASCII, so that any terminal bears it, without the runner's `##[`."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, indent=indent, separators=separators)
-    return text.replace("##[", r"#\u0023[")
-
-
-def paint(text: str, colour: Colour, *, on: bool) -> str:
-    """Return `text` in `colour`, if it is `on`."""
-    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
-
-
-def counted(number: int, noun: str) -> str:
-    """Return `1 file`, `2 files`, `2 libraries`."""
-    if number == 1:
-        return f"1 {noun}"
-    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{number:,} {plural}"
-
-
 # --- Errors and findings --------------------------------------------------------------------------
-
-
-def error_text(error: WheelfixError, *, colour: bool) -> str:
-    """Return the message and the hint of `error`, each in its lines."""
-    first, *more = error.message.splitlines() or [""]
-    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
-    lines += [f"  {printable(line)}" for line in more]
-    return "\n".join([*lines, *_hint(error.hint, colour=colour)])
 
 
 def finding_text(
     finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
 ) -> str:
-    """Return one finding in full: what, where, the evidence, `more` by its label, what to do."""
+    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
     head = f"{finding.severity.label}[{finding.name}]"
     place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
     lines = [
@@ -95,23 +42,13 @@ def finding_text(
         f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
         *(f"  = note: {printable(note)}" for note in finding.notes),
         *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
-        *_hint(finding.hint, colour=colour),
+        *hint_lines(finding.hint, colour=colour),
     ]
     return "\n".join(lines)
 
 
-def _hint(hint: str | None, *, colour: bool) -> list[str]:
-    if hint is None:
-        return []
-    first, *more = hint.splitlines() or [""]
-    return [
-        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
-        *(f"      {printable(line)}" for line in more),
-    ]
-
-
 def tally(findings: Sequence[Finding], wheels: int) -> str:
-    """Return the line under a list of findings: how many, and what `repair` would mend."""
+    """Return the totals of a list of findings, and how many `repair` would fix."""
     if not findings:
         return f"All checks passed for {counted(wheels, 'wheel')}."
     kinds = ", ".join(
@@ -123,22 +60,22 @@ def tally(findings: Sequence[Finding], wheels: int) -> str:
     unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
     total = counted(len(findings), "problem")
     found = f"Found {total} in {counted(wheels, 'wheel')} ({kinds})."
-    return f"{found} {_mended(safe, unsafe)}".rstrip()
+    return f"{found} {_fixed(safe, unsafe)}".rstrip()
 
 
-def _mended(safe: int, unsafe: int) -> str:
-    """Say how many findings a repair mends for certain; it may graft more, if that is at hand."""
+def _fixed(safe: int, unsafe: int) -> str:
+    """Return how many findings a repair certainly fixes; the graft may fix more."""
     if safe:
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
-        return f"`wheelfix repair` mends {safe:,}{more}."
-    return f"`wheelfix repair --unsafe-fixes` mends {unsafe:,}." if unsafe else ""
+        return f"`wheelfix repair` fixes {safe:,}{more}."
+    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
 def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
-    """Return what was wrong with a wheel, what was done, and what it will load now."""
+    """Return the findings of a wheel, the edits, and what the result loads."""
     lines = _head(outcome, colour=colour)
     if outcome.error is not None:
         return "\n".join(lines)
@@ -167,7 +104,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
 
 
 def failure(outcome: Outcome, *, colour: bool) -> str:
-    """Return why a wheel was not written, and no more; nothing for one that is fine."""
+    """Return why a wheel was not written; empty for a wheel that was."""
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
@@ -192,7 +129,7 @@ def _mild(outcome: Outcome) -> list[Finding]:
 
 
 def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each rule that found something, with the first few places or all."""
+    """Yield a line for each rule with findings, and its first few places, or all."""
     by_rule: dict[str, list[Finding]] = {}
     for finding in findings:
         by_rule.setdefault(finding.name, []).append(finding)
@@ -207,7 +144,7 @@ def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
 
 
 def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each rule that asked for edits; all their files if `verbose`."""
+    """Yield a line for each rule with edits; if `verbose`, also all their files."""
     by_rule: dict[str, list[PlannedEdit]] = {}
     for edit in edits:
         by_rule.setdefault(edit.name, []).append(edit)
@@ -219,7 +156,7 @@ def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
 
 
 def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
-    """Yield how many objects were edited by which way; which ones if `verbose`."""
+    """Yield how many objects were edited in each way; if `verbose`, also which ones."""
     by_way: dict[str, list[str]] = {}
     for member, way in ways.items():
         by_way.setdefault(way, []).append(member)
@@ -229,7 +166,7 @@ def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
-    """Yield what each changed file finds, those with failures first; a few of the healthy."""
+    """Yield what each changed file loads, failures first; a few of those without."""
     ordered = sorted(loads, key=lambda load: (not load.fails, not load.libraries))
     troubled = sum(bool(load.fails) for load in loads)
     shown = ordered if verbose else ordered[: max(troubled, FEW)]
@@ -247,7 +184,7 @@ def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
 
 
 def _found(load: Loads, *, verbose: bool) -> str:
-    """Say what `load` finds in which folder: how many libraries, or which if `verbose`."""
+    """Return how many libraries `load` finds in each folder; if `verbose`, which ones."""
     folders: dict[str, list[str]] = {}
     for name, member in load.libraries:
         folders.setdefault(member.rpartition("/")[0] or ".", []).append(name)
@@ -256,7 +193,7 @@ def _found(load: Loads, *, verbose: bool) -> str:
             f"{', '.join(names) if verbose else counted(len(names), 'library')} from `{folder}`"
             for folder, names in folders.items()
         )
-        or "nothing of the wheel"
+        or "nothing from the wheel"
     )
 
 
@@ -268,7 +205,7 @@ def _tags(outcome: Outcome) -> Iterator[str]:
 
 def _sizes(outcome: Outcome) -> Iterator[str]:
     if outcome.output is not None and outcome.bytes_after:
-        by = f", what is new deflated by {outcome.codec}" if outcome.codec else ""
+        by = f", new members compressed by {outcome.codec}" if outcome.codec else ""
         yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}{by}"
 
 
@@ -283,7 +220,7 @@ def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
 
 
 def plan(outcome: Outcome, *, colour: bool) -> str:
-    """Return each edit of the plan: the file, the old value, the new one, and who asked for it."""
+    """Return each edit of the plan: the file, the old and the new value, and the rule."""
     head = f"plan for {printable(outcome.source.name)}"
     lines = [paint(head, Colour.BOLD, on=colour)]
     if not outcome.edits:
@@ -294,7 +231,7 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
     for member, edits in by_member.items():
         lines.append(f"  {printable(member)}")
         for edit in edits:
-            who = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
+            rule = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
-            lines.append(f"    {change}  {paint(f'[{printable(who)}]', Colour.DIM, on=colour)}")
+            lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Colour.DIM, on=colour)}")
     return "\n".join(lines)

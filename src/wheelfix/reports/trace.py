@@ -1,4 +1,4 @@
-"""What a trace has seen, as text and as JSON."""
+"""Traces of loaded files, as text and as JSON."""
 
 import shlex
 from collections import Counter
@@ -17,18 +17,19 @@ from wheelfix.host.trace_model import (
     whole,
 )
 from wheelfix.loader.model import How
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 FEW = 20
-"""How many bindings, and names tried, are shown without `verbose`."""
-_DULL = frozenset({How.CACHE, How.DEFAULT})
+"""Bindings, and files of a variable, that are shown before the rest is only counted."""
+_USUAL = frozenset({How.CACHE, How.DEFAULT})
 
 
 def text(trace: Trace, *, verbose: bool, colour: bool) -> str:
-    """Return what each process loaded, from where, and by which rule.
+    """Return the files that each process loaded, with the search list that each was found in.
 
-    Without `verbose`, system libraries found as usual and the interpreter's own modules are
-    only counted.
+    Without `verbose`, system libraries in their usual directories and the interpreter's own modules
+    are only counted.
     """
     lines = [paint(f"trace of {_quoted(trace.command)}", Colour.BOLD, on=colour)]
     lines += [f"  exit code {trace.exit_code}, {counted(len(trace.processes), 'program')}"]
@@ -39,21 +40,21 @@ def text(trace: Trace, *, verbose: bool, colour: bool) -> str:
     lines += _variables(trace)
     lines += [f"note: {note}" for note in trace.notes]
     return "\n".join(
-        # A painted line begins with its paint, and its names are printable already.
+        # The names in a painted line are printable already.
         line if colour and line.startswith("\x1b[") else printable(line)
         for line in lines
     )
 
 
 def as_json(trace: Trace) -> dict[str, Any]:
-    """Return everything as values for JSON; `version` changes when the meaning of a key does."""
+    """Return the trace as JSON types; `version` changes when the meaning of a key does."""
     processes: list[dict[str, Any]] = []
     for process, loaded in whole(trace.processes):
         row = asdict(process)
         row["versions"] = sorted(process.versions)
         row["bindings"] = [{**asdict(binding), "times": n} for binding, n in process.bindings]
         row["copies"] = {
-            name: [each.file.path for each in found if each.file]
+            name: [library.file.path for library in found if library.file]
             for name, found in copies(loaded).items()
         }
         processes.append(row)
@@ -67,7 +68,7 @@ def _quoted(command: Sequence[str]) -> str:
 def _difference(difference: Difference, *, colour: bool) -> Iterator[str]:
     error = paint("error[trace-difference]", Colour.RED, on=colour)
     yield error + printable(
-        f": `{difference.name}` is not the one of {difference.wheel} in process {difference.pid}"
+        f": `{difference.name}` is not the one from {difference.wheel} in process {difference.pid}"
     )
     yield f"  expected {difference.expected}"
     yield f"  found    {difference.found}"
@@ -83,40 +84,40 @@ def _process(
         head += f", forked from {process.forked_from}"
     yield paint(head, Colour.BOLD, on=colour)
     if process.silent is not None:
-        yield f"  it says nothing of what it loads: {process.silent}"
+        yield f"  no loader log: {process.silent}"
         yield from (f"  mapped  {file.path}" for file in process.mapped)
         return
-    dull = [each for each in process.loaded if not verbose and _is_dull(each)]
-    for each in process.loaded:
-        if verbose or not _is_dull(each):
-            yield from _loaded(each)
-    if dull:
-        yield f"  and {counted(len(dull), 'library')} of the system and the interpreter (-v)"
+    hidden = [library for library in process.loaded if not verbose and _is_usual(library)]
+    for library in process.loaded:
+        if verbose or not _is_usual(library):
+            yield from _loaded(library)
+    if hidden:
+        yield f"  and {counted(len(hidden), 'library')} of the system and the interpreter (-v)"
     for name, found in copies(loaded).items():
         yield paint(f"  {len(found)} copies of {printable(name)}", Colour.YELLOW, on=colour)
-        yield from (f"    {each.file.path}, {cause(each)}" for each in found if each.file)
+        yield from (f"    {copy.file.path}, {cause(copy)}" for copy in found if copy.file)
     for missed in process.missed:
         yield from _missed(missed, verbose=verbose, colour=colour)
     yield from _unexplained(process, loaded)
     yield from (f"  the loader says: {error}" for error in process.errors if verbose)
     yield from _bindings(process, verbose=verbose)
     if process.dropped:
-        yield f"  and {process.dropped:,} more requests or bindings, which were not kept"
+        yield f"  and {process.dropped:,} more requests or bindings, not recorded"
 
 
 def _unexplained(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
-    """Yield libraries in the maps of which the log does not tell."""
+    """Yield the libraries in the memory maps that the loader log does not have."""
     known = {each.file.path for each in loaded if each.file}
     for file in process.mapped:
         name = file.path.rpartition("/")[2]
         is_library = ".so" in name and not name.startswith("ld-")
         if is_library and file.path not in known:
-            yield from (f"  {name}", f"    {file.path}", "    in its maps, but not in the log")
+            yield from (f"  {name}", f"    {file.path}", "    in the memory maps, not in the log")
 
 
-def _is_dull(loaded: Loaded) -> bool:
-    """Whether a file is a system library found as usual, or one of the interpreter's modules."""
-    usual = loaded.how in _DULL and loaded.soname == loaded.name and not loaded.dlopen
+def _is_usual(loaded: Loaded) -> bool:
+    """Whether it is a system library in its usual directory, or a module of the interpreter."""
+    usual = loaded.how in _USUAL and loaded.soname == loaded.name and not loaded.dlopen
     return not loaded.passed and (usual or "/lib-dynload/" in loaded.path)
 
 
@@ -126,7 +127,7 @@ def _loaded(loaded: Loaded) -> Iterator[str]:
     yield f"  {loaded.name.rpartition('/')[2]}"
     yield f"    {path}{' (deleted since)' if file and file.deleted else ''}"
     if file is None or not file.mapped:
-        yield "    by its path: the process ended before its maps were read"
+        yield "    known by its path only: the process ended before its maps were read"
     if file and file.path != loaded.path:
         yield f"    opened as {loaded.path}"
     if loaded.soname not in {None, loaded.name, loaded.name.rpartition("/")[2]}:
@@ -134,7 +135,7 @@ def _loaded(loaded: Loaded) -> Iterator[str]:
     if loaded.distribution is not None:
         yield f"    of {loaded.distribution}"
     yield f"    {cause(loaded)}{f', {loaded.times} times' if loaded.times > 1 else ''}"
-    yield from (f"    passed over {each.path}: {each.reason}" for each in loaded.passed)
+    yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in loaded.passed)
 
 
 def _missed(missed: NotFound, *, verbose: bool, colour: bool) -> Iterator[str]:
@@ -146,11 +147,11 @@ def _missed(missed: NotFound, *, verbose: bool, colour: bool) -> Iterator[str]:
     )
     if missed.wheels:
         yield f"    it is in {' or '.join(missed.wheels)}: pip install {missed.wheels[0]}"
-    yield from (f"    passed over {each.path}: {each.reason}" for each in missed.passed)
+    yield from (f"    rejected {skipped.path}: {skipped.reason}" for skipped in missed.passed)
     if verbose:
         yield from (f"    tried {path}" for path in missed.tried)
     else:
-        yield f"    {counted(len(missed.tried), 'place')} tried, which -v shows"
+        yield f"    {counted(len(missed.tried), 'path')} tried (-v)"
 
 
 def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
@@ -165,7 +166,7 @@ def _bindings(process: Process, *, verbose: bool) -> Iterator[str]:
 def _variables(trace: Trace) -> Iterator[str]:
     for variable in trace.variables:
         if not variable.served:
-            yield f"{variable.name} is set, and no library came from there: {variable.value}"
+            yield f"{variable.name} is set, but no library was found there: {variable.value}"
             continue
         yield f"{variable.name} decided: {variable.value}"
         yield from (f"  {path}" for path in variable.served[:FEW])

@@ -1,20 +1,21 @@
-"""What a verification found, as text and as JSON."""
+"""Results of `verify`, as text and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify import Check, Kind, Status, Verified
-from wheelfix.reports.terminal_text import Colour, counted, paint, printable
+from wheelfix.host.verify_model import AttemptKind, Check, Status, Verified
+from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.text import counted
 
 LINES = 8
-"""How many of the last lines that were printed are shown."""
-_KINDS = {Kind.LOAD: "object", Kind.IMPORT: "module", Kind.RUN: "program"}
+"""Last lines of a failed check's output that are shown."""
+_KINDS = {AttemptKind.LOAD: "object", AttemptKind.IMPORT: "module", AttemptKind.RUN: "program"}
 
 
 def text(result: Verified, *, verbose: bool, colour: bool) -> str:
-    """Return what became of one wheel in one environment; failures in full."""
+    """Return the result for one wheel in one environment; failures in full."""
     failed = [check for check in result.checks if check.failed]
     word = paint(*(("failed", Colour.RED) if failed else ("ok", Colour.GREEN)), on=colour)
     lines = [
@@ -39,8 +40,11 @@ def text(result: Verified, *, verbose: bool, colour: bool) -> str:
 
 
 def as_json(results: Sequence[Verified]) -> dict[str, Any]:
-    """Return everything as values for JSON; `version` changes when the meaning of a key does."""
-    return {"version": 1, "results": [{**asdict(each), "failed": each.failed} for each in results]}
+    """Return the results as JSON types; `version` changes when the meaning of a key does."""
+    return {
+        "version": 1,
+        "results": [{**asdict(result), "failed": result.failed} for result in results],
+    }
 
 
 def _counts(checks: Sequence[Check]) -> Iterator[str]:
@@ -64,7 +68,7 @@ def _failure(check: Check, *, colour: bool) -> Iterator[str]:
 
 
 def _mild(check: Check) -> Iterator[str]:
-    """Say what is not the wheel's fault, in a line."""
+    """Yield one line for a problem that is not the wheel's fault."""
     first = check.message.strip().splitlines()[:1]
     yield f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"
 

@@ -1,6 +1,6 @@
-"""The findings that a project had when it took wheelfix up, and that do not count.
+"""Baselines: findings that a project had when it adopted wheelfix, and that are suppressed.
 
-They are told by what does not change from one build to the next: the distribution, the rule, the
+A finding is identified by what does not change between builds: the distribution, the rule, the
 member and the entry, without versions and without the hashes in the names of grafted libraries.
 """
 
@@ -23,7 +23,7 @@ _INFO = re.compile(r"^([^/]+?)-[^/-]+\.(dist-info|data)/")
 
 
 class Known(NamedTuple):
-    """What tells one finding from another."""
+    """The identity of a finding."""
 
     distribution: str
     code: str
@@ -33,17 +33,17 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The findings that do not count, each as often as it was there."""
+    """The suppressed findings."""
 
     findings: frozenset[Known] = frozenset()
 
     def covers(self, distribution: str, finding: Finding) -> bool:
-        """Whether `finding` was there before."""
+        """Return whether `finding` is in the baseline."""
         return known(distribution, finding) in self.findings
 
 
 def known(distribution: str, finding: Finding) -> Known:
-    """Return what tells `finding` from others in any build of `distribution`."""
+    """Return what identifies `finding` in any build of `distribution`."""
     return Known(
         distribution=canonicalize_name(distribution),
         code=finding.code,
@@ -58,13 +58,13 @@ def _stable(name: str) -> str:
 
 
 def read(path: Path) -> Baseline:
-    """Read a baseline. Raises `SettingsError` for what is none."""
+    """Read a baseline. Raises `SettingsError` if the file is not one."""
     try:
         document: object = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingsError(
             f"cannot read the baseline `{path}`: {error.strerror}",
-            hint="--write-baseline makes it",
+            hint="create it with --write-baseline",
         ) from error
     except ValueError as error:
         raise SettingsError(f"the baseline `{path}` is not JSON: {error}") from error
@@ -72,23 +72,26 @@ def read(path: Path) -> Baseline:
     rows = table.get("findings")
     if table.get("version") != VERSION or not isinstance(rows, list):
         raise SettingsError(
-            f"`{path}` is no baseline of version {VERSION}", hint="make it anew: --write-baseline"
+            f"`{path}` is not a baseline of version {VERSION}",
+            hint="create it again with --write-baseline",
         )
     try:
         fields = cast("list[dict[str, str]]", rows)
         return Baseline(frozenset(Known(**row) for row in fields))
     except TypeError as error:
         raise SettingsError(
-            f"the baseline `{path}` has a row that is no finding: {error}",
-            hint="make it anew: --write-baseline",
+            f"the baseline `{path}` has an invalid row: {error}",
+            hint="create it again with --write-baseline",
         ) from error
 
 
 def text(findings: Iterable[tuple[str, Finding]]) -> str:
-    """Return the baseline of `findings`, each with its distribution, sorted for small diffs."""
-    rows = sorted(Counter(known(distribution, each) for distribution, each in findings))
+    """Return the text of a baseline: `findings` with their distributions, sorted."""
+    rows = sorted(Counter(known(distribution, finding) for distribution, finding in findings))
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
-    return json.dumps(document, indent=1) + "\n"  # ASCII: names may be no Unicode, or turn it round
+    return (
+        json.dumps(document, indent=1) + "\n"
+    )  # ASCII: names may have surrogates or bidi controls
 
 
 def write(path: Path, content: str) -> None:

@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from a wheel in its context to findings."""
+"""What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.preload_plan import Preloading, preloading
-from wheelfix.analysis.unresolved_symbols import Unresolved, unresolved
-from wheelfix.analysis.unused_needed import Definitions, LoadedWheel, Pruning, judge
-from wheelfix.analysis.verdict import Verdict
+from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
+from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
+from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
+from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
+from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
@@ -23,50 +25,51 @@ from wheelfix.wheel.platform_tags import promised_libcs
 
 
 class Stage(IntEnum):
-    """Where in the pipeline the rules stand."""
+    """When in a repair a rule runs."""
 
     BEFORE = 0
-    """Before the graft: what must not be grafted goes. Only rules of this stage run."""
+    """Before the graft, to remove what must not be grafted. Only rules of this stage run."""
     AFTER = 1
-    """After it: every object gets the search path that is right where it is installed."""
+    """After the graft, for what depends on where files are installed. All rules run."""
 
 
-class Trial(NamedTuple):
-    """One machine of `target`, and what the wheel's objects load there."""
+class TargetLoads(NamedTuple):
+    """What the wheel's objects load on one target machine."""
 
     target: Target
     loads: Mapping[str, Load]
     """By member."""
-    places: Mapping[str, str]
+    members: Mapping[str, str]
     """Installed path -> member."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything a rule may look at. Derived views are computed once and shared by all rules."""
+    """Everything that a rule may look at; each analysis is computed once, on first use."""
 
     wheel: Wheel
     settings: Settings
     stage: Stage = Stage.AFTER
     verdict: Verdict | None = None
-    """auditwheel's verdict on this very wheel, where it was asked."""
+    """The platform tags that the wheel satisfies, by auditwheel's policies, where computed."""
     unmatched_excludes: tuple[str, ...] = ()
-    """`--exclude` patterns that no library matched, known once the graft is done."""
+    """`--exclude` patterns that matched no library, known after the graft."""
     definitions: Definitions | None = None
-    """What the objects and the libraries around them define; without it, NEEDED is not judged."""
+    """Reads the definitions of the objects and of libraries around them; without it, DT_NEEDED and
+    symbols are not judged."""
     origin: Wheel | None = None
     """The wheel before the edits of this stage."""
     against: tuple[Wheel, ...] = ()
-    """Wheels of an earlier release, to compare sizes with."""
+    """Wheels of an earlier release, for a comparison of sizes."""
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """The ways in which an installer may arrange the files."""
+        """The ways in which installers may arrange the files."""
         return layouts(self.wheel)
 
     @cached_property
     def loads(self) -> tuple[Mapping[str, Load], ...]:
-        """For each layout, what each installed object loads when it is the first to be opened."""
+        """For each layout, what each installed object loads when it is opened first."""
         return tuple(
             _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
         )
@@ -82,8 +85,13 @@ class Context:
         return shipped
 
     @cached_property
+    def provider_uses(self) -> tuple[ProviderUse, ...]:
+        """The DT_NEEDED entries that providers serve."""
+        return tuple(provider_uses(self.wheel, self.settings.provider))
+
+    @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """The machines of `target` with a C library that the wheel is for.
+        """The machines of `target` that have the wheel's C library.
 
         Raises `SettingsError` for an unknown one.
         """
@@ -92,8 +100,8 @@ class Context:
         return tuple(target for target in found if target.libc in libcs)
 
     @cached_property
-    def trials(self) -> tuple[Trial, ...]:
-        """What the objects load on each of `targets`, as most installers lay the wheel."""
+    def target_loads(self) -> tuple[TargetLoads, ...]:
+        """What the objects load on each of `targets`, in the most common layout."""
         if not self.targets or not self.layouts:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
@@ -104,27 +112,28 @@ class Context:
             return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))
 
         return tuple(
-            Trial(target=target, loads=loads(target), places=layout.members)
+            TargetLoads(target=target, loads=loads(target), members=layout.members)
             for target in self.targets
         )
 
     @cached_property
-    def preloading(self) -> Preloading:
+    def preload_plan(self) -> PreloadPlan:
         """Which libraries of providers a shim opens, or could open, before which modules."""
         providers = self.settings.provider
         if not providers or not self.layouts:
-            return Preloading()
-        return preloading(self.wheel, providers, self.layouts[0], self.loads[0], self._of_provider)
+            return PreloadPlan()
+        layout, loads = self.layouts[0], self.loads[0]
+        return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
 
     def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
-        """Return a library of a provider that is at hand."""
+        """Return `library` if it is in the wheel or directory given for `provider`."""
         found = self.definitions.host(library, user) if self.definitions is not None else None
         within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
         return found if within else None
 
     @cached_property
-    def world(self) -> LoadedWheel | None:
-        """The wheel among the libraries of this machine, as most installers lay it."""
+    def loaded_wheel(self) -> LoadedWheel | None:
+        """The wheel in its most common layout, among the libraries around it."""
         if self.definitions is None or not self.layouts:
             return None
         layout = self.layouts[0]
@@ -133,47 +142,47 @@ class Context:
         )
 
     @cached_property
-    def unresolved(self) -> tuple[Unresolved, ...]:
-        """The symbols that bind to nothing."""
-        if self.world is None or self.definitions is None:
+    def unresolved_symbols(self) -> tuple[Unresolved, ...]:
+        """The symbols that bind to no definition."""
+        if self.loaded_wheel is None or self.definitions is None:
             return ()
-        return unresolved(self.wheel, self.world, self.definitions)
+        return find_unresolved(self.loaded_wheel, self.definitions)
 
     @cached_property
-    def pruning(self) -> Pruning:
-        """What could go from DT_NEEDED, and what is missing there, as most installers lay it."""
-        if self.definitions is None:
+    def needed_verdicts(self) -> Pruning:
+        """The DT_NEEDED entries that are unused, and those that are missing."""
+        if self.loaded_wheel is None or self.definitions is None:
             return Pruning()
-        return judge(self.wheel, lambda: self.world, self.settings, self.definitions)
+        return judge_needed(self.loaded_wheel, self.settings, self.definitions)
 
 
 def _libcs(wheel: Wheel) -> frozenset[Libc]:
-    """Return the C libraries that the wheel's tags promise, or else that its objects need."""
+    """Return the C libraries that the wheel's tags name, or else those that its objects need."""
     promised = promised_libcs(wheel.name.platforms)
     needed = {libc for elf in wheel.elfs.values() if (libc := elf.libc) is not None}
     return frozenset(promised or needed or Libc)
 
 
-def _loads(wheel: Wheel, layout: Layout, world: Environment) -> dict[str, Load]:
+def _loads(wheel: Wheel, layout: Layout, around: Environment) -> dict[str, Load]:
     roots = [member for member, elf in wheel.elfs.items() if elf.dynamic and member in layout.paths]
-    loads = load_each([layout.paths[member] for member in roots], world)
+    loads = load_each([layout.paths[member] for member in roots], around)
     return dict(zip(roots, loads, strict=True))
 
 
 @dataclass(frozen=True)
 class SetContext:
-    """Everything a rule about several wheels may look at."""
+    """Everything that a rule about several wheels may look at."""
 
     wheels: tuple[Wheel, ...]
     settings: Settings
-    stale: frozenset[tuple[str, str]] = frozenset()
-    """Ignores that kept nothing from counting: the selector, and the glob of the files or none."""
+    unused_ignores: frozenset[tuple[str, str]] = frozenset()
+    """Ignores that match no finding: the selector, and the glob of the files or ""."""
 
     @cached_property
     def releases(self) -> tuple[tuple[Wheel, ...], ...]:
-        """The wheels by distribution and version; a wheel that stands alone is left out.
+        """The wheels by distribution and version; a release of one wheel is left out.
 
-        Of files of one name, which are one wheel in several states, it is the first.
+        Of several files with the same name, only the first counts.
         """
         found: dict[tuple[str, str], dict[str, Wheel]] = {}
         for wheel in self.wheels:

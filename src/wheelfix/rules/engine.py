@@ -1,13 +1,13 @@
-"""Run the rules, turn their fixes into a plan, and predict the wheel that the plan makes.
+"""Running rules, and planning their fixes.
 
-Everything here decides on values alone; `repairing` acts.
+Everything here computes on values; `pipelines.repair` acts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.unused_needed import Definitions
+from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import (
@@ -22,45 +22,37 @@ from wheelfix.rules.findings import (
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.dist_info import with_requirement
-from wheelfix.wheel.edits import (
-    AddMember,
-    AddRequirement,
-    Edit,
-    MoveMember,
-    RemoveMember,
-    Retag,
-    SetMode,
-    SetRootIsPurelib,
-    WriteSource,
-)
-from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.draft import Draft
+from wheelfix.wheel.edits import Edit, MoveMember, predict
+from wheelfix.wheel.model import Wheel
 
-_SOURCE_MODE = 0o100644
 MAX_ROUNDS = 20
-"""Rules may answer to each other's edits; a wheel that does not settle by then is a bug of ours."""
+"""Rounds of fixes: one fix may trigger another rule. Only a bug needs more rounds."""
 
 
 def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
-    """Return what `rules` find and the settings let count, in the order of the rules."""
+    """Return the findings of `rules` that `per-file-ignores` keep, in the order of the rules."""
     settings = context.settings
     return tuple(
-        finding
-        for finding in find(context, rules)
-        if not settings.per_file_ignores or per_file_ignore(finding, settings) is None
+        finding for finding in find(context, rules) if per_file_ignore(finding, settings) is None
     )
 
 
 def find(context: Context, rules: Iterable[Rule]) -> Iterator[Finding]:
-    """Yield all that `rules` find, as bad as the settings say it is.
+    """Yield all findings of `rules`, with the severities that the settings assign.
 
-    Raises `RuleError` where a rule of somebody else's crashes.
+    Raises `RuleError` if a plug-in rule crashes.
     """
     for rule in rules:
-        severity = _severity_of(rule, context.settings)
         for hit in _hits(rule, context):
-            bad = rule.severity if hit.severity is None else hit.severity
-            yield finding_of(rule, hit, bad if severity is None else severity)
+            yield _finding(rule, hit, context.settings)
+
+
+def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Finding]:
+    """Yield all findings of `rules` in a set of wheels, in the order of the rules."""
+    for rule in rules:
+        for hit in rule.check(context):
+            yield _finding(rule, hit, context.settings)
 
 
 def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
@@ -75,26 +67,16 @@ def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
         raise RuleError(
             f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` crashed on "
             f"`{context.wheel.name}`: {type(error).__name__}: {error}",
-            hint=f"report it to the authors of `{rule.plugin}`; "
-            f"--ignore {rule.code} goes on without",
+            hint=f"report it to the authors of `{rule.plugin}`, or skip the rule with "
+            f"--ignore {rule.code}",
         ) from error
 
 
-def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Finding]:
-    """Yield what `rules` find in the wheels side by side, in the order of the rules."""
-    for rule in rules:
-        severity = _severity_of(rule, context.settings)
-        for hit in rule.check(context):
-            bad = rule.severity if hit.severity is None else hit.severity
-            yield finding_of(rule, hit, bad if severity is None else severity)
-
-
-def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
-    """Return what `rule` says by `hit`, as bad as `severity`."""
+def _finding(rule: AnyRule, hit: Hit, settings: Settings) -> Finding:
     return Finding(
         code=rule.code,
         name=rule.name,
-        severity=severity,
+        severity=_severity(rule, hit, settings),
         message=hit.message,
         member=hit.member,
         entry=hit.entry,
@@ -105,19 +87,19 @@ def finding_of(rule: AnyRule, hit: Hit, severity: Severity) -> Finding:
     )
 
 
-def _severity_of(rule: AnyRule, settings: Settings) -> Severity | None:
-    """Return what the settings say of `rule`; the longest selector knows best."""
-    fitting = [each for each in settings.severity if rule.matches(each)]
-    if not fitting:
-        return None
-    return Severity[settings.severity[max(fitting, key=len)].upper()]
+def _severity(rule: AnyRule, hit: Hit, settings: Settings) -> Severity:
+    """Return the severity of a hit: by the longest selector of the settings that matches."""
+    matching = [selector for selector in settings.severity if rule.matches(selector)]
+    if matching:
+        return Severity[settings.severity[max(matching, key=len)].upper()]
+    return rule.severity if hit.severity is None else hit.severity
 
 
-# --- What does not count --------------------------------------------------------------------------
+# --- Ignored findings -----------------------------------------------------------------------------
 
 
 def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
-    """Return what in `per-file-ignores` keeps `finding` from counting."""
+    """Return the entry of `per-file-ignores` that suppresses `finding`, if any."""
     for glob, selectors in settings.per_file_ignores.items():
         if finding.member is None or not fnmatchcase(finding.member, glob):
             continue
@@ -133,7 +115,7 @@ def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
 
 
 def ignored(finding: Finding, settings: Settings) -> Suppressed | None:
-    """Return what in `ignore` or `per-file-ignores` keeps `finding` from counting."""
+    """Return the entry of `ignore` or `per-file-ignores` that suppresses `finding`, if any."""
     for selector, reason in settings.ignore.items():
         if names_rule(selector, finding.code, finding.name):
             return Suppressed(
@@ -143,11 +125,11 @@ def ignored(finding: Finding, settings: Settings) -> Suppressed | None:
 
 
 Break = tuple[str, str | None, str | None]
-"""What tells one broken name from another: the rule's code, the file, the name."""
+"""What identifies a broken name: the rule's code, the file, the name."""
 
 
 def broken(wheel: Wheel, rules: Iterable[Rule], settings: Settings) -> frozenset[Break]:
-    """Return the names that are broken in `wheel` at some stage, by `rules` about names."""
+    """Return the broken names of `wheel`, by `rules` about names."""
     findings = run_rules(Context(wheel=wheel, settings=settings), rules)
     return frozenset(
         (finding.code, finding.member, finding.entry)
@@ -157,7 +139,7 @@ def broken(wheel: Wheel, rules: Iterable[Rule], settings: Settings) -> frozenset
 
 
 def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding:
-    """Return `finding` with the stage of the repair that broke the name, where one did."""
+    """Return `finding` with a note on the stage of the repair that broke the name, if one did."""
     stage = stages.get((finding.code, finding.member, finding.entry))
     if stage is None:
         return finding
@@ -165,7 +147,7 @@ def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding
 
 
 def may_apply(fix: Fix | None, settings: Settings) -> bool:
-    """Whether `fix` is one that this run may apply."""
+    """Return whether the settings allow `fix`."""
     return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
 
 
@@ -176,10 +158,10 @@ def apply_fixes_until_stable(
     stage: Stage,
     definitions: Definitions | None = None,
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    """Apply the fixes of `rules` to the value `wheel` until none is left to apply.
+    """Apply the fixes of `rules` to the value `wheel` until there are no more.
 
-    A fix may bring work for another rule: a library that is copied to another install scheme
-    needs a search path of its own there. Raises `PlanConflictError` if that does not end.
+    A fix may trigger another rule: a library that is copied to another install scheme needs a
+    search path of its own there. Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
     """
     steps: list[PlannedEdit] = []
     origin = wheel
@@ -188,22 +170,22 @@ def apply_fixes_until_stable(
             wheel=wheel, settings=settings, stage=stage, definitions=definitions, origin=origin
         )
         findings = run_rules(context, rules)
-        asked = _moves_first(plan(wheel, findings, settings))
-        if not asked:
+        planned_now = _moves_first(plan(wheel, findings, settings))
+        if not planned_now:
             return wheel, tuple(steps)
-        steps.extend(asked)
-        edits = [step.edit for step in asked]
+        steps.extend(planned_now)
+        edits = [step.edit for step in planned_now]
         wheel = predict(wheel, edits)
         definitions = definitions.including(edits) if definitions is not None else None
     last = ", ".join(sorted({f"{step.name} on `{step.member}`" for step in steps[-3:]}))
     raise PlanConflictError(
-        f"the rules do not agree on `{wheel.name}`: after {MAX_ROUNDS} rounds still {last}",
-        hint="ignore one of these rules with --ignore, and please report this wheel",
+        f"the fixes for `{wheel.name}` conflict: after {MAX_ROUNDS} rounds still {last}",
+        hint="ignore one of these rules with --ignore, and please report the bug",
     )
 
 
 def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
-    """Let a round with moves be nothing but moves: other edits would speak of old places."""
+    """Return only the moves, if there are any: the other edits name members by their old paths."""
     return tuple(step for step in steps if isinstance(step.edit, MoveMember)) or steps
 
 
@@ -211,16 +193,17 @@ def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
 
 
 def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple[PlannedEdit, ...]:
-    """Collect the edits of the fixes that may be applied, each once.
+    """Return the edits of the fixes that the settings allow, each once.
 
-    Raises `PlanConflictError` where two of them contradict each other.
+    Raises `PlanConflictError` if two of them contradict each other.
     """
+    draft = Draft(wheel)
     decided: dict[tuple[str, ...], PlannedEdit] = {}
     for finding in findings:
         if finding.fix is None or not may_apply(finding.fix, settings):
             continue
         for edit in finding.fix.edits:
-            step = planned(wheel, edit, finding.code, finding.name, finding.fix.title)
+            step = planned(draft, edit, finding.code, finding.name, finding.fix.title)
             other = decided.setdefault(edit.decides, step)
             if other.edit != edit:
                 raise PlanConflictError(
@@ -231,142 +214,27 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
     return tuple(decided.values())
 
 
-def planned(wheel: Wheel, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
-    """Say for people what `edit` changes in `wheel`, and who asks for it."""
-    member, old, new = _change(wheel, edit)
+def planned(draft: Draft, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
+    """Return `edit` with what it changes in `draft`, and the rule that asks for it."""
+    change = edit.change(draft)
     return PlannedEdit(
-        edit=edit, code=code, name=name, title=title, member=member, old=old, new=new
+        edit=edit,
+        code=code,
+        name=name,
+        title=title,
+        member=change.member,
+        old=change.old,
+        new=change.new,
     )
 
 
-def _change(  # noqa: PLR0911 - one return for each kind
-    wheel: Wheel, edit: Edit
-) -> tuple[str, str, str]:
-    match edit:
-        case AddMember():
-            return edit.member, "absent", f"{edit.source}, {edit.size:,} bytes"
-        case MoveMember():
-            return edit.member, "in place", f"moved to `{edit.new}`"
-        case SetMode():
-            return edit.member, f"mode {edit.old & 0o7777:04o}", f"{edit.new & 0o7777:04o}"
-        case RemoveMember():
-            return edit.member, "present", "removed"
-        case Retag():
-            old, new = (".".join(tags) for tags in (wheel.name.platforms, edit.platforms))
-            return f"{wheel.dist_info}/WHEEL", f"platform tag {old}", new
-        case SetRootIsPurelib():
-            root = f"Root-Is-Purelib: {str(wheel.root_is_purelib).lower()}"
-            return f"{wheel.dist_info}/WHEEL", root, str(edit.value).lower()
-        case WriteSource():
-            there = edit.member in wheel.sources
-            return edit.member, "as it was" if there else "absent", edit.what
-        case AddRequirement():
-            line = f"`Requires-Dist: {edit.requirement}`"
-            return f"{wheel.dist_info}/METADATA", "no such requirement", line
-        case _:
-            return edit.member, *edit.change(wheel.elfs[edit.member])
-
-
-# --- Plan -> predicted wheel ----------------------------------------------------------------------
-
-
-def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
-    """Return the wheel that `edits`, applied in their order, make of `wheel`."""
-    draft = _Draft(wheel)
-    for edit in edits:
-        draft.carry_out(edit)
-    return draft.finished()
-
-
-def planned_in_turn(
+def plan_in_order(
     wheel: Wheel, edits: Iterable[Edit], code: str, name: str, title: str
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    """Return what `edits` make of `wheel`, and what each of them changes when its turn comes."""
-    draft = _Draft(wheel)
+    """Return the wheel that `edits` make of `wheel`, and what each changes when it is applied."""
+    draft = Draft(wheel)
     steps: list[PlannedEdit] = []
     for edit in edits:
-        steps.append(planned(replace(draft.wheel, elfs=draft.elfs), edit, code, name, title))
-        draft.carry_out(edit)
-    return draft.finished(), tuple(steps)
-
-
-class _Draft:
-    """A wheel under edit: one copy of its tables for all edits, and not one for each."""
-
-    def __init__(self, wheel: Wheel) -> None:
-        self.wheel = wheel
-        self.elfs = dict(wheel.elfs)
-        self._members = {member.name: member for member in wheel.members}
-        self._added: dict[str, Member] = {}
-        self._sources = dict(wheel.sources)
-
-    def carry_out(self, edit: Edit) -> None:
-        match edit:
-            case AddMember():
-                self.add(edit)
-            case MoveMember():
-                self.move(edit.member, edit.new)
-            case SetMode():
-                self._members[edit.member] = self._members[edit.member]._replace(mode=edit.new)
-            case RemoveMember():
-                self.remove(edit.member)
-            case Retag():
-                name = self.wheel.name._replace(platforms=edit.platforms)
-                self.wheel = replace(self.wheel, name=name, tags=edit.tags)
-            case SetRootIsPurelib():
-                self.wheel = replace(self.wheel, root_is_purelib=edit.value)
-            case WriteSource():
-                self.write(edit)
-            case AddRequirement():
-                metadata = with_requirement(self.wheel.metadata, edit.requirement)
-                self.wheel = replace(self.wheel, metadata=metadata)
-            case _:
-                self.elfs[edit.member] = edit.apply(self.elfs[edit.member])
-
-    def add(self, edit: AddMember) -> None:
-        if edit.member in self._members:
-            raise PlanConflictError(f"`{edit.member}` is in the wheel already; it is not replaced")
-        self._added[edit.member] = Member(
-            name=edit.member, size=edit.size, compressed_size=0, mode=edit.mode
-        )
-        if edit.elf is not None:
-            self.elfs[edit.member] = edit.elf
-
-    def write(self, edit: WriteSource) -> None:
-        new = Member(name=edit.member, size=len(edit.content), compressed_size=0, mode=_SOURCE_MODE)
-        there = self._members if edit.member in self._members else self._added
-        old = there.get(edit.member, new)
-        there[edit.member] = old._replace(size=new.size, compressed_size=0)
-        self._sources[edit.member] = edit.content
-
-    def move(self, old: str, new: str) -> None:
-        if new in self._members:
-            raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
-        self._members = {
-            (new if name == old else name): member._replace(name=new) if name == old else member
-            for name, member in self._members.items()
-        }
-        if old in self.elfs:
-            self.elfs[new] = self.elfs.pop(old)
-        if old in self._sources:
-            self._sources[new] = self._sources.pop(old)
-
-    def remove(self, name: str) -> None:
-        self._members.pop(name, None)
-        self._added.pop(name, None)
-        self.elfs.pop(name, None)
-        self._sources.pop(name, None)
-
-    def finished(self) -> Wheel:
-        """Put new files before the metadata, which PEP 427 recommends to stand last."""
-        names = list(self._members)
-        metadata = (n for n, name in enumerate(names) if name.startswith(self.wheel.dist_info))
-        place = next(metadata, len(names))
-        old = tuple(self._members.values())
-        members = (*old[:place], *self._added.values(), *old[place:])
-        return replace(
-            self.wheel,
-            members=members,
-            elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
-            sources=self._sources,
-        )
+        steps.append(planned(draft, edit, code, name, title))
+        edit.apply(draft)
+    return draft.finish(), tuple(steps)

@@ -1,7 +1,7 @@
-"""The vocabulary of the rules: what is wrong, and the edits that would mend it, as data.
+"""Findings, fixes and planned edits, as data.
 
-A rule yields hits; the engine makes findings of them; a finding may carry a fix; a fix is a tuple
-of edits. Nothing here acts.
+A rule yields hits; the engine turns them into findings; a finding may have a fix; a fix is a tuple
+of edits.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from wheelfix.wheel.edits import Edit
 
 
 class Severity(IntEnum):
-    """How bad a finding is, comparable; errors make `check` fail, with `--strict` warnings too."""
+    """Ordered severities. Errors make `check` fail, with `--strict` also warnings."""
 
     INFO = 0
     WARNING = 1
@@ -20,32 +20,32 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """The word for messages."""
+        """The name for messages."""
         return self.name.lower()
 
 
 class Safety(StrEnum):
-    """Whether a fix is applied without being asked for."""
+    """Whether a fix is applied by default."""
 
     SAFE = "safe"
-    """What loads today loads the same file afterwards."""
+    """What loads before the fix loads the same file after it."""
     UNSAFE = "unsafe"
     """May change which file is loaded, or what the package ships; needs `--unsafe-fixes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fix:
-    """What would make a finding go away."""
+    """The edits that remove the cause of a finding."""
 
     title: str
     edits: tuple[Edit, ...]
-    """Empty where the graft does it: tags are written by what auditwheel decides."""
+    """Empty if the graft makes the change: it writes the tags that auditwheel determines."""
     safety: Safety = Safety.SAFE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong with one wheel."""
+    """One problem of one wheel."""
 
     code: str
     """The rule's code, `WF101`."""
@@ -58,17 +58,17 @@ class Finding:
     entry: str | None = None
     """The search path entry, symbol, or RECORD row that the finding is about."""
     notes: tuple[str, ...] = ()
-    """Evidence: what was searched, in which schemes, by whom."""
+    """Evidence: what was searched, in which install schemes, by which object."""
     hint: str | None = None
     """What to do: a command where there is one."""
     fix: Fix | None = None
     wheel: str | None = None
-    """The file name of the wheel, where the rule has looked at several side by side."""
+    """The file name of the wheel, if the rule checks several wheels together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """What a rule yields; the engine adds the rule's code, name and severity."""
+    """One problem, as a rule yields it; the engine adds the rule's code, name and severity."""
 
     message: str
     member: str | None = None
@@ -78,42 +78,42 @@ class Hit:
     fix: Fix | None = None
     wheel: str | None = None
     severity: Severity | None = None
-    """Where one case is worse or milder than the rule's own severity."""
+    """The severity of this case, if it differs from that of the rule."""
 
 
 class PlannedEdit(NamedTuple):
-    """One edit of the plan: what it changes from, to what, and who asked for it."""
+    """One edit of the plan, with the rule that asks for it and the change in words."""
 
     edit: Edit
     code: str
-    """The rule's code, or `graft` for what auditwheel decided."""
+    """The rule's code, or `graft` for changes that auditwheel determines."""
     name: str
     title: str
     member: str
-    """The file that changes; WHEEL for the wheel's own tags."""
+    """The file that changes; WHEEL for the platform tags."""
     old: str
     new: str
 
 
 class SuppressionReason(StrEnum):
-    """What keeps a finding from counting."""
+    """Why a finding is suppressed."""
 
     IGNORE = "ignore"
     """The rule is ignored."""
     PER_FILE = "per-file-ignores"
     """The rule is ignored for this member."""
     BASELINE = "baseline"
-    """The finding was there when the project took wheelfix up."""
+    """The finding is in the project's baseline."""
 
 
 class Suppressed(NamedTuple):
-    """A finding that does not count, and why."""
+    """A suppressed finding, and why."""
 
     finding: Finding
     because: SuppressionReason
     selector: str = ""
-    """What names the rule in the settings: a code, a prefix of one, or a name."""
+    """The entry of the settings that matches the rule: a code, a prefix of one, or a name."""
     glob: str = ""
-    """For `PER_FILE`, the key that the member matches."""
+    """For `PER_FILE`, the glob that matches the member."""
     reason: str = ""
-    """The project's own words, where it gave any."""
+    """The reason given in the project's settings, if any."""

@@ -1,4 +1,4 @@
-"""What an object leaves open to attackers, or to the policies that keep them out."""
+"""Whether objects are hardened against attacks, and load under security policies."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -16,33 +16,33 @@ _SHOWN = 8
 
 @rule("WF621", "text-relocations", Severity.WARNING)
 def text_relocations(context: Context) -> Iterator[Hit]:
-    """The loader must write into the code of an object.
+    """Object has text relocations (DT_TEXTREL).
 
     ## What it does
     Reports objects with DT_TEXTREL or DF_TEXTREL.
 
     ## Why is this bad?
-    The code is made writable while it is relocated. Where a policy forbids that (SELinux'
-    `execmod`, systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening it fails: `cannot make
-    segment writable for relocation: Permission denied`. The pages are no longer shared between
-    processes, and IFUNCs may crash in the middle of it.
+    The loader makes the code writable while it relocates it. If a policy forbids that (SELinux
+    `execmod`, systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening the object fails: `cannot
+    make segment writable for relocation: Permission denied`. The pages are not shared between
+    processes, and IFUNC resolvers may crash during relocation.
 
     ## Example
     `0x0000000000000016 (TEXTREL) 0x0` in `readelf -d`.
 
     ## Common causes
-    - Code compiled without `-fPIC`. **Solution**: `-fPIC`, also for the static libraries in it;
-      `-Wl,-z,text` makes the linker refuse.
-    - Assembler with absolute addresses, mostly on i686. **Solution**: address by the GOT, or
-      configure the library without assembler.
+    - Code compiled without `-fPIC`. **Solution**: `-fPIC`, also for static libraries; `-Wl,-z,text`
+      makes it a link error.
+    - Assembly code with absolute addresses, mostly on i686. **Solution**: use the GOT, or configure
+      the library without assembly code.
 
     ## Fix safety
-    Not fixed: the code would have to be other code.
+    Not fixed: the code must be compiled again.
     """
     for member, elf in context.wheel.elfs.items():
         if elf.dt_flags & DF_TEXTREL:
             yield Hit(
-                message="has relocations in its code (DT_TEXTREL): it fails to open where policies"
+                message="has text relocations (DT_TEXTREL): it fails to load where policies"
                 " forbid writable code",
                 member=member,
                 hint="compile it with `-fPIC`, and link with `-Wl,-z,text` to see where",
@@ -51,23 +51,23 @@ def text_relocations(context: Context) -> Iterator[Hit]:
 
 @rule("WF622", "writable-code", Severity.WARNING)
 def writable_code(context: Context) -> Iterator[Hit]:
-    """A segment is writable and executable at once.
+    """Segment is both writable and executable.
 
     ## What it does
     Reports objects with a PT_LOAD segment that has PF_W and PF_X.
 
     ## Why is this bad?
-    Who can write there can run code of theirs. Where a policy forbids such memory (SELinux,
-    systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening it fails: `failed to map segment from
-    shared object`.
+    An attacker who can write there can execute code. If a policy forbids such memory (SELinux,
+    systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening the object fails: `failed to map
+    segment from shared object`.
 
     ## Example
     `LOAD 0x000000 … RWE 0x1000` in `readelf -lW`.
 
     ## Common causes
     - `-Wl,-N` (`--omagic`), or a linker script that puts code and data into one segment.
-      **Solution**: leave it out.
-    - A packed or protected library. **Solution**: ask its vendor for another one.
+      **Solution**: remove it.
+    - A packed or protected library. **Solution**: ask its vendor for another version.
 
     ## Fix safety
     Not fixed: some of the code may change itself.
@@ -86,42 +86,42 @@ def writable_code(context: Context) -> Iterator[Hit]:
 
 @rule("WF623", "no-relro", Severity.INFO)
 def no_relro(context: Context) -> Iterator[Hit]:
-    """Objects leave tables of addresses writable that nobody writes to after the start.
+    """Object lacks RELRO (PT_GNU_RELRO).
 
     ## What it does
     Counts the dynamic objects without PT_GNU_RELRO.
 
     ## Why is this bad?
-    An attacker who can write one word can redirect calls through these tables. With RELRO the
-    loader makes them read-only once they are filled.
+    The address tables of the object stay writable, so an attacker who can write one word can
+    redirect calls. With RELRO, the loader makes them read-only after relocation.
 
     ## Example
     No line `GNU_RELRO` in `readelf -lW`.
 
     ## Common causes
-    - A linker that does not do it by itself, or `-Wl,-z,norelro`. **Solution**: `-Wl,-z,relro`.
+    - A linker without RELRO by default, or `-Wl,-z,norelro`. **Solution**: `-Wl,-z,relro`.
 
     ## Fix safety
-    Not fixed: only the linker can lay the tables out for it.
+    Not fixed: only the linker can lay out the tables for it.
     """
     yield from _counted(
         context,
         lambda elf: all(segment.type != Pt.GNU_RELRO for segment in elf.segments),
-        "no PT_GNU_RELRO: tables of addresses stay writable",
+        "no RELRO (PT_GNU_RELRO): address tables stay writable",
         "link with `-Wl,-z,relro,-z,now`",
     )
 
 
 @rule("WF624", "lazy-binding", Severity.INFO)
 def lazy_binding(context: Context) -> Iterator[Hit]:
-    """Objects have RELRO for a part of their tables only, because functions are bound lazily.
+    """Object lacks full RELRO, because of lazy binding.
 
     ## What it does
     Counts the dynamic objects with PT_GNU_RELRO and without DF_BIND_NOW or DF_1_NOW.
 
     ## Why is this bad?
-    Python binds all symbols when it opens a library (RTLD_NOW), so that nothing is won by being
-    lazy; but the table of functions (`.got.plt`) stays writable.
+    Python binds all symbols when it opens a library (RTLD_NOW), so lazy binding has no benefit; but
+    the function table (`.got.plt`) stays writable.
 
     ## Example
     No `NOW` among the FLAGS of `readelf -d`.
@@ -130,7 +130,7 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
     - The linker's default on most distributions. **Solution**: `-Wl,-z,now`.
 
     ## Fix safety
-    Not fixed: the linker moves the table into the protected part only if it is told.
+    Not fixed: only the linker can move the table into the protected part.
     """
     yield from _counted(
         context,
@@ -139,46 +139,46 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
             and not elf.dt_flags & DF_BIND_NOW
             and not elf.dt_flags_1 & DF_1_NOW
         ),
-        "RELRO in part only: functions are bound lazily, and their table stays writable",
+        "partial RELRO only: functions are bound lazily, and their table stays writable",
         "link with `-Wl,-z,now`",
     )
 
 
 @rule("WF625", "unique-symbols", Severity.INFO)
 def unique_symbols(context: Context) -> Iterator[Hit]:
-    """Objects export symbols of which a process has but one, whoever brings them.
+    """Object exports STB_GNU_UNIQUE symbols.
 
     ## What it does
-    Counts the dynamic objects that define STB_GNU_UNIQUE symbols. musl takes them for ordinary
-    ones, so musllinux wheels are left out.
+    Counts the dynamic objects that define STB_GNU_UNIQUE symbols. musl treats them as ordinary
+    symbols, so musllinux wheels are left out.
 
     ## Why is this bad?
     glibc binds all references in the process to the first definition, across RTLD_LOCAL: two
-    packages with different versions of a C++ library share its static data, and crash. A library
+    packages with different versions of a C++ library share its static data and may crash. A library
     with such symbols is never unloaded.
 
     ## Example
     `nm -D pkg/_core.so | grep ' u '`: a static variable of an inline function or of a template.
 
     ## Common causes
-    - C++ as GCC compiles it. **Solution**: `-fvisibility=hidden`, a version script that exports
-      the module's init function alone, or `-fno-gnu-unique`.
+    - The default of GCC for C++. **Solution**: `-fvisibility=hidden`, a version script that exports
+      only the module's init function, or `-fno-gnu-unique`.
 
     ## Fix safety
-    Not fixed: other objects may count on the symbols being shared.
+    Not fixed: other objects may rely on sharing the symbols.
     """
     if all(promised_libcs([tag]) == {Libc.MUSL} for tag in context.wheel.name.platforms):
         return
     yield from _counted(
         context,
         lambda elf: elf.unique_symbols > 0,
-        "STB_GNU_UNIQUE symbols, which are shared with every other library of the process",
+        "STB_GNU_UNIQUE symbols, shared with all other libraries of the process",
         "compile with `-fvisibility=hidden` or `-fno-gnu-unique`",
     )
 
 
 def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: str) -> Iterator[Hit]:
-    """Yield one hit for all dynamic objects of the wheel that something holds of."""
+    """Yield one hit for all dynamic objects of the wheel that satisfy `holds`."""
     objects = {m: elf for m, elf in context.wheel.elfs.items() if elf.dynamic and elf.segments}
     found = [member for member, elf in objects.items() if holds(elf)]
     if not found:

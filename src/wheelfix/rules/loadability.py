@@ -1,7 +1,7 @@
-"""Whether the loader takes the objects at all: what they ask of it, and what a botched edit leaves.
+"""Whether the loader accepts the objects: file format, segments, and required features.
 
-The loader's words are those of glibc (elf/dl-load.c, elf/dl-reloc.c, elf/dl-version.c) and musl
-(ldso/dynlink.c).
+The quoted error messages are those of glibc (elf/dl-load.c, elf/dl-reloc.c, elf/dl-version.c) and
+musl (ldso/dynlink.c).
 """
 
 import re
@@ -19,14 +19,14 @@ from wheelfix.wheel.platform_tags import Family, oldest_promised
 
 _PF_X = 1
 _HEADER = 64
-"""Bytes of an ELF64 header: of fewer the loader says that the file is too short."""
+"""Bytes of an ELF64 header; the loader calls shorter files "too short"."""
 _MODULE = re.compile(r"\.(?:cpython-\d+[a-z]*-[\w-]+|pypy\d+-\w+-[\w-]+|abi3t?)\.so$")
 """The suffixes that only an extension module has (PEP 3149, PEP 384, PEP 803)."""
 _STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
-"""Machines on which an object without PT_GNU_STACK wants an executable stack.
+"""Machines on which an object without PT_GNU_STACK requires an executable stack.
 
-DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch
-want none.
+DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RISC-V and LoongArch do
+not.
 """
 _PAGE = 4096
 _PAGES: dict[int, tuple[int, str]] = {
@@ -34,13 +34,13 @@ _PAGES: dict[int, tuple[int, str]] = {
     Machine.PPC64: (0x10000, "64 KiB pages on RHEL, Debian, Ubuntu and SUSE"),
     Machine.LOONGARCH: (0x4000, "16 KiB pages on most distributions"),
 }
-"""The largest pages that kernels in use have; other machines of platform tags have 4 KiB."""
+"""The largest page sizes of kernels in use; other machines of platform tags have 4 KiB."""
 _SURPLUS = 1664
-"""Bytes of static TLS for all objects opened later: glibc's `_dl_tls_static_surplus_init`."""
+"""Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
 """The glibc from which only the system's page size matters, not p_align (glibc bug 28676)."""
 _RELR = ((Family.MANYLINUX, Libc.GLIBC, (2, 36)), (Family.MUSLLINUX, Libc.MUSL, (1, 3)))
-"""The first platform tags whose every C library knows DT_RELR: glibc 2.36, musl 1.2.4."""
+"""The first platform tags whose C libraries all support DT_RELR: glibc 2.36, musl 1.2.4."""
 _SHOWN = 4
 
 
@@ -57,32 +57,32 @@ def _oldest(context: Context, libc: Libc) -> tuple[int, ...] | None:
 
 
 def _where_promised(context: Context) -> Severity:
-    """An error on what the tags promise glibc for, a warning where nothing is promised."""
+    """Return error if the tags promise glibc, and warning if they promise nothing."""
     return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
 
-# --- Files that are no objects --------------------------------------------------------------------
+# --- Files that are not objects -------------------------------------------------------------------
 
 
 @rule("WF601", "broken-elf", Severity.WARNING)
 def broken_elf(context: Context) -> Iterator[Hit]:
-    """A file begins like an ELF object and is none that can be loaded.
+    """Corrupt or truncated ELF file.
 
     ## What it does
-    Reports files with ELF's magic number whose headers or tables do not hold together: truncated
-    files, a dynamic section or string table that no segment loads. It is an error where an object
-    of the wheel needs the file, or Python imports it by its name.
+    Reports files with the ELF magic number and inconsistent headers or tables: truncated files, a
+    dynamic section or string table that no segment loads. It is an error if an object of the wheel
+    needs the file, or if Python imports it as a module.
 
     ## Why is this bad?
-    The loader refuses them (`file too short`, `invalid ELF header`,
-    `object file has no dynamic section`), or the process dies of SIGBUS on a truncated one.
+    The loader refuses them (`file too short`, `invalid ELF header`, `object file has no dynamic
+    section`), or the process crashes with SIGBUS on a truncated one.
 
     ## Example
-    A library that was cut off when the disk was full.
+    A library that was truncated because the disk was full.
 
     ## Common causes
     - A failed copy in the build. **Solution**: build again.
-    - A tool edited the object and lost a table. **Solution**: build again, and strip before
+    - A tool edited the object and lost a table. **Solution**: build again; run strip before
       patchelf, never after it.
     - Test data of a package that reads ELF. **Solution**: ignore the rule.
 
@@ -104,26 +104,25 @@ def broken_elf(context: Context) -> Iterator[Hit]:
 
 @rule("WF602", "not-elf", Severity.WARNING)
 def not_elf(context: Context) -> Iterator[Hit]:
-    """A file is named like a shared object, and is something else.
+    """Shared object is not an ELF file: invalid ELF header.
 
     ## What it does
-    Looks at the first bytes of every `*.so` and `*.so.N` that is no ELF object, and says what it
-    looks like. It is an error where an object of the wheel needs the file, or Python imports it
-    by its name.
+    Checks the first bytes of every `*.so` and `*.so.N`, and reports what files other than ELF look
+    like. It is an error if an object of the wheel needs the file, or if Python imports it as a
+    module.
 
     ## Why is this bad?
-    The loader ends its search at the first file of the name, whatever is in it: `invalid ELF
-    header`, or `file too short` below 64 bytes. A good library further down the search path is
-    not reached.
+    The loader stops at the first file of the name, whatever its content: `invalid ELF header`, or
+    `file too short` below 64 bytes. A correct library later in the search path is not found.
 
     ## Example
-    `pkg/libz.so` with `version https://git-lfs.github.com/spec/v1`.
+    `pkg/libz.so` with the content `version https://git-lfs.github.com/spec/v1`.
 
     ## Common causes
-    - Large files were not fetched. **Solution**: `git lfs pull` before the build.
-    - A linker script (`GROUP ( libx.so.1 )`) was taken for the library. **Solution**: ship the
+    - Git LFS files were not fetched. **Solution**: `git lfs pull` before the build.
+    - A linker script (`GROUP ( libx.so.1 )`) was mistaken for the library. **Solution**: ship the
       library that it names.
-    - A symbolic link became a text file on the way. **Solution**: copy the library itself.
+    - A symbolic link was converted to a text file. **Solution**: copy the library itself.
 
     ## Fix safety
     Not fixed.
@@ -135,7 +134,7 @@ def not_elf(context: Context) -> Iterator[Hit]:
         wanted = users.get(member)
         said = "file too short" if sizes.get(member, 0) < _HEADER else "invalid ELF header"
         yield Hit(
-            message=f"is named like a shared object, but is {what}: the loader says `{said}`",
+            message=f"is named like a shared object, but is {what}: the loader reports `{said}`",
             member=member,
             severity=Severity.ERROR if wanted else None,
             notes=(wanted,) if wanted else (),
@@ -144,7 +143,7 @@ def not_elf(context: Context) -> Iterator[Hit]:
 
 
 def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
-    """Return who wants each of some files that are no objects, for those that somebody wants."""
+    """Return what needs each of `members`, for those that something needs."""
     wanted = {member: "Python imports it" for member in members if _MODULE.search(member)}
     if not members:
         return wanted
@@ -158,37 +157,38 @@ def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
     return wanted
 
 
-# --- What the object asks for ---------------------------------------------------------------------
+# --- Required features ----------------------------------------------------------------------------
 
 
 @rule("WF603", "executable-stack", Severity.ERROR)
 def executable_stack(context: Context) -> Iterator[Hit]:
-    """An object wants an executable stack, which glibc 2.41 refuses.
+    """Object requires an executable stack, which glibc 2.41 refuses.
 
     ## What it does
-    Reports objects whose PT_GNU_STACK has PF_X. Objects without PT_GNU_STACK want an executable
-    stack on x86, 32-bit ARM and s390x, and are reported there; on the other machines they want
-    none. For programs, and where the tags promise no glibc, it is less than an error.
+    Reports objects whose PT_GNU_STACK has PF_X. Objects without PT_GNU_STACK require an executable
+    stack on x86, 32-bit ARM and s390x, and are reported there, but not on other machines. For
+    programs, and where the tags promise no glibc, it is not an error.
 
     ## Why is this bad?
-    From glibc 2.41 on (Debian 13, Ubuntu 25.04, Fedora 42) opening it fails: `cannot enable
-    executable stack as shared object requires: Invalid argument`. Earlier ones make the stack of
-    the whole process executable, or fail under SELinux, systemd's `MemoryDenyWriteExecute` and
-    the like with `Permission denied`. musl does not look; code on the stack crashes there.
+    With glibc 2.41 and later (Debian 13, Ubuntu 25.04, Fedora 42), opening it fails: `cannot enable
+    executable stack as shared object requires: Invalid argument`. Earlier versions make the stack
+    of the whole process executable, or fail under SELinux, systemd's `MemoryDenyWriteExecute` and
+    the like with `Permission denied`. musl ignores the flag; code on the stack crashes.
 
     ## Example
     `GNU_STACK 0x000000 … RWE 0x10` in `readelf -lW pkg/_core.so`.
 
     ## Common causes
-    - A source in assembler without `.section .note.GNU-stack,"",@progbits`. **Solution**: add the
+    - An assembly source without `.section .note.GNU-stack,"",@progbits`. **Solution**: add the
       line, or link with `-Wl,-z,noexecstack`.
     - Nested functions in C, or contained procedures passed as arguments in Fortran, whose
-      trampolines are on the stack. **Solution**: write them otherwise, or
-      `-ftrampoline-impl=heap` (GCC 14).
-    - A vendored binary. **Solution**: `patchelf --clear-execstack`, if its code does not need it.
+      trampolines are on the stack. **Solution**: avoid them, or use `-ftrampoline-impl=heap` (GCC
+      14).
+    - A third-party binary. **Solution**: `patchelf --clear-execstack`, if its code does not need
+      the executable stack.
 
     ## Fix safety
-    Not fixed: only who knows the code knows whether it runs code on its stack.
+    Not fixed: it is unknown whether the code really executes code on its stack.
     """
     for member, elf in context.wheel.elfs.items():
         stack = _last(elf, Pt.GNU_STACK)
@@ -198,7 +198,7 @@ def executable_stack(context: Context) -> Iterator[Hit]:
             continue
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
         yield Hit(
-            message=f"wants an executable stack: {why}, and glibc 2.41 and later refuse to open it",
+            message=f"requires an executable stack: {why}, and glibc 2.41 and later refuse it",
             member=member,
             severity=_stack_severity(context, elf),
             hint="link it with `-Wl,-z,noexecstack`"
@@ -216,28 +216,28 @@ def _stack_severity(context: Context, elf: Elf) -> Severity:
 
 @rule("WF606", "static-tls", Severity.ERROR)
 def static_tls(context: Context) -> Iterator[Hit]:
-    """Objects want more static TLS than is left once Python runs.
+    """Too much static TLS: cannot allocate memory in static TLS block.
 
     ## What it does
-    Adds up the thread-local data (PT_TLS) of all objects that one import loads and that have
-    DF_STATIC_TLS, and compares it with the 1,664 bytes that glibc sets aside. In a musllinux wheel
-    every byte is too much. It is an error if an extension module or what it needs is among them.
+    Adds up the thread-local data (PT_TLS) of all objects with DF_STATIC_TLS that one import loads,
+    and compares it with the 1,664 bytes that glibc reserves. musl reserves none, so in a musllinux
+    wheel any such data is too much. It is an error if an extension module loads them.
 
     ## Why is this bad?
-    Such data must lie beside the program's own, where little room is left, for the libraries of
-    all packages together: `cannot allocate memory in static TLS block`. musl has none:
+    Such data must be allocated next to that of the program, in a small area shared by the libraries
+    of all packages: `cannot allocate memory in static TLS block`. musl has no such area:
     `initial-exec TLS resolves to dynamic definition`.
 
     ## Example
-    A vendored jemalloc, built with initial-exec TLS of 3 KiB.
+    A bundled jemalloc, built with 3 KiB of initial-exec TLS.
 
     ## Common causes
-    - `-ftls-model=initial-exec`, or `__attribute__((tls_model("initial-exec")))`.
-      **Solution**: build for the global-dynamic model: jemalloc `--disable-initial-exec-tls`.
+    - `-ftls-model=initial-exec`, or `__attribute__((tls_model("initial-exec")))`. **Solution**:
+      build for the global-dynamic model; for jemalloc, `--disable-initial-exec-tls`.
     - Code compiled with `-fPIE` or without `-fPIC` in a shared library. **Solution**: `-fPIC`.
 
     ## Fix safety
-    Not fixed: the code itself has the addresses.
+    Not fixed: the machine code depends on the TLS model.
     """
     elfs = context.wheel.elfs
     sizes = {member: _static_tls(elf) for member, elf in elfs.items() if _static_tls(elf)}
@@ -254,18 +254,18 @@ def static_tls(context: Context) -> Iterator[Hit]:
         reported.add(group)
         listed = sorted(group, key=lambda member: -sizes[member])
         yield Hit(
-            message=f"wants {total:,} bytes of static TLS when opened, where "
-            + ("musl has none" if musl else f"glibc has {room:,} for all libraries together"),
+            message=f"requires {total:,} bytes of static TLS, but "
+            + ("musl has none" if musl else f"glibc has only {room:,} for all libraries together"),
             member=listed[0],
             severity=None if elfs[root].module_hooks else Severity.WARNING,
             notes=tuple(f"`{member}`: {sizes[member]:,} bytes" for member in listed[:_SHOWN])
-            + (f"opened with `{root}`",) * (root != listed[0]),
+            + (f"loaded by `{root}`",) * (root != listed[0]),
             hint="build it with `-fPIC` and without `-ftls-model=initial-exec`",
         )
 
 
 def _static_tls(elf: Elf) -> int:
-    """Return the bytes of static TLS that opening the object takes."""
+    """Return the bytes of static TLS that the object requires when opened."""
     tls = _last(elf, Pt.TLS)
     if tls is None or not elf.dt_flags & DF_STATIC_TLS or elf.is_executable:
         return 0
@@ -273,7 +273,7 @@ def _static_tls(elf: Elf) -> int:
 
 
 def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
-    """Yield what each object that Python may open loads; modules first."""
+    """Yield each object that Python may open, with the members that it loads; modules first."""
     elfs = context.wheel.elfs
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         roots = [root for root in loads if not elfs[root].is_executable]
@@ -283,26 +283,25 @@ def _groups(context: Context) -> Iterator[tuple[str, list[str]]]:
 
 @rule("WF607", "packed-relocations", Severity.ERROR)
 def packed_relocations(context: Context) -> Iterator[Hit]:
-    """An object has packed relocations that the oldest promised C library does not know.
+    """Packed relocations (DT_RELR) need a newer C library than the tag promises.
 
     ## What it does
-    Reports objects with DT_RELR in wheels whose tags let them be installed with a glibc before
-    2.36 or a musl before 1.2.4. For musllinux_1_2 it is a warning: the image that such wheels are
-    built in gives its own libraries DT_RELR, and only Alpine 3.17 and older has such a musl.
+    Reports objects with DT_RELR in wheels whose tags allow a glibc before 2.36 or a musl before
+    1.2.4. For musllinux_1_2 it is a warning: libraries of the musllinux_1_2 image itself have
+    DT_RELR, and only Alpine 3.17 and older have such a musl.
 
     ## Why is this bad?
-    glibc refuses with ``version `GLIBC_ABI_DT_RELR' not found``, if the object has that version
-    among its needs. Otherwise, and on musl, pointers are left without relocation: the process
-    crashes.
+    glibc refuses the object with ``version `GLIBC_ABI_DT_RELR' not found``, if it requires that
+    version. Otherwise, and with musl, pointers are not relocated and the process crashes.
 
     ## Example
     A library linked with `-Wl,-z,pack-relative-relocs` in a `manylinux_2_17` wheel.
 
     ## Common causes
-    - A distribution's or a toolchain's default. **Solution**: `-Wl,-z,nopack-relative-relocs`.
+    - The default of a distribution or toolchain. **Solution**: `-Wl,-z,nopack-relative-relocs`.
 
     ## Fix safety
-    Not fixed: the relocations would need more room.
+    Not fixed: unpacked relocations need more space in the file.
     """
     unaware = {
         f"{family}_{oldest[0]}_{oldest[1]}"
@@ -314,8 +313,8 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
         static = elf.dt_flags_1 & DF_1_PIE and elf.interpreter is None  # it relocates itself
         if unaware and elf.relr and not static:
             yield Hit(
-                message="has packed relocations (DT_RELR), which a C library of "
-                f"{' and '.join(unaware)} need not know",
+                message="has packed relocations (DT_RELR), which the C library of "
+                f"{' and '.join(unaware)} may not support",
                 member=member,
                 severity=Severity.WARNING if mild else None,
                 hint="link it with `-Wl,-z,nopack-relative-relocs`",
@@ -324,23 +323,23 @@ def packed_relocations(context: Context) -> Iterator[Hit]:
 
 @rule("WF608", "isa-level", Severity.ERROR)
 def isa(context: Context) -> Iterator[Hit]:
-    """An object says that it needs a newer processor than the platform tag promises.
+    """Object requires a newer x86-64 ISA level than the platform tag promises.
 
     ## What it does
-    Reads the x86 ISA level needed from the note `.note.gnu.property`. Objects below a
-    `glibc-hwcaps` directory are left out: the loader chooses among those by the processor. It is a
-    warning with `isa-ext-check = false`, and where the tags promise nothing.
+    Reads the required x86 ISA level from the note `.note.gnu.property`. Objects below a
+    `glibc-hwcaps` directory are left out: the loader selects among those by the processor. It is a
+    warning with `isa-ext-check = false`, and if the tags promise nothing.
 
     ## Why is this bad?
-    From glibc 2.33 on the loader refuses: `CPU ISA level is lower than required`. Elsewhere the
-    process dies of an illegal instruction.
+    With glibc 2.33 and later, the loader refuses the object: `CPU ISA level is lower than
+    required`. Otherwise the process crashes with an illegal instruction.
 
     ## Example
     `Properties: x86 ISA needed: x86-64-v3` in `readelf -n`.
 
     ## Common causes
     - `-march=x86-64-v3 -mneeded`, or `-Wl,-z,x86-64-v3`. **Solution**: build for the baseline and
-      choose fast functions at run time; or ship it under `glibc-hwcaps/x86-64-v3/`.
+      select fast functions at run time; or ship the object below `glibc-hwcaps/x86-64-v3/`.
 
     ## Fix safety
     Not fixed.
@@ -350,7 +349,7 @@ def isa(context: Context) -> Iterator[Hit]:
         if level is None or "glibc-hwcaps" in member.split("/"):
             continue
         yield Hit(
-            message=f"needs a processor of {level}, more than the platform tag promises",
+            message=f"requires a processor of {level}, more than the platform tag promises",
             member=member,
             severity=None
             if context.settings.isa_ext_check and _oldest(context, Libc.GLIBC)
@@ -365,11 +364,11 @@ def isa(context: Context) -> Iterator[Hit]:
 
 @rule("WF604", "misaligned-segment", Severity.ERROR)
 def misaligned_segment(context: Context) -> Iterator[Hit]:
-    """A segment does not lie in the file as its alignment says.
+    """Misaligned segment: ELF load command not page-aligned.
 
     ## What it does
     Compares file offset and address of each PT_LOAD segment, modulo the page size and modulo
-    p_align. What only glibc before 2.35 minds is reported where the tags promise such a one.
+    p_align. What only glibc before 2.35 checks is reported if the tags allow such a version.
 
     ## Why is this bad?
     `ELF load command address/offset not page-aligned`; before glibc 2.35 also `ELF load command
@@ -379,12 +378,12 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
     `LOAD 0x005000 0x0000000000408000 … RW 0x200000`
 
     ## Common causes
-    - patchelf 0.18.0 on a library with an alignment above a page (NixOS/patchelf 492, 528).
+    - patchelf 0.18.0 on a library aligned to more than a page (NixOS/patchelf 492, 528).
       **Solution**: patchelf 0.19 or newer.
     - `strip` or `objcopy` after patchelf (pypa/auditwheel 716). **Solution**: strip first.
 
     ## Fix safety
-    Not fixed: the contents would have to move. Build the object again.
+    Not fixed: the content would have to be moved. Build the object again.
     """
     glibc = _oldest(context, Libc.GLIBC)
     old = glibc is not None and glibc < _NOT_CONGRUENT
@@ -393,7 +392,7 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
             words = _misalignment(load, old=old and not elf.is_executable)
             if words is not None:
                 yield Hit(
-                    message=f"the segment for address {load.vaddr:#x} lies at offset"
+                    message=f"the segment for address {load.vaddr:#x} is at offset"
                     f" {load.offset:#x}, aligned to {load.align:#x}: `{words}`",
                     member=member,
                     hint="build the object again; strip before patchelf, and use patchelf 0.19",
@@ -402,7 +401,7 @@ def misaligned_segment(context: Context) -> Iterator[Hit]:
 
 
 def _misalignment(load: Segment, *, old: bool) -> str | None:
-    """Return the loader's words; `old` is glibc before 2.35."""
+    """Return the loader's error message; `old` means glibc before 2.35."""
     shift = load.vaddr - load.offset
     if shift % _PAGE:
         return "ELF load command address/offset not page-aligned"
@@ -415,37 +414,36 @@ def _misalignment(load: Segment, *, old: bool) -> str | None:
 
 @rule("WF605", "small-alignment", Severity.ERROR)
 def small_alignment(context: Context) -> Iterator[Hit]:
-    """An object is linked for smaller pages than kernels of its machine have.
+    """Object is linked for a smaller page size than kernels use.
 
     ## What it does
-    Reports AArch64 and POWER objects whose segments fit pages of less than 64 KiB, and LoongArch
-    ones of less than 16 KiB. Other machines of platform tags have 4 KiB pages. Without a manylinux
-    tag it is a warning.
+    Reports AArch64 and POWER objects whose segments are aligned to less than 64 KiB, and LoongArch
+    objects aligned to less than 16 KiB. Other architectures of platform tags have 4 KiB pages.
+    Without a manylinux tag it is a warning.
 
     ## Why is this bad?
-    On such kernels opening it fails: `ELF load command address/offset not page-aligned` or `ELF
-    load command alignment not page-aligned` (pypa/auditwheel 251).
+    With kernels of that page size, opening the object fails: `ELF load command address/offset not
+    page-aligned` or `ELF load command alignment not page-aligned` (pypa/auditwheel 251).
 
     ## Example
     An AArch64 library linked with `-Wl,-z,max-page-size=4096`.
 
     ## Common causes
-    - `-z max-page-size` or `common-page-size` in the flags, for smaller files. **Solution**: leave
-      it out: linkers choose 64 KiB by themselves.
-    - Rust, Go or Zig with a linker of their own. **Solution**:
-      `-C link-arg=-Wl,-z,max-page-size=65536`.
-    - patchelf before 0.18 run on another machine. **Solution**: `--page-size 65536`.
+    - `-z max-page-size` or `common-page-size` in the flags, for smaller files. **Solution**: remove
+      it: linkers use 64 KiB by default.
+    - Rust, Go or Zig with their own linker. **Solution**: `-C link-arg=-Wl,-z,max-page-size=65536`.
+    - patchelf before 0.18 was run on another architecture. **Solution**: `--page-size 65536`.
 
     ## Fix safety
-    Not fixed: only the linker can lay the segments out anew.
+    Not fixed: only the linker can change the layout of the segments.
     """
     for member, elf in context.wheel.elfs.items():
         wanted, where = _PAGES.get(elf.machine, (0, ""))
         pages = min((_pages(load) for load in _loads(elf)), default=wanted)
         if pages >= wanted or pages < _PAGE:
-            continue  # what fits no page at all is WF604's
+            continue  # segments that fit no page size are left to WF604
         yield Hit(
-            message=f"is linked for pages of at most {pages // 1024} KiB, where kernels have up to"
+            message=f"is linked for pages of at most {pages // 1024} KiB, but kernels have up to"
             f" {wanted // 1024} KiB",
             member=member,
             severity=_where_promised(context),
@@ -462,22 +460,23 @@ def _pages(load: Segment) -> int:
 
 @rule("WF609", "disordered-segments", Severity.ERROR)
 def disordered_segments(context: Context) -> Iterator[Hit]:
-    """The segments of an object overlap, are out of order, or lack what lies in them.
+    """ELF segments overlap, are out of order, or do not hold their tables.
 
     ## What it does
-    Reports PT_LOAD segments that do not ascend by address or overlap in memory (gABI chapter 5,
-    "Program Header"), and PT_DYNAMIC, PT_TLS or PT_GNU_RELRO that begin outside of all of them.
+    Reports PT_LOAD segments that are not in ascending order of address or overlap in memory (gABI
+    chapter 5, "Program Header"), and PT_DYNAMIC, PT_TLS or PT_GNU_RELRO outside of all PT_LOAD
+    segments.
 
     ## Why is this bad?
-    The loader reserves memory from the first segment to the last one: `failed to map segment from
-    shared object`, or one segment overwrites another and the process crashes.
+    The loader reserves memory from the first segment to the last: it fails with `failed to map
+    segment from shared object`, or one segment overwrites another and the process crashes.
 
     ## Example
     `LOAD 0x002e08 0x0000000000003e08 …` before `LOAD 0x000000 0x0000000000000000 …`
 
     ## Common causes
-    - A tool added a segment, or moved one, and did not keep them in order. **Solution**: build the
-      object again, and edit it with another version of the tool.
+    - A tool added or moved a segment without keeping the order. **Solution**: build the object
+      again, and edit it with another version of the tool.
 
     ## Fix safety
     Not fixed.
@@ -505,23 +504,24 @@ def _disorder(elf: Elf) -> Iterator[str]:
         if part is None or not part.memsz:
             continue
         if not any(load.vaddr <= part.vaddr <= load.vaddr + load.memsz for load in loads):
-            yield f"PT_{kind.name} at {part.vaddr:#x} lies in no segment that is loaded"
+            yield f"PT_{kind.name} at {part.vaddr:#x} is in no loaded segment"
 
 
 @rule("WF610", "no-hash-table", Severity.WARNING)
 def no_hash_table(context: Context) -> Iterator[Hit]:
-    """An object has symbols that nobody can look up.
+    """Object has no symbol hash table (DT_HASH or DT_GNU_HASH).
 
     ## What it does
     Reports shared objects with a symbol table and neither DT_HASH nor DT_GNU_HASH. It is an error
     for extension modules.
 
     ## Why is this bad?
-    The loader finds symbols by these tables alone: all that the object defines is missing, its
-    module's init function too (`dynamic module does not define module export function`).
+    The loader finds symbols only by these tables: without them, no symbol of the object is found,
+    including the init function of a module (`dynamic module does not define module export
+    function`).
 
     ## Example
-    An object without a `.gnu.hash` section after a tool has rewritten its dynamic section.
+    An object that lost its `.gnu.hash` section when a tool rewrote its dynamic section.
 
     ## Common causes
     - A tool removed the section. **Solution**: build the object again.
@@ -532,7 +532,7 @@ def no_hash_table(context: Context) -> Iterator[Hit]:
     for member, elf in context.wheel.elfs.items():
         if elf.dynamic and not elf.hashed and not elf.is_executable:
             yield Hit(
-                message="has symbols, and no hash table by which the loader could find them",
+                message="has symbols, but no hash table (DT_HASH, DT_GNU_HASH) to find them",
                 member=member,
                 severity=Severity.ERROR if elf.module_hooks or _MODULE.search(member) else None,
                 hint="build the object again",

@@ -1,4 +1,4 @@
-"""Whether RECORD, WHEEL and METADATA tell the truth, and the same as the file name."""
+"""Whether RECORD, WHEEL, METADATA and the file name are consistent."""
 
 import operator
 import re
@@ -14,6 +14,8 @@ from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.settings import Settings
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
 from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
 
@@ -23,23 +25,23 @@ SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 
 @rule("WF501", "record-mismatch", Severity.ERROR)
 def record_mismatch(context: Context) -> Iterator[Hit]:
-    """RECORD disagrees with the files of the wheel.
+    """RECORD does not match the files of the wheel.
 
     ## What it does
-    Compares every row of RECORD with the file: hash, size, existence; and looks for files
-    without a row. RECORD itself and its signatures have no hash (PEP 427).
+    Compares every row of RECORD with the file (hash, size, existence), and looks for files without
+    a row. RECORD itself and its signatures have no hash (PEP 427).
 
     ## Why is this bad?
-    The index refuses such wheels, and installers that verify do too. If a hash is wrong the file
-    was changed after the wheel was made, and nobody knows by whom: a tool that writes a new
-    RECORD would make the change look right.
+    The index refuses such wheels, and so do installers that verify hashes. A wrong hash means that
+    the file was changed after the wheel was built, by accident or by an attacker: a tool that
+    writes a new RECORD would hide the change.
 
     ## Example
     A release script runs `patchelf` or `strip` on an unpacked wheel, and zips it again.
 
     ## Common causes
-    - The wheel was edited by hand. **Solution**: build it again; or, if you know the change,
-      `wheel unpack` and `wheel pack`, which write RECORD anew.
+    - The wheel was edited by hand. **Solution**: build it again; or, if you trust the change,
+      `wheel unpack` and `wheel pack`, which rewrite RECORD.
     - A tool added a file without a row. **Solution**: as above.
 
     ## Fix safety
@@ -53,15 +55,20 @@ def record_mismatch(context: Context) -> Iterator[Hit]:
         )
 
 
+def trusts_files_over_record(settings: Settings) -> bool:
+    """Return whether a wrong RECORD may be corrected: the user ignores `record-mismatch`."""
+    return any(map(record_mismatch.matches, settings.ignore))
+
+
 @rule("WF502", "stale-signature", Severity.INFO, Stage.BEFORE)
 def stale_signature(context: Context) -> Iterator[Hit]:
-    """RECORD has a signature that a repaired wheel cannot keep.
+    """Signature of RECORD becomes invalid by a repair.
 
     ## What it does
-    Reports `RECORD.jws` and `RECORD.p7s`, the signatures that PEP 427 once foresaw.
+    Reports `RECORD.jws` and `RECORD.p7s`, the signatures of PEP 427.
 
     ## Why is this bad?
-    They sign the bytes of RECORD. A repair changes RECORD, and the signature becomes false; no
+    They sign the bytes of RECORD. A repair changes RECORD, which invalidates the signature; no
     installer checks it.
 
     ## Example
@@ -75,9 +82,9 @@ def stale_signature(context: Context) -> Iterator[Hit]:
     """
     for name in SIGNATURES:
         member = f"{context.wheel.dist_info}/{name}"
-        if any(each.name == member for each in context.wheel.members):
+        if any(file.name == member for file in context.wheel.members):
             yield Hit(
-                message="signs a RECORD that the repair rewrites",
+                message="signs RECORD, which the repair rewrites",
                 member=member,
                 hint="sign the repaired wheel, or publish with attestations",
                 fix=Fix(title="drop the signature", edits=(RemoveMember(member=member),)),
@@ -86,25 +93,26 @@ def stale_signature(context: Context) -> Iterator[Hit]:
 
 @rule("WF503", "purelib-with-elf", Severity.WARNING, Stage.BEFORE)
 def purelib_with_elf(context: Context) -> Iterator[Hit]:
-    """WHEEL says `Root-Is-Purelib: true`, but the root holds ELF objects.
+    """`Root-Is-Purelib: true`, but the root of the wheel holds ELF objects.
 
     ## What it does
-    Reports wheels with ELF objects in their root whose WHEEL file says that the root is pure.
+    Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL.
 
     ## Why is this bad?
-    Where platlib and purelib differ (Fedora's `lib64`), the files go to the folder for pure
-    Python, shared between architectures, and away from parts of the package in platlib.
+    Where platlib and purelib differ (Fedora's `lib64`), the files are installed to the directory
+    for pure Python, shared between architectures, and separated from parts of the package in
+    platlib.
 
     ## Example
-    A wheel tagged `py3-none-manylinux_2_17_x86_64` from a build backend that was not told of
-    the library it ships.
+    A wheel tagged `py3-none-manylinux_2_17_x86_64` from a build backend that does not know of the
+    library.
 
     ## Common causes
     - setuptools without an extension module. **Solution**: override `has_ext_modules` of the
       distribution, or `wheelfix repair`.
 
     ## Fix safety
-    Safe: the field is set to `false`, as PEP 427 wants it for a wheel with a platform tag.
+    Safe: the field is set to `false`, as PEP 427 requires for a wheel with a platform tag.
     """
     wheel = context.wheel
     in_root = [member for member in wheel.elfs if not member.startswith(f"{wheel.data_dir}/")]
@@ -114,19 +122,19 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
             member=f"{wheel.dist_info}/WHEEL",
             notes=(f"such as `{in_root[0]}`",),
             hint="`wheelfix repair` sets it to `false`",
-            fix=Fix(title="call the root what it is", edits=(SetRootIsPurelib(value=False),)),
+            fix=Fix(title="set Root-Is-Purelib to false", edits=(SetRootIsPurelib(value=False),)),
         )
 
 
 @rule("WF504", "tags-differ", Severity.ERROR)
 def tags_differ(context: Context) -> Iterator[Hit]:
-    """The tags in WHEEL are not those of the file name.
+    """Tags in WHEEL differ from those of the file name.
 
     ## What it does
     Expands the compressed tags of the file name (PEP 425) and of WHEEL, and compares the sets.
 
     ## Why is this bad?
-    Installers go by the file name, and what is installed goes by WHEEL: `pip check` calls the
+    Installers use the file name, but after installation WHEEL counts: `pip check` calls the
     distribution "not supported on this platform" (24.1 and later), and an index that compares the
     two refuses it.
 
@@ -135,32 +143,33 @@ def tags_differ(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The file was renamed. **Solution**: `wheel tags`, which edits WHEEL as well.
-    - A build for several Pythons in one build folder. **Solution**: build each in a fresh one.
+    - Builds for several Pythons in the same build directory. **Solution**: use a fresh one for
+      each.
 
     ## Fix safety
-    Unsafe: WHEEL takes over the tags of the file name, which only the builder knows to be true.
+    Unsafe: WHEEL gets the tags of the file name, which may be wrong.
     """
     wheel = context.wheel
     named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
-    said = set(islice((each for tag in wheel.tags for each in _expanded(tag)), _MOST_TAGS))
+    said = set(islice((expanded for tag in wheel.tags for expanded in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
     fix = Retag(platforms=wheel.name.platforms, tags=tuple(named))
     yield Hit(
-        message="WHEEL has other tags than the file name",
+        message="WHEEL has different tags than the file name",
         member=f"{wheel.dist_info}/WHEEL",
         notes=(
-            *([f"only in WHEEL: {_listed(surplus)}"] if surplus else []),
-            *([f"only in the file name: {_listed(missing)}"] if missing else []),
+            *([f"only in WHEEL: {join_some(surplus)}"] if surplus else []),
+            *([f"only in the file name: {join_some(missing)}"] if missing else []),
         ),
         hint="build it again; if the file name is right, `wheelfix repair --unsafe-fixes`",
-        fix=Fix(title="tag it as it is named", edits=(fix,), safety=Safety.UNSAFE),
+        fix=Fix(title="use the tags of the file name", edits=(fix,), safety=Safety.UNSAFE),
     )
 
 
 _MOST_TAGS, _LONGEST_TAG = 20_000, 1000
-"""Tags, and letters of one: file names, of which 255 bytes are all, stand for less."""
+"""Limits for tags and characters per tag: file names (255 bytes) expand to fewer."""
 
 
 def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
@@ -168,7 +177,7 @@ def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
 
 
 def _expanded(tag: str) -> Iterator[str]:
-    """Yield the tags that a compressed one stands for (PEP 425, "Compressed Tag Sets")."""
+    """Yield the tags of a compressed tag set (PEP 425, "Compressed Tag Sets")."""
     if tag.count("-") != 2 or len(tag) > _LONGEST_TAG:  # none at all
         yield tag[:_LONGEST_TAG]
         return
@@ -176,22 +185,16 @@ def _expanded(tag: str) -> Iterator[str]:
         yield "-".join(parts)
 
 
-def _listed(names: Iterable[str], most: int = 5) -> str:
-    every = list(names)
-    more = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(f"`{name}`" for name in every[:most]) + more
-
-
 @rule("WF505", "name-differs", Severity.ERROR)
 def name_differs(context: Context) -> Iterator[Hit]:
-    """METADATA names another distribution or version than the file name.
+    """Name or Version in METADATA differs from the file name.
 
     ## What it does
-    Compares Name and Version of METADATA with the file name: names as PEP 503 spells them,
-    versions by PEP 440.
+    Compares Name and Version of METADATA with the file name: names normalized by PEP 503, versions
+    by PEP 440.
 
     ## Why is this bad?
-    Installers refuse the wheel: pip for its "inconsistent name", uv because the metadata "does not
+    Installers refuse the wheel: pip with "inconsistent name", uv because the metadata "does not
     match the given name". So does the index.
 
     ## Example
@@ -202,22 +205,22 @@ def name_differs(context: Context) -> Iterator[Hit]:
     - A version read from git in a shallow clone. **Solution**: fetch the tags before the build.
 
     ## Fix safety
-    Not fixed: other files, such as `pkg/_version.py`, may hold the version as well.
+    Not fixed: other files, such as `pkg/_version.py`, may contain the version as well.
     """
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
     pairs = (
         ("Name", name, wheel.name.distribution, normalized),
-        # `_` stands for `-` in file names (PEP 427).
+        # In file names, `_` replaces `-` (PEP 427).
         ("Version", version, wheel.name.version.replace("_", "-"), _canonical),
     )
     for field, said, named, key in pairs:
         if said not in {"", named} and key(said) != key(named):
             yield Hit(
-                message=f"METADATA says `{field}: {said}`, the file name `{named}`",
+                message=f"METADATA has `{field}: {said}`, but the file name has `{named}`",
                 member=f"{wheel.dist_info}/METADATA",
                 entry=field,
-                hint="build the wheel again, under the name and version that it has",
+                hint="build the wheel again, with the correct name and version",
             )
 
 
@@ -227,14 +230,13 @@ def _canonical(version: str) -> str:
 
 @rule("WF506", "invalid-metadata", Severity.ERROR)
 def invalid_metadata(context: Context) -> Iterator[Hit]:
-    """METADATA is missing, or has fields that installers cannot read.
+    """METADATA is missing or invalid.
 
     ## What it does
-    Reads the header of METADATA as the core metadata specification has it: Metadata-Version, Name
-    and Version must be there, once and well spelled, and every Requires-Dist and
-    Requires-Python must parse (PEP 508, PEP 440). Files named by License-File must be in
-    `*.dist-info/licenses` (PEP 639); that, and a requirement by URL, which the index refuses, is
-    a warning.
+    Checks the header of METADATA by the core metadata specification: Metadata-Version, Name and
+    Version must each occur once and be valid, and every Requires-Dist and Requires-Python must
+    parse (PEP 508, PEP 440). It is a warning if a License-File is not in `*.dist-info/licenses`
+    (PEP 639), or if a requirement is a URL, which the index refuses.
 
     ## Why is this bad?
     pip and uv refuse the wheel with "has invalid metadata" or "invalid requirement".
@@ -243,20 +245,20 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
     `Requires-Dist: numpy>=1.2.*`
 
     ## Common causes
-    - An old build backend that did not look at what it was given. **Solution**: upgrade it;
-      `python -m build` then says where the mistake is.
-    - `license-files` in `pyproject.toml` of files that the build does not copy. **Solution**:
-      upgrade the build backend, or drop the entry.
+    - An old build backend that does not validate its input. **Solution**: upgrade it; `python -m
+      build` then reports the mistake.
+    - `license-files` in `pyproject.toml` has files that the build does not copy. **Solution**:
+      upgrade the build backend, or remove the entry.
 
     ## Fix safety
-    Not fixed: only the project knows what was meant.
+    Not fixed: only the project knows the intended value.
     """
     wheel = context.wheel
     member = f"{wheel.dist_info}/METADATA"
     if wheel.metadata.problem is not None:
         yield Hit(message=wheel.metadata.problem, member=member, hint=_REBUILD)
         return
-    if not any(each.name == member for each in wheel.members):
+    if not any(file.name == member for file in wheel.members):
         return
     for entry, message in _invalid_fields(wheel.metadata):
         yield Hit(message=message, member=member, entry=entry, hint=_REBUILD)
@@ -265,15 +267,15 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
             message=message,
             member=member,
             entry=entry,
-            hint="mend it before an upload",
+            hint="fix it before the upload",
             severity=Severity.WARNING,
         )
 
 
-_REBUILD = "mend it in `pyproject.toml`, and build the wheel again"
+_REBUILD = "fix it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
 _LONGEST = 4000
-"""Characters of a field that is read further."""
+"""Characters of the longest field that is parsed."""
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -286,16 +288,14 @@ def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
         elif keys.count(key) > 1:
             yield title, f"METADATA has `{title}` {keys.count(key)} times"
     if metadata.name and not _NAME.fullmatch(metadata.name):
-        yield "Name", f"`Name: {metadata.name}` is not a distribution's name"
+        yield "Name", f"`Name: {metadata.name}` is not a valid distribution name"
     if metadata.version and not _is_version(metadata.version):
-        yield "Version", f"`Version: {metadata.version}` is not a version of PEP 440"
+        yield "Version", f"`Version: {metadata.version}` is not a valid version (PEP 440)"
     if metadata.requires_python:
         yield from _invalid_python(metadata.requires_python)
     if metadata.requires_dist:
         yield from _invalid_requirements(metadata.requires_dist)
 
-
-# `packaging` takes 15 ms to import, and most wheels say what is plain enough to be read without it.
 
 _NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"
 _CLAUSE = re.compile(rf"\s*(<=|>=|==|!=|<|>)\s*({_NUMBERS})\s*", re.ASCII)
@@ -320,14 +320,14 @@ _REQUIREMENT = re.compile(
 
 
 def is_plain_requirement(text: str) -> bool:
-    """Return whether `text` is surely a requirement (PEP 508); most are."""
+    """Return whether `text` is certainly a valid requirement (PEP 508), as most are."""
     return _REQUIREMENT.fullmatch(text) is not None
 
 
 def _clauses(specifier: str) -> list[tuple[str, list[int]]] | None:
     """Return operators and numbers of a plain specifier (PEP 440); None for all others."""
     found = [_CLAUSE.fullmatch(clause) for clause in specifier.split(",")]
-    plain = [(each[1], _release(each[2])) for each in found if each is not None]
+    plain = [(match[1], _release(match[2])) for match in found if match is not None]
     return plain if len(plain) == len(found) else None
 
 
@@ -367,7 +367,7 @@ def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _readable(text: str) -> str:
-    """Return `text`; `ValueError` for what is longer than anybody writes, and slow to read."""
+    """Return `text`. Raises `ValueError` if it is too long to parse in reasonable time."""
     if len(text) > _LONGEST:
         raise ValueError(f"it has {len(text):,} characters")
     return text
@@ -376,7 +376,7 @@ def _readable(text: str) -> str:
 def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
     for text in wheel.metadata.requires_dist:
         if "@" in text.partition(";")[0]:
-            yield text, f"`Requires-Dist: {text}` asks for a URL, which the index refuses"
+            yield text, f"`Requires-Dist: {text}` is a URL, which the index refuses"
     names = {member.name for member in wheel.members}
     newer = _numbers(wheel.metadata.metadata_version) >= [2, 4]
     for path in wheel.metadata.license_files if newer else ():
@@ -390,30 +390,30 @@ def _numbers(version: str) -> list[int]:
 
 @rule("WF507", "python-excluded", Severity.ERROR)
 def python_excluded(context: Context) -> Iterator[Hit]:
-    """Requires-Python excludes every Python that the tags are for.
+    """Requires-Python excludes all Python versions of the tags.
 
     ## What it does
     Compares Requires-Python of METADATA with the Python tags of the file name.
 
     ## Why is this bad?
-    Nobody can install the wheel: the Pythons that may take it by its tag "require a different
-    Python".
+    The wheel cannot be installed anywhere: for the Python versions of its tags, installers say that
+    it "requires a different Python".
 
     ## Example
     A wheel for `cp310` with `Requires-Python: >=3.11`.
 
     ## Common causes
-    - A Python was dropped in `requires-python`, but not in the build matrix. **Solution**: drop
-      it there, too: such as `build = "cp311-*"` for cibuildwheel.
+    - A Python version was dropped in `requires-python`, but not in the build matrix. **Solution**:
+      drop it there as well, such as by `build = "cp311-*"` for cibuildwheel.
 
     ## Fix safety
-    Not fixed: the wheel is not to be published.
+    Not fixed: the wheel should not be published.
     """
     wheel = context.wheel
     if not wheel.metadata.requires_python:
         return
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
-    # The first and the last patch release that anybody may mean.
+    # The first patch release, and one later than any.
     patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
     if patches and not allows_any(wheel.metadata.requires_python, patches):
         yield Hit(
@@ -426,7 +426,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
 
 
 def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
-    """Whether a specifier allows one of some releases, or cannot be read."""
+    """Return whether a specifier allows one of `versions`, or cannot be parsed."""
     clauses = _clauses(requires_python)
     if clauses is not None:
         return any(
@@ -437,7 +437,7 @@ def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
         wanted = SpecifierSet(_readable(requires_python))
     except ValueError:
         return True
-    return any(wanted.contains(each, prereleases=True) for each in versions)
+    return any(wanted.contains(version, prereleases=True) for version in versions)
 
 
 RULES = (

@@ -1,4 +1,4 @@
-"""Whether each object needs what its DT_NEEDED says, and says what it needs."""
+"""Whether DT_NEEDED and DT_VERNEED of each object are right."""
 
 import posixpath
 import re
@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from wheelfix.analysis.unused_needed import Unused
 from wheelfix.elf.model import Elf, Libc, libc_of
-from wheelfix.loader.as_needed import Decision
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
 from wheelfix.wheel.model import Wheel, is_vendored
 
@@ -23,39 +23,39 @@ _SHOWN = 8
 
 @rule("WF201", "unused-needed", Severity.WARNING, Stage.BEFORE)
 def unused_needed(context: Context) -> Iterator[Hit]:
-    """An object says that it needs a library of which it uses nothing.
+    """Unused DT_NEEDED entry: the object uses no symbol of the library.
 
     ## What it does
-    Reports the DT_NEEDED entries that `ld --as-needed` would have left out: nothing in the object
-    refers to the library other than weakly, and no other library that stays depends on it in
-    silence. Versioned references count for the library that they name, whatever this machine's
-    libraries define. Then every object of the wheel is loaded on paper before and after, and only
-    what leaves every strong symbol bound to the same file is reported here. The C library and
-    the loader are never reported.
+    Reports the DT_NEEDED entries that `ld --as-needed` would have left out: the object has at most
+    weak references to the library, and no other library that stays depends on it implicitly.
+    Versioned references count for the library that they name, whatever this machine's libraries
+    define. Loading of every object is then simulated with and without the entry; the entry is
+    reported only if every strong symbol binds to the same file. The C library and the loader are
+    never reported.
 
     ## Why is this bad?
-    The import fails where the library is missing, though nothing of it is used. Or it is grafted
-    with all that it needs in turn: a wheel of 111 kB becomes one of 22 MB. Loading takes longer,
-    and each copy is one more to keep free of security holes.
+    The import fails where the library is missing, although it is not used. Or the library is
+    grafted with all of its dependencies: a wheel of 111 kB becomes one of 22 MB. Loading takes
+    longer, and each copy needs its own security updates.
 
     ## Example
-    CuPy 12: 577 of 714 entries unused; without CUDA 2 of its 66 modules can be loaded, and 49
+    CuPy 12: 577 of 714 entries unused; without CUDA, 2 of its 66 modules can be loaded, and 49
     after the repair.
 
     ## Common causes
-    - All libraries of a project are given to every object that is linked.
-      **Solution**: link with `-Wl,--as-needed` before the libraries; Debian's and Ubuntu's
-      compilers do so by default, those of manylinux images do not.
+    - Every object is linked with all libraries of the project. **Solution**: link with
+      `-Wl,--as-needed` before the libraries; Debian's and Ubuntu's compilers do so by default,
+      those of manylinux images do not.
 
     ## Fix safety
-    Safe: the entry goes, with its version record, as if the linker had left it out. What symbols
-    cannot tell keeps an entry, and is told by WF202. A weak reference that only this library
-    served becomes null, as with `--as-needed`; the note says which.
+    Safe: the entry is removed, with its version record, as if the linker had left it out. An entry
+    that may matter for reasons other than symbols is kept and reported by WF202. A weak reference
+    that only this library resolved becomes null, as with `--as-needed`; the note names it.
     """
-    for unused in context.pruning.unused:
+    for unused in context.needed_verdicts.unused:
         if not unused.kept:
             yield Hit(
-                message=f"needs `{unused.name}`, and uses nothing of it",
+                message=f"has an unused DT_NEEDED entry `{unused.name}`",
                 member=unused.member,
                 entry=unused.name,
                 notes=(
@@ -65,7 +65,7 @@ def unused_needed(context: Context) -> Iterator[Hit]:
                 severity=Severity.INFO if may_come_from_platform(unused.name) else None,
                 hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
                 fix=Fix(
-                    title="drop what is not used",
+                    title="drop the unused entry",
                     edits=(DropNeeded(member=unused.member, name=unused.name),),
                 ),
             )
@@ -73,35 +73,35 @@ def unused_needed(context: Context) -> Iterator[Hit]:
 
 @rule("WF202", "unused-needed-kept", Severity.INFO, Stage.BEFORE)
 def unused_needed_kept(context: Context) -> Iterator[Hit]:
-    """A library of which no symbol is used is kept for what symbols cannot tell.
+    """Unused DT_NEEDED entry is kept: without it the package may behave differently.
 
     ## What it does
-    Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that stay because
-    dropping them may change what the package does: the library has constructors, or brings one
-    along that calls into a library that stays; its name stands as a string in the wheel, so that
-    it may be opened at run time; it defines the module's entry point, or `malloc`; or another
-    object gets a symbol through it.
+    Reports DT_NEEDED entries that `ld --as-needed` would have left out, and that are kept because
+    dropping them may change the behaviour of the package: the library has constructors, or loads
+    another library with constructors that call into one that stays; its name occurs as a string in
+    the wheel, so it may be opened at run time; it defines the module's entry point, or `malloc`; or
+    another object gets a symbol through it.
 
     ## Why is this bad?
-    Nothing is wrong if the library is there on purpose; if it is there by accident, it is grafted,
-    loaded and shipped for nothing.
+    Nothing is wrong if the library is linked on purpose; otherwise it is grafted, loaded and
+    shipped for nothing.
 
     ## Example
-    A library of operators that registers itself when it is loaded: nothing refers to it, and
-    without it the operators are gone.
+    A library of operators that registers itself when it is loaded: no symbol of it is used, and
+    without it the operators are missing.
 
     ## Common causes
     - The library was linked for its constructors. **Solution**: `keep-needed = ["libops.so*"]`.
-    - All libraries of a project are given to every object. **Solution**: link with
+    - Every object is linked with all libraries of the project. **Solution**: link with
       `-Wl,--as-needed`, or `--drop-needed GLOB`, or `--prune-needed=all`.
 
     ## Fix safety
-    Not fixed unless it is asked for; an entry that another object depends on always stays.
+    Not fixed unless requested; an entry that another object depends on is always kept.
     """
-    for unused in context.pruning.unused:
+    for unused in context.needed_verdicts.unused:
         if unused.kept:
             yield Hit(
-                message=f"needs `{unused.name}`, and uses nothing of it; it stays",
+                message=f"has an unused DT_NEEDED entry `{unused.name}`, which is kept",
                 member=unused.member,
                 entry=unused.name,
                 notes=tuple(f"because {hazard}" for hazard in unused.hazards),
@@ -111,47 +111,44 @@ def unused_needed_kept(context: Context) -> Iterator[Hit]:
 
 def _kept_hint(unused: Unused) -> str:
     if not unused.forceable:
-        return "nothing to do, unless the object that depends on it is linked anew"
-    return f"`--drop-needed '{unused.name}'` drops it, `--keep-needed` ends this message"
+        return "nothing to do, unless the object that depends on it is linked again"
+    return f"`--drop-needed '{unused.name}'` drops it, `--keep-needed` silences this message"
 
 
 @rule("WF203", "needed-not-at-hand", Severity.INFO, Stage.BEFORE)
 def needed_not_at_hand(context: Context) -> Iterator[Hit]:
-    """A library is not at hand, so whether it is used cannot be judged.
+    """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
     ## What it does
-    Reports libraries in DT_NEEDED that are neither in the wheel nor on this machine, and of which
-    the object does not name a symbol version. They are never judged unused.
+    Reports libraries in DT_NEEDED that are neither in the wheel nor available here, and whose
+    symbol versions the object does not name. They are never considered unused.
 
     ## Why is this bad?
-    Nothing is known to be wrong, but an unused entry may hide among them.
+    Possibly nothing is wrong, but some of the entries may be unused.
 
     ## Example
     `libcuda.so.1`, which comes with the driver of the user's machine.
 
     ## Common causes
-    - The library is provided by another wheel or by the user.
-      **Solution**: hand it over to be looked into: `--library-path nvidia_cublas_cu12-*.whl`, or a
-      directory. Where the message says that all references are served by others, `--drop-needed`
-      drops the entry without.
+    - The library is provided by another wheel or by the user. **Solution**: pass it for inspection:
+      `--library-path nvidia_cublas_cu12-*.whl`, or a directory. If the note says that other
+      libraries define all symbols, `--drop-needed` drops the entry without inspection.
 
     ## Fix safety
-    Not fixed: what the library defines is not known.
+    Not fixed: the symbols of the library are not known.
     """
-    for member, decisions in context.pruning.absent.items():
-        unknown = [each for each in decisions if not may_come_from_platform(each.name)]
+    for member, decisions in context.needed_verdicts.absent.items():
+        unknown = [decision for decision in decisions if not may_come_from_platform(decision.name)]
         if unknown:
+            names = join_some((decision.name for decision in unknown), _SHOWN)
             yield Hit(
-                message=f"needs {_names(unknown)}, not at hand here: they may be unused",
+                message=f"needs {names}, not available here: may be unused",
                 member=member,
-                notes=tuple(f"`{each.name}` {each.reason}" for each in unknown[:_SHOWN]),
-                hint="hand them over: `--library-path` takes directories and wheels",
+                notes=tuple(
+                    f"`{decision.name}` {decision.reason}" for decision in unknown[:_SHOWN]
+                ),
+                hint="pass directories or wheels that have them with `--library-path`",
             )
-
-
-def _names(decisions: list[Decision]) -> str:
-    more = f" and {len(decisions) - _SHOWN} more" if len(decisions) > _SHOWN else ""
-    return ", ".join(f"`{each.name}`" for each in decisions[:_SHOWN]) + more
 
 
 # --- Missing --------------------------------------------------------------------------------------
@@ -159,81 +156,84 @@ def _names(decisions: list[Decision]) -> str:
 
 @rule("WF204", "underlinked", Severity.WARNING)
 def underlinked(context: Context) -> Iterator[Hit]:
-    """An object uses a library that it does not need by its own words.
+    """Object uses a library missing from its DT_NEEDED (underlinked).
 
     ## What it does
-    Reports symbols that no library of an object's DT_NEEDED defines, and that it gets because
-    another object of its group happens to bring the library along.
+    Reports symbols that no library of an object's DT_NEEDED defines, and that are resolved only
+    because another object in the process loads the library.
 
     ## Why is this bad?
-    Opened first, or by another object, it fails with `undefined symbol`. Whether the package works
-    depends on the order of its imports.
+    If the object is opened first, or by another object, loading fails with `undefined symbol`.
+    Whether the package works depends on the order of imports.
 
     ## Example
-    `libmid.so` calls `deep()` of `libdeep.so` and needs nothing; `_core.so` needs both. Then
+    `libmid.so` calls `deep()` of `libdeep.so` and has no DT_NEEDED; `_core.so` needs both. Then
     `ctypes.CDLL("libmid.so")` fails, unless `_core` was imported first.
 
     ## Common causes
-    - The library is linked without its dependencies; linkers allow that for shared libraries.
-      **Solution**: link with `-Wl,-z,defs`, and add what it names; or
-      `wheelfix repair --unsafe-fixes`.
+    - The library was linked without its dependencies, which linkers allow for shared libraries.
+      **Solution**: link with `-Wl,-z,defs`, and add the libraries it asks for; or `wheelfix repair
+      --unsafe-fixes`.
 
     ## Fix safety
-    Unsafe: the entry is added, so that the library is loaded where it was not before.
+    Unsafe: the entry is added, and the library is then loaded where it was not before.
     """
-    missing = sorted(context.pruning.missing, key=lambda each: (each.member, each.name))
-    for each in reversed(missing):
-        symbols = ", ".join(f"`{name}`" for name in each.symbols[:_SHOWN])
-        more = f" and {len(each.symbols) - _SHOWN} more" if len(each.symbols) > _SHOWN else ""
+    missing = sorted(context.needed_verdicts.missing, key=lambda entry: (entry.member, entry.name))
+    for entry in reversed(missing):
         yield Hit(
-            message=f"uses `{each.name}` without needing it",
-            member=each.member,
-            entry=each.name,
-            notes=(f"{symbols}{more}", f"served only where `{each.root}` brings the library along"),
-            hint=f"link it with `{each.name}`, or repair with `--unsafe-fixes`",
+            message=f"uses symbols of `{entry.name}`, which is not in its DT_NEEDED",
+            member=entry.member,
+            entry=entry.name,
+            notes=(
+                join_some(entry.symbols, _SHOWN),
+                f"resolved only where `{entry.root}` loads the library",
+            ),
+            hint=f"link it with `{entry.name}`, or repair with `--unsafe-fixes`",
             fix=Fix(
-                title="need what is used",
-                edits=(AddNeeded(member=each.member, name=each.name),),
+                title="add the DT_NEEDED entry",
+                edits=(AddNeeded(member=entry.member, name=entry.name),),
                 safety=Safety.UNSAFE,
             ),
         )
 
 
-# --- Entries that should not be -------------------------------------------------------------------
+# --- Wrong entries --------------------------------------------------------------------------------
 
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
 def libpython_needed(context: Context) -> Iterator[Hit]:
-    """An extension module needs libpython.
+    """Extension module links libpython.
 
     ## What it does
     Reports extension modules with `libpythonX.Y.so` in DT_NEEDED.
 
     ## Why is this bad?
-    Most interpreters have no such library: the import fails. Where there is one beside a static
-    interpreter, a second Python runtime is loaded into the process. PEP 513 forbids it.
+    Most interpreters do not come with this library, so the import fails. With a static interpreter
+    that has the library as well, a second Python runtime is loaded into the process. PEP 513
+    forbids it.
 
     ## Example
     `ImportError: libpython3.11.so.1.0: cannot open shared object file`
 
     ## Common causes
-    - The build links `Python::Python` in place of `Python::Module` (CMake), or takes the flags of
-      `python3-config --embed`. **Solution**: link no libpython; the interpreter has the symbols.
+    - The build links `Python::Python` instead of `Python::Module` (CMake), or uses the flags of
+      `python3-config --embed`. **Solution**: do not link libpython; the interpreter defines the
+      symbols.
 
     ## Fix safety
-    Safe: the entry goes, as `auditwheel repair` removes it; the interpreter that loads the module
-    defines what it uses.
+    Safe: the entry is removed, as `auditwheel repair` does; the interpreter that loads the module
+    defines the symbols.
     """
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             if _LIBPYTHON.match(posixpath.basename(name)) and elf.module_hooks:
                 yield Hit(
-                    message=f"needs `{name}`; the interpreter itself gives what it uses",
+                    message=f"links `{name}`, though the interpreter already provides its symbols",
                     member=member,
                     entry=name,
                     hint="`wheelfix repair` drops the entry",
                     fix=Fix(
-                        title="leave libpython to the interpreter",
+                        title="drop libpython",
                         edits=(DropNeeded(member=member, name=name),),
                     ),
                 )
@@ -241,26 +241,26 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
 
 @rule("WF206", "needed-with-slash", Severity.ERROR)
 def needed_with_slash(context: Context) -> Iterator[Hit]:
-    """A DT_NEEDED entry is a path.
+    """DT_NEEDED entry is a path.
 
     ## What it does
     Reports DT_NEEDED entries with a `/`.
 
     ## Why is this bad?
-    Such an entry is opened as it is, without a search: an absolute one is a path of the build
-    machine, a relative one starts at the user's current directory, where somebody else can plant
-    a library. `$ORIGIN/libx.so` works on glibc, and fails on musl.
+    Such an entry is opened without a search: an absolute path is one of the build machine; a
+    relative path starts at the current directory, where an attacker can plant a library.
+    `$ORIGIN/libx.so` works with glibc, and fails with musl.
 
     ## Example
     `Shared library: [/build/lib/libx.so]`
 
     ## Common causes
-    - A library without SONAME was linked by its path, `gcc … lib/libx.so`.
-      **Solution**: link it with `-Wl,-soname,libx.so`, or use `-Llib -lx`.
+    - A library without a SONAME was linked by its path, `gcc … lib/libx.so`. **Solution**: link it
+      with `-Wl,-soname,libx.so`, or use `-Llib -lx`.
 
     ## Fix safety
-    Unsafe: the entry becomes the bare name, if the wheel ships a library of that name; the search
-    path then leads there.
+    Unsafe: the entry becomes the bare name if the wheel has a library of that name; an RPATH entry
+    is then added.
     """
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
@@ -268,13 +268,13 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
                 continue
             base = posixpath.basename(name)
             fix = Fix(
-                title="need the library by its name",
+                title="replace the path by the name",
                 edits=(RenameNeeded(member=member, old=name, new=base),),
                 safety=Safety.UNSAFE,
             )
             own = name.startswith(("$ORIGIN/", "${ORIGIN}/"))
             yield Hit(
-                message=f"needs `{name}`, a path that is opened without a search",
+                message=f"has the path `{name}` in DT_NEEDED, which is opened without a search",
                 member=member,
                 entry=name,
                 severity=Severity.WARNING if own else None,
@@ -286,53 +286,53 @@ def needed_with_slash(context: Context) -> Iterator[Hit]:
 
 @rule("WF207", "repeated-needed", Severity.INFO)
 def repeated_needed(context: Context) -> Iterator[Hit]:
-    """A DT_NEEDED entry is there twice.
+    """Duplicate DT_NEEDED entry.
 
     ## What it does
-    Reports names that DT_NEEDED has more than once.
+    Reports names that occur more than once in DT_NEEDED.
 
     ## Why is this bad?
-    It does no harm by itself. It is the mark of a tool that edited the object, such as
-    `patchelf --add-needed` run twice.
+    It is harmless in itself, but a sign of a tool that edited the object, such as `patchelf
+    --add-needed` run twice.
 
     ## Example
     `Shared library: [libz.so.1]`, two times
 
     ## Common causes
-    - A build script adds an entry at every run. **Solution**: link with the library.
+    - A build script adds an entry on every run. **Solution**: link with the library instead.
 
     ## Fix safety
-    Not fixed: the loader passes over it.
+    Not fixed: the loader ignores it.
     """
     for member, elf in context.wheel.elfs.items():
         for name in dict.fromkeys(elf.needed):
             if (times := elf.needed.count(name)) > 1:
                 yield Hit(
-                    message=f"needs `{name}` {times} times",
+                    message=f"has `{name}` {times} times in DT_NEEDED",
                     member=member,
                     entry=name,
-                    hint="link the object with the library, in place of editing it",
+                    hint="link the object with the library, instead of editing it",
                 )
 
 
 @rule("WF208", "development-name", Severity.WARNING)
 def development_name(context: Context) -> Iterator[Hit]:
-    """An object needs a library by the name that only developers have.
+    """DT_NEEDED entry has the development name of a library: libx.so, not libx.so.1.
 
     ## What it does
-    Reports DT_NEEDED entries `libx.so` where the library calls itself `libx.so.1`, unless the
-    wheel ships it under the former name alone.
+    Reports DT_NEEDED entries `libx.so` where the SONAME of the library is `libx.so.1`, unless the
+    wheel has only a file of the former name.
 
     ## Why is this bad?
-    `libx.so` belongs to the development package: users have `libx.so.1`, and the import fails.
-    Where another object needs `libx.so.1`, the same library may be loaded twice.
+    `libx.so` is part of the development package: users have only `libx.so.1`, and the import fails.
+    If another object needs `libx.so.1`, the same library may be loaded twice.
 
     ## Example
-    `libcuda.so` in DT_NEEDED, on a machine that has `libcuda.so.1` only.
+    `libcuda.so` in DT_NEEDED, on a machine that has only `libcuda.so.1`.
 
     ## Common causes
-    - The object was linked with a stub that has no SONAME, or edited by hand.
-      **Solution**: link with the real library, or repair with `--unsafe-fixes`.
+    - The object was linked with a stub without a SONAME, or edited by hand. **Solution**: link with
+      the real library, or repair with `--unsafe-fixes`.
 
     ## Fix safety
     Unsafe: another file may be loaded.
@@ -346,21 +346,21 @@ def development_name(context: Context) -> Iterator[Hit]:
             if soname is None or served or not soname.startswith(f"{name}."):
                 continue
             fix = Fix(
-                title="need the library by its SONAME",
+                title="use the SONAME",
                 edits=(RenameNeeded(member=member, old=name, new=soname),),
                 safety=Safety.UNSAFE,
             )
             yield Hit(
-                message=f"needs `{name}`, which calls itself `{soname}`",
+                message=f"needs `{name}`, but the library has the SONAME `{soname}`",
                 member=member,
                 entry=name,
-                hint=f"link it so that DT_NEEDED says `{soname}`",
+                hint=f"link it so that DT_NEEDED has `{soname}`",
                 fix=fix,
             )
 
 
 def _own_name(context: Context, user: Elf, name: str) -> str | None:
-    """Return the SONAME of the library behind a DT_NEEDED entry."""
+    """Return the SONAME of the library that a DT_NEEDED entry names."""
     shipped = context.shipped.get(name)
     if shipped:
         return context.wheel.elfs[shipped[0]].soname
@@ -373,35 +373,37 @@ def _own_name(context: Context, user: Elf, name: str) -> str | None:
 
 @rule("WF209", "dangling-verneed", Severity.ERROR)
 def dangling_verneed(context: Context) -> Iterator[Hit]:
-    """An object wants symbol versions of a library that it does not need.
+    """Object requires symbol versions (DT_VERNEED) of a library not in its DT_NEEDED.
 
     ## What it does
     Reports version records (DT_VERNEED) whose library is not in DT_NEEDED.
 
     ## Why is this bad?
-    The loader looks for the library among those that were asked for by that name, and if there is
-    none the process is aborted: `dl-version.c: Assertion 'needed != NULL' failed`. No exception
-    can be caught.
+    The loader looks for the library among those loaded by that name, and if there is none, the
+    process aborts: `dl-version.c: Assertion 'needed != NULL' failed`. Python cannot catch this.
 
     ## Example
     `patchelf --remove-needed libz.so.1` on an object with `Version needs: libz.so.1: ZLIB_1.2.0`
 
     ## Common causes
-    - A tool removed or renamed the entry and left the record (NixOS/patchelf 214).
-      **Solution**: build the object anew; `wheelfix repair` removes records that nothing uses.
+    - A tool removed or renamed the entry and left the record (NixOS/patchelf 214). **Solution**:
+      build the object again; `wheelfix repair` removes unused records.
 
     ## Fix safety
-    Safe: the record is removed if no strong reference uses its versions; otherwise nothing is
-    done.
+    Safe: the record is removed if no strong reference uses its versions, and kept otherwise.
     """
     for member, elf in context.wheel.elfs.items():
         for need in elf.verneed:
             if need.file in elf.needed:
                 continue
-            used = [each.name for each in elf.undefined if each.file == need.file and not each.weak]
+            used = [
+                symbol.name
+                for symbol in elf.undefined
+                if symbol.file == need.file and not symbol.weak
+            ]
             asked = libc_of(need.file) is Libc.GLIBC or _is_asked_for(context, member, need.file)
             yield Hit(
-                message=f"wants versions of `{need.file}`, which it does not need",
+                message=f"has symbol versions from `{need.file}` without DT_NEEDED on it",
                 member=member,
                 entry=need.file,
                 severity=Severity.WARNING if asked else None,
@@ -425,67 +427,67 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
 
 
 def _is_asked_for(context: Context, member: str, name: str) -> bool:
-    """Return whether another object asks for `name` wherever `member` is loaded."""
+    """Return whether another object needs `name` wherever `member` is loaded."""
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         path = layout.paths.get(member)
         for load in loads.values():
-            if path in load.objects and name not in {each.name for each in load.requests}:
+            if path in load.objects and name not in {request.name for request in load.requests}:
                 return False
     return True
 
 
 @rule("WF210", "versym-alone", Severity.ERROR)
 def versym_alone(context: Context) -> Iterator[Hit]:
-    """An object has symbol version numbers, and nothing that says what they mean.
+    """Object has DT_VERSYM, but neither DT_VERNEED nor DT_VERDEF.
 
     ## What it does
     Reports objects with DT_VERSYM and neither DT_VERNEED nor DT_VERDEF.
 
     ## Why is this bad?
-    The loader takes the numbers for indices into a table that it has not made, and the process
-    dies of a segmentation fault.
+    The loader uses the version numbers as indices into a table that does not exist, and the process
+    crashes with a segmentation fault.
 
     ## Example
-    An object whose last version record was removed, and DT_VERSYM was not.
+    An object whose last version record was removed, but not its DT_VERSYM.
 
     ## Common causes
-    - A tool that edits objects. **Solution**: build the object anew.
+    - A tool edited the object. **Solution**: build the object again.
 
     ## Fix safety
-    Not fixed: what was removed is not known.
+    Not fixed: the removed records are not known.
     """
     for member, elf in context.wheel.elfs.items():
         if elf.versym_alone:
             yield Hit(
                 message="has DT_VERSYM without DT_VERNEED and DT_VERDEF: loading it crashes",
                 member=member,
-                hint="build the object anew, and edit it with `wheelfix repair` alone",
+                hint="build the object again, and edit it only with `wheelfix repair`",
             )
 
 
-# --- Libraries that nobody needs any more ---------------------------------------------------------
+# --- Libraries that are no longer needed ----------------------------------------------------------
 
 
 @rule("WF401", "orphaned-library", Severity.WARNING, Stage.BEFORE)
 def orphaned_library(context: Context) -> Iterator[Hit]:
-    """A vendored library was needed by objects of the wheel, and is not any more.
+    """Vendored library is no longer needed.
 
     ## What it does
     Removes libraries from the folders of vendored libraries (`*.libs`) once the last DT_NEEDED
     entry that led to them was dropped by this repair.
 
     ## Why is this bad?
-    Dead weight in every download, and a copy to keep free of security holes.
+    It makes every download larger, and needs security updates.
 
     ## Example
-    `h5py.libs/libaec-….so` was needed by nothing but an entry that nobody used.
+    `h5py.libs/libaec-….so` was needed only through an unused DT_NEEDED entry.
 
     ## Common causes
     - The wheel was linked without `--as-needed`, and repaired. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: it goes only if nothing in the wheel needs it, and neither Python code nor data of any
-    object has its name.
+    Safe: the library is removed only if nothing in the wheel needs it, and neither Python code nor
+    the data of any object contains its name.
     """
     if context.origin is None or context.definitions is None:
         return
@@ -498,14 +500,14 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     if not orphans:
         return
     mentions = context.definitions.mentions({name for names in orphans.values() for name in names})
-    sizes = {each.name: each.size for each in context.wheel.members}
+    sizes = {file.name: file.size for file in context.wheel.members}
     for member, names in orphans.items():
         if not any(mentions[name] for name in names):
             yield Hit(
-                message=f"is not needed any more: {sizes[member]:,} bytes",
+                message=f"is no longer needed: {sizes[member]:,} bytes",
                 member=member,
                 hint="`wheelfix repair` removes it",
-                fix=Fix(title="remove what nobody needs", edits=(RemoveMember(member=member),)),
+                fix=Fix(title="remove the library", edits=(RemoveMember(member=member),)),
             )
 
 

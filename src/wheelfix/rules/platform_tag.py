@@ -1,26 +1,25 @@
-"""Whether the wheel keeps what its platform tag promises, by auditwheel's verdict."""
+"""Whether the wheel satisfies its platform tags, by auditwheel's policies."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.policy_reasons import satisfies
+from wheelfix.analysis.policy_verdict import Verdict, satisfies
 from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
-from wheelfix.analysis.verdict import Verdict
 from wheelfix.rules.context import Context
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import name_of
+from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 
 def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
-    """Return whether the objects may carry all platform tags of the wheel.
+    """Return whether the objects satisfy all platform tags of the wheel.
 
-    auditwheel judges for one C library. Objects that need none, such as static executables, may
-    stand under the tags of both.
+    The verdict is for one C library. Objects that need none, such as static executables, may have
+    the tags of both.
     """
     bound = any(elf.libc is not None for elf in wheel.elfs.values())
     musl = _is_musllinux(verdict.overall)
@@ -35,24 +34,24 @@ def _is_musllinux(tag: str) -> bool:
 
 @rule("WF801", "tag-not-met", Severity.ERROR)
 def tag_not_met(context: Context) -> Iterator[Hit]:
-    """The objects need more than the platform tag promises.
+    """Objects require more than the platform tag promises.
 
     ## What it does
-    Finds the best tag that the objects allow by auditwheel's rules and tables, given the libraries
-    that the wheel ships and those excluded, and compares it with the tags in the file name.
-    Where libraries are all that is missing, WF805 says so for each.
+    Determines the best tag that the objects satisfy by auditwheel's rules and policies, given the
+    bundled and the excluded libraries, and compares it with the tags in the file name. If only
+    libraries are missing, WF805 reports each of them.
 
     ## Why is this bad?
-    pip installs the wheel on every machine that the tag names, and the import fails on those
-    that lack the library or the symbol version.
+    pip installs the wheel on every machine that the tag allows, and the import fails on those
+    without the library or the symbol version.
 
     ## Example
     A wheel tagged `manylinux_2_17` with a reference to `GLIBC_2.34`.
 
     ## Common causes
-    - Built on a system newer than the tag. **Solution**: build in the tag's container, or ask
-      for a later tag: `--plat manylinux_2_34_x86_64`.
-    - Compiled with `-march=native`. **Solution**: compile for the baseline, and choose faster code
+    - The wheel was built on a system newer than the tag. **Solution**: build in the container of
+      the tag, or request a later tag: `--plat manylinux_2_34_x86_64`.
+    - Compiled with `-march=native`. **Solution**: compile for the baseline, and select faster code
       at run time.
 
     ## Fix safety
@@ -63,25 +62,25 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
         return
     tags = ".".join(context.wheel.name.platforms)
     yield Hit(
-        message=f"tagged {tags}, but allows no better than {verdict.overall}",
+        message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint="build in the container of that tag, or ask for another: `wheelfix repair --plat …`",
+        hint="build in the container of that tag, or request another: `wheelfix repair --plat …`",
     )
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
 def unmatched_exclude(context: Context) -> Iterator[Hit]:
-    """An `--exclude` pattern matches no library, or only one without its version.
+    """`--exclude` pattern matches no library, or none with a version.
 
     ## What it does
-    Reports patterns of `exclude` that neither a DT_NEEDED entry of the wheel or of a grafted
-    library nor the path of one matches; and those that match `libfoo.so` only, where
-    `libfoo.so.1` is needed, too, and no pattern is for that. Names that come near are shown, with
-    what was grafted for them.
+    Reports patterns of `exclude` that match neither a DT_NEEDED entry of the wheel or a grafted
+    library nor the path of a library; and those that match only `libfoo.so`, where `libfoo.so.1` is
+    needed as well and no other pattern matches it. Similar names are shown, with the size of the
+    libraries grafted for them.
 
     ## Why is this bad?
-    A typing error, or an asterisk forgotten, lets the library in: `librocblas.so` does not match
-    `librocblas.so.5`, and 890 MB were grafted once for it (ROCm/aiter 5318).
+    Because of a typing error or a missing asterisk, the library is grafted: `librocblas.so` does
+    not match `librocblas.so.5`, and 890 MB were once grafted for it (ROCm/aiter 5318).
 
     ## Example
     `--exclude libcuda.so` where the object needs `libcuda.so.1`.
@@ -102,7 +101,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
         near = suggest_pattern(pattern, names)
         yield Hit(
             message=f"the pattern `{pattern}` of `exclude` matches "
-            + (f"`{matched[0]}` only, without a version" if matched else "no library"),
+            + (f"only `{matched[0]}`, without a version" if matched else "no library"),
             entry=pattern,
             notes=tuple(_let_in(context.wheel, near[1])) if near else (),
             hint=f"did you mean `{near[0]}`?" if near else "remove it",
@@ -110,39 +109,39 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
 
 
 def _let_in(wheel: Wheel, names: Sequence[str]) -> Iterator[str]:
-    """Say what is needed under `names`, and how much of it was grafted."""
+    """Yield notes on libraries that are needed as `names`, and how much of them was grafted."""
     grafted = {
         unhashed(base): member.size
         for member in wheel.members
         if unhashed(base := member.name.rpartition("/")[2]) and member.name in wheel.elfs
     }
     for name in names[:3]:
-        size = f", and {in_units(grafted[name])} of it are grafted" if name in grafted else ""
+        size = f", and {in_units(grafted[name])} were grafted for it" if name in grafted else ""
         yield f"`{name}` is needed{size}"
 
 
 @rule("WF803", "tag-missed-by-little", Severity.INFO)
 def tag_missed_by_little(context: Context) -> Iterator[Hit]:
-    """A few symbols keep the wheel from a platform tag that more machines satisfy.
+    """A few symbols keep the wheel from an older platform tag.
 
     ## What it does
-    For each older, and so better, platform tag than the one that auditwheel's verdict allows,
-    names the symbols that are too new for it, with the objects that use them, as long as they
-    are few.
+    For each older, and so better, platform tag than the one that the wheel satisfies, lists the
+    symbols that are too new for it, with the objects that use them, if they are few.
 
     ## Why is this bad?
-    One call of one function may cost all users of an older distribution, and auditwheel names
-    neither the symbol nor the object (pypa/auditwheel 36).
+    A single call of one function may exclude all users of an older distribution, and auditwheel
+    reports neither the symbol nor the object (pypa/auditwheel 36).
 
     ## Example
     `manylinux_2_31_x86_64` is missed by `pthread_create@GLIBC_2.34` in `pkg/_core.so`.
 
     ## Common causes
-    - Built on a system newer than needed. **Solution**: build in the container of the tag.
-    - A function that an older version could replace. **Solution**: `.symver`, or another call.
+    - The wheel was built on an unnecessarily new system. **Solution**: build in the container of
+      the tag.
+    - A function with an older version of its symbol. **Solution**: `.symver`, or another function.
 
     ## Fix safety
-    Not fixed: only a build on an older system gives the older symbol.
+    Not fixed: only a build on an older system uses the older symbol.
     """
     for message in context.verdict.near if context.verdict is not None else ():
         yield Hit(message=message, hint="build on a system as old as the tag")
@@ -150,26 +149,26 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
 
 @rule("WF804", "local-platform-tag", Severity.ERROR)
 def local_platform_tag(context: Context) -> Iterator[Hit]:
-    """The platform tag promises nothing, and the index refuses it.
+    """Platform tag `linux_*` is refused by the index.
 
     ## What it does
-    Reports `linux_x86_64` and its like in the file name, unless `plat` asks for it or
-    `update-tags` is off.
+    Reports `linux_x86_64` and the like in the file name, unless `plat` requests it or `update-tags`
+    is off.
 
     ## Why is this bad?
-    `linux_*` means the machine that the wheel was built on, and says nothing of its C library.
-    PyPI answers `400 Binary wheel has an unsupported platform tag`; elsewhere pip installs the
-    wheel on machines where nothing of it loads. PyPI excepts `linux_armv6l` and `linux_armv7l`.
+    `linux_*` means the machine that the wheel was built on, whatever its C library. PyPI answers
+    `400 Binary wheel has an unsupported platform tag`, except for `linux_armv6l` and
+    `linux_armv7l`; from other sources, pip installs the wheel on machines where it does not load.
 
     ## Example
     `demo-1.0-cp311-cp311-linux_x86_64.whl`.
 
     ## Common causes
-    - The wheel was built, and never repaired. **Solution**: `wheelfix repair`.
-    - It is for one's own machines. **Solution**: `plat = "linux_x86_64"`, or ignore the rule.
+    - The wheel was built, but not repaired. **Solution**: `wheelfix repair`.
+    - The wheel is for private machines. **Solution**: `plat = "linux_x86_64"`, or ignore the rule.
 
     ## Fix safety
-    Safe: `repair` writes the best tag that the objects allow, and grafts what is missing.
+    Safe: `repair` writes the best tag that the objects satisfy, and grafts missing libraries.
     """
     verdict, settings = context.verdict, context.settings
     if verdict is None or not settings.update_tags or settings.plat.startswith("linux"):
@@ -179,9 +178,9 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
         if parsed.family is Family.LINUX and not parsed.arch.startswith("armv"):
             better = not verdict.overall.startswith("linux_")
             yield Hit(
-                message=f"the platform tag `{tag}` promises no C library, and the index refuses it",
+                message=f"has the local platform tag `{tag}`, which the index refuses",
                 entry=tag,
-                notes=(f"its objects allow {verdict.overall}",) if better else verdict.reasons,
+                notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
                 hint=f"wheelfix repair {context.wheel.name}",
                 fix=Fix(title=f"write {verdict.overall}", edits=()) if better else None,
             )
@@ -189,16 +188,16 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
 
 @rule("WF805", "unprovided-library", Severity.ERROR)
 def unprovided_library(context: Context) -> Iterator[Hit]:
-    """A library is neither in the wheel nor promised by its platform tag.
+    """Library is neither in the wheel nor promised by the platform tag.
 
     ## What it does
-    Follows DT_NEEDED through the wheel's own libraries, and reports what neither the wheel nor the
-    list of the platform tag has. It is a warning where METADATA requires a package that is known to
-    bring the library.
+    Follows DT_NEEDED through the bundled libraries, and reports libraries that are neither in the
+    wheel nor on the list of the platform tag. It is a warning if METADATA requires a package that
+    is known to provide the library.
 
     ## Why is this bad?
-    The import works where the library happens to be, which is where the wheel was built, and
-    fails on the machines of the others: `libfoo.so.1: cannot open shared object file`.
+    The import works on machines that happen to have the library, such as the build machine, and
+    fails on others: `libfoo.so.1: cannot open shared object file`.
 
     ## Example
     A wheel tagged `manylinux_2_17` that needs `libssl.so.3` of the build machine.
@@ -206,13 +205,13 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The wheel was not repaired, or tagged by hand. **Solution**: `wheelfix repair`, where the
       library is installed, grafts it.
-    - Another package brings it. **Solution**: require that package, and say so to the tools:
+    - Another package provides it. **Solution**: require that package, and exclude the library:
       `exclude = ["libtorch*.so"]`.
-    - It belongs to the user's system, such as a driver's. **Solution**: `exclude`, and open it at
-      run time where the rest of the wheel is of use without it.
+    - It belongs to the user's system, such as that of a driver. **Solution**: `exclude`; and open
+      it at run time if the rest of the wheel works without it.
 
     ## Fix safety
-    Safe: `repair` grafts the library where it is at hand.
+    Safe: `repair` grafts the library if it is installed.
     """
     verdict = context.verdict
     if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
@@ -234,11 +233,11 @@ def _unprovided(context: Context, library: str) -> Hit:
     if reason:
         notes.append(reason)
     elif required:
-        notes.append(f"`Requires-Dist: {required}` brings it")
+        notes.append(f"`Requires-Dist: {required}` provides it")
     elif packages:
         listed = " or ".join(f"`{package}`" for package in packages)
-        notes.append(f"{listed} brings it, but METADATA does not require that")
-    exclude = f'if another brings it, say so: `exclude = ["{library}"]` in [tool.wheelfix]'
+        notes.append(f"{listed} provides it, but METADATA does not require that")
+    exclude = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
     return Hit(
         message=f"`{library}` is neither in the wheel nor promised by "
         f"{'.'.join(wheel.name.platforms)}",

@@ -1,11 +1,10 @@
-"""Rules that other distributions bring, by the entry point group `wheelfix.rules`.
+"""Rules of other distributions, by the entry point group `wheelfix.rules`.
 
 An entry point names a `Rule`, or a sequence of them (packaging.python.org, "Entry points
 specification").
 """
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
@@ -13,10 +12,10 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 from wheelfix.errors import RuleError
-from wheelfix.rules import RULES, SET_RULES
-from wheelfix.rules.entrypoints import GROUP, rules_are_mentioned
+from wheelfix.rules.registry import RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule, Rule
 
+GROUP = "wheelfix.rules"
 _CODE = re.compile(r"[A-Z]{2,5}[0-9]{3,4}")
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
@@ -25,35 +24,33 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 def known_rules() -> tuple[Rule, ...]:
     """Return wheelfix's own rules and those of installed plug-ins, by code.
 
+    Plug-ins are loaded once per process, like any module.
     Raises `RuleError` for a plug-in that cannot be used.
     """
-    if not rules_are_mentioned(sys.path):
-        return RULES
-    # It imports `email` and `zipfile`, for which most users would wait in vain.
     points = entry_points(group=GROUP)
     return with_plugins(RULES, (rule for point in points for rule in _rules_of(point)))
 
 
 def all_rules() -> tuple[AnyRule, ...]:
-    """Return `known_rules()` and those about several wheels: all that a selector may name."""
+    """Return `known_rules()` and the rules about several wheels: all that a selector may name."""
     return (*known_rules(), *SET_RULES)
 
 
-def with_plugins(rules: Iterable[Rule], brought: Iterable[Rule]) -> tuple[Rule, ...]:
-    """Return `rules` and those that plug-ins have `brought`, by code.
+def with_plugins(rules: Iterable[Rule], added: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Return `rules` and the rules `added` by plug-ins, by code.
 
-    Raises `RuleError` for a code or a name that is taken, reserved or misspelt.
+    Raises `RuleError` for a code or a name that is taken, reserved or malformed.
     """
     by_code = {rule.code: rule for rule in rules}
     names = {rule.name for rule in by_code.values()} | {rule.name for rule in SET_RULES}
-    for rule in brought:
+    for rule in added:
         problem = None
         if rule.code in by_code or rule.name in names:
-            problem = "its code or name is taken"
+            problem = "its code or name is already taken"
         elif rule.code.startswith("WF"):
-            problem = "codes that start with WF are wheelfix's own"
+            problem = "codes that start with WF are reserved for wheelfix"
         elif not _CODE.fullmatch(rule.code) or not _NAME.fullmatch(rule.name):
-            problem = "a code is like `ACME101`, a name like `no-debug-build`"
+            problem = "a code must look like `ACME101`, a name like `no-debug-build`"
         if problem:
             raise RuleError(
                 f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` cannot be used: {problem}",
@@ -81,7 +78,7 @@ def _rules_of(point: EntryPoint) -> Iterator[Rule]:
     for rule in cast("Sequence[object]", rules):
         if not isinstance(rule, Rule):
             raise RuleError(
-                f"`{point.value}` of `{plugin}` is no rule, and no sequence of rules: {rule!r}",
+                f"`{point.value}` of `{plugin}` is no rule and no sequence of rules: {rule!r}",
                 hint=hint,
             )
         yield replace(rule, plugin=plugin)

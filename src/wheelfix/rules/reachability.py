@@ -1,4 +1,4 @@
-"""Whether every object finds the libraries that the wheel ships for it, once installed."""
+"""Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,21 +26,21 @@ _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
 class Gap(NamedTuple):
-    """Libraries that the wheel ships, and that one of its objects does not find by itself."""
+    """Bundled libraries that one object of the wheel does not find."""
 
-    user: str
+    dependent: str
     libraries: Mapping[str, str]
-    """DT_NEEDED name -> the member that should answer it."""
+    """DT_NEEDED name -> the member that should satisfy it."""
     entries: tuple[str, ...]
-    """The search path entries that lead there: more than one if no single one always does."""
+    """The search path entries that lead there: several if no single one fits all schemes."""
     layouts: tuple[Layout, ...]
-    """The arrangements in which something is not found."""
+    """The layouts in which a library is not found."""
     inherited: bool
-    """An ancestor's DT_RPATH finds them whenever the object is loaded for another one."""
+    """Whether an inherited DT_RPATH finds them whenever another object loads this one."""
 
     @property
     def schemes(self) -> tuple[Scheme, ...]:
-        """The install schemes in which something is not found."""
+        """The install schemes in which a library is not found."""
         return tuple(scheme for layout in self.layouts for scheme in layout.schemes)
 
     @property
@@ -50,28 +50,28 @@ class Gap(NamedTuple):
 
 
 def gaps(context: Context) -> Iterator[Gap]:
-    """Yield what is not found, one gap for each object and each way to the libraries."""
+    """Yield the libraries that are not found: one gap per object and set of entries."""
     found = [_found(context, index) for index in range(len(context.layouts))]
-    for user, elf in context.wheel.elfs.items():
+    for dependent, elf in context.wheel.elfs.items():
         ways: dict[tuple[tuple[str, ...], bool], dict[str, str]] = {}
         missing: dict[tuple[tuple[str, ...], bool], dict[int, None]] = {}
         for name in dict.fromkeys(elf.needed):
-            provider = _provider(context, user, name)
+            provider = _provider(context, dependent, name)
             if provider is None:
                 continue
             failing = [
                 n
                 for n, seen in enumerate(found)
-                if seen.get((user, name)) is False and provider in context.layouts[n].paths
+                if seen.get((dependent, name)) is False and provider in context.layouts[n].paths
             ]
             if not failing:
                 continue
-            way = (_entries(context, user, provider), _is_inherited(context, user, name))
+            way = (_entries(context, dependent, provider), _is_inherited(context, dependent, name))
             ways.setdefault(way, {})[name] = provider
             missing.setdefault(way, {}).update(dict.fromkeys(failing))
         for (entries, inherited), libraries in ways.items():
             yield Gap(
-                user=user,
+                dependent=dependent,
                 libraries=libraries,
                 entries=entries,
                 layouts=tuple(context.layouts[n] for n in missing[entries, inherited]),
@@ -80,7 +80,7 @@ def gaps(context: Context) -> Iterator[Gap]:
 
 
 def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
-    """Return, for one layout, whether each object finds each DT_NEEDED when opened first."""
+    """Return whether each object finds each DT_NEEDED entry in one layout, if opened first."""
     layout, loads = context.layouts[index], context.loads[index]
     return {
         (member, request.name): request.result is not None
@@ -90,67 +90,72 @@ def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
     }
 
 
-def _is_inherited(context: Context, user: str, name: str) -> bool:
-    """Return whether a vendored `user` finds `name` whenever another object loads it."""
-    if not is_vendored(user):
+def _is_inherited(context: Context, dependent: str, name: str) -> bool:
+    """Return whether a vendored dependent finds `name` whenever another object loads it."""
+    if not is_vendored(dependent):
         return False
     results = [
         request.result is not None
         for layout, loads in zip(context.layouts, context.loads, strict=True)
         for member, load in loads.items()
-        if member != user
+        if member != dependent
         for request in load.requests
-        if request.requester == layout.paths.get(user) and request.name == name
+        if request.requester == layout.paths.get(dependent) and request.name == name
     ]
     return bool(results) and all(results)
 
 
-def _provider(context: Context, user: str, name: str) -> str | None:
-    """Return the member that should answer `name`, or None if that is not the wheel's to do."""
+def _provider(context: Context, dependent: str, name: str) -> str | None:
+    """Return the member that should satisfy `name`; None if the platform or no member does."""
     if may_come_from_platform(name):
         return None
     elfs = context.wheel.elfs
     candidates = [
         member
         for member in context.shipped.get(name, ())
-        if member != user and _fits(elfs[user], elfs[member])
+        if member != dependent and _fits(elfs[dependent], elfs[member])
     ]
-    return min(candidates, key=lambda member: _distance(context.wheel, user, member), default=None)
+    return min(
+        candidates, key=lambda member: _distance(context.wheel, dependent, member), default=None
+    )
 
 
-def _fits(user: Elf, library: Elf) -> bool:
-    """Return whether the loader would take `library` for `user` (glibc elf/dl-load.c)."""
-    return user.abi == library.abi
+def _fits(dependent: Elf, library: Elf) -> bool:
+    """Return whether the loader would take `library` for `dependent` (glibc elf/dl-load.c)."""
+    return dependent.abi == library.abi
 
 
-def _distance(wheel: Wheel, user: str, library: str) -> tuple[bool, int, str]:
-    """Order providers: the same install scheme path first, then the shortest way, then by name."""
-    mine, theirs = split(user, wheel), split(library, wheel)
-    way = posixpath.relpath(posixpath.dirname(library), posixpath.dirname(user) or ".")
+def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:
+    """Return the sort key of a provider: same install scheme path, shortest path, name."""
+    mine, theirs = split(dependent, wheel), split(library, wheel)
+    way = posixpath.relpath(posixpath.dirname(library), posixpath.dirname(dependent) or ".")
     return (not mine or not theirs or mine[0] is not theirs[0], way.count("/"), library)
 
 
-def _entries(context: Context, user: str, provider: str) -> tuple[str, ...]:
-    """Return the entries from `user` to `provider`, over the schemes that install `user`."""
+def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]:
+    """Return the entries from `dependent` to `provider`, for all schemes that install it."""
     installed = [
-        scheme for layout in context.layouts if user in layout.paths for scheme in layout.schemes
+        scheme
+        for layout in context.layouts
+        if dependent in layout.paths
+        for scheme in layout.schemes
     ]
-    return entries_between(user, posixpath.dirname(provider), context.wheel, installed)
+    return entries_between(dependent, posixpath.dirname(provider), context.wheel, installed)
 
 
 # --- Fixes ----------------------------------------------------------------------------------------
 
 
-def add_entries(context: Context, user: str, entries: Sequence[str]) -> tuple[Edit, ...]:
-    """Return the edits that put `entries` into the search path, in the tag that is asked for."""
-    tag = wanted_tag(context, user)
-    retag = (SetPathTag(member=user, tag=tag),) if tag is not None else ()
-    return (*(AddEntry(member=user, entry=entry) for entry in entries), *retag)
+def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tuple[Edit, ...]:
+    """Return the edits that add `entries` to the search path, in the requested tag."""
+    tag = wanted_tag(context, dependent)
+    retag = (SetPathTag(member=dependent, tag=tag),) if tag is not None else ()
+    return (*(AddEntry(member=dependent, entry=entry) for entry in entries), *retag)
 
 
-def wanted_tag(context: Context, user: str) -> PathTag | None:
-    """Return the tag that an object with a new entry must change to, None to leave it."""
-    elf = context.wheel.elfs[user]
+def wanted_tag(context: Context, dependent: str) -> PathTag | None:
+    """Return the tag that an object with a new entry must change to; None to keep it."""
+    elf = context.wheel.elfs[dependent]
     runpath = context.settings.search_path_tag is SearchPathTag.RUNPATH
     tag = PathTag.RUNPATH if runpath else PathTag.RPATH
     only = elf.rpath is None or elf.runpath is None
@@ -158,29 +163,29 @@ def wanted_tag(context: Context, user: str) -> PathTag | None:
 
 
 def _bridge(context: Context, gap: Gap) -> Fix | None:
-    """Return the fix for a gap between two install scheme paths, by the policy asked for.
+    """Return the fix for a gap between two install scheme paths, by `data-libraries`.
 
-    From site-packages the way out is the same for all Pythons, so that a few entries serve, and
-    the library stays one file: the package may well open it by its path, too.
+    From site-packages, a few entries reach the library for all Python versions, and the library
+    remains a single file, which the package may also open by its path.
     """
-    place = split(gap.user, context.wheel)
+    place = split(gap.dependent, context.wheel)
     match context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
         case DataLibraries.COLOCATE if place and place[0] not in _LIBRARY_KEYS:
             return _colocate(context, gap)
         case DataLibraries.SEARCH | DataLibraries.COLOCATE:
-            edits = add_entries(context, gap.user, gap.entries)
-            return Fix(title="search every place the schemes may mean", edits=edits)
+            edits = add_entries(context, gap.dependent, gap.entries)
+            return Fix(title="search the paths of all install schemes", edits=edits)
         case _:
             assert_never(context.settings.data_libraries)
 
 
 def _move(context: Context, gap: Gap) -> Fix | None:
-    """Move what stands outside site-packages there; executables stay, and get copies instead."""
+    """Move members of the data scheme to site-packages; executables get copies instead."""
     moves = [
         MoveMember(member=member, new=new)
-        for member in (gap.user, *gap.libraries.values())
+        for member in (gap.dependent, *gap.libraries.values())
         if (new := _in_platlib(context.wheel, member)) is not None
     ]
     taken = {member.name for member in context.wheel.members}
@@ -188,7 +193,7 @@ def _move(context: Context, gap: Gap) -> Fix | None:
         return _colocate(context, gap)
     if any(move.new in taken for move in moves):
         return None
-    return Fix(title="move to platlib, beside the package", edits=tuple(moves))
+    return Fix(title="move to platlib", edits=tuple(moves))
 
 
 def _in_platlib(wheel: Wheel, member: str) -> str | None:
@@ -200,9 +205,9 @@ def _in_platlib(wheel: Wheel, member: str) -> str | None:
 
 
 def _colocate(context: Context, gap: Gap) -> Fix:
-    """Copy the libraries, and what they need of the wheel, to where they move with their user."""
+    """Copy the libraries and their dependencies to a path relative to the dependent."""
     wheel = context.wheel
-    folder = _folder_beside(context, gap.user)
+    folder = _folder_beside(context, gap.dependent)
     names = {member.name for member in wheel.members}
     sizes = {member.name: member for member in wheel.members}
     copies = [
@@ -216,26 +221,26 @@ def _colocate(context: Context, gap: Gap) -> Fix:
         for library in _closure(context, tuple(gap.libraries.values()))
         if f"{folder}/{posixpath.basename(library)}" not in names
     ]
-    entries = entries_between(gap.user, folder, wheel, schemes(wheel.name))
+    entries = entries_between(gap.dependent, folder, wheel, schemes(wheel.name))
     return Fix(
         title="copy the libraries to the file's own install scheme",
-        edits=(*copies, *add_entries(context, gap.user, entries)),
+        edits=(*copies, *add_entries(context, gap.dependent, entries)),
     )
 
 
-def _folder_beside(context: Context, user: str) -> str:
-    """Return the folder for copies that keeps one relation to `user` in every scheme.
+def _folder_beside(context: Context, dependent: str) -> str:
+    """Return the directory for copies with the same path relative to `dependent` in every scheme.
 
-    Executables go to `bin` beside the data in every scheme there is, so they share the data's.
+    In every scheme, `bin` has the same path relative to the data: executables use the data's.
     """
     wheel = context.wheel
-    place = split(user, wheel)
+    place = split(dependent, wheel)
     key = Key.HEADERS if place and place[0] is Key.HEADERS else Key.DATA
     return f"{wheel.data_dir}/{key}/{wheel.name.distribution}.data-libs"
 
 
 def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
-    """Return `libraries` and all that they need of the wheel, each once."""
+    """Return `libraries` and their dependencies in the wheel, each once."""
     closed: dict[str, None] = {}
     waiting = list(libraries)
     while waiting:
@@ -253,76 +258,76 @@ def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _searched(context: Context, gap: Gap) -> str:
-    elf = context.wheel.elfs[gap.user]
+    elf = context.wheel.elfs[gap.dependent]
     path = elf.search_path
     return f"{elf.path_tag} is `{path}`" if path else "it has no search path of its own"
 
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
 def unreachable_library(context: Context) -> Iterator[Hit]:
-    """A library in the wheel cannot be found from where its user is installed.
+    """Bundled library is not found once installed: cannot open shared object file.
 
     ## What it does
-    Installs the wheel on paper, in every scheme that its tags allow, lets each ELF object be the
-    first to be opened, and follows the loader's search. Reports the libraries that the wheel
-    ships and that this search does not find.
+    Simulates the installation in every scheme that the tags allow, and the loader's search for each
+    ELF object, as if that object were opened first. Reports the bundled libraries that the search
+    does not find.
 
     ## Why is this bad?
-    The import or the `dlopen` fails with `cannot open shared object file`, or finds another
-    library of that name on the user's machine.
+    The import or the `dlopen` fails with `cannot open shared object file`, or loads another library
+    of that name on the user's machine.
 
     ## Example
-    `pkg-1.0.data/platlib/pkg/sub/_core.so` with DT_RPATH `$ORIGIN/../../../../pkg.libs`: right in
-    the zip, but installed the file is `pkg/sub/_core.so`, and the entry must be
-    `$ORIGIN/../../pkg.libs`.
+    `pkg-1.0.data/platlib/pkg/sub/_core.so` with DT_RPATH `$ORIGIN/../../../../pkg.libs`: correct in
+    the zip, but the installed file is `pkg/sub/_core.so`, and needs `$ORIGIN/../../pkg.libs`.
 
     ## Common causes
-    - The search path was computed from places in the zip (pypa/auditwheel 257).
-      **Solution**: `wheelfix repair`.
-    - The library came into the wheel after linking, without a search path.
-      **Solution**: link with `-Wl,-rpath,'$ORIGIN/…'`, or `wheelfix repair`.
-    - A tool wrote DT_RUNPATH in place of DT_RPATH, and inheritance is gone.
-      **Solution**: `patchelf --force-rpath`, or `wheelfix repair`.
+    - The search path was computed from paths in the zip (pypa/auditwheel 257). **Solution**:
+      `wheelfix repair`.
+    - The library was added after linking, without a search path. **Solution**: link with
+      `-Wl,-rpath,'$ORIGIN/…'`, or `wheelfix repair`.
+    - A tool wrote DT_RUNPATH instead of DT_RPATH, which is not inherited. **Solution**: `patchelf
+      --force-rpath`, or `wheelfix repair`.
 
     ## Fix safety
-    Safe: one `$ORIGIN`-relative entry is added that is right in every install scheme. It comes
-    last, so that what is found today is found from the same place. The path goes into DT_RPATH,
-    as auditwheel writes it, unless `search-path-tag` says otherwise.
+    Safe: one `$ORIGIN`-relative entry is added that is correct in every install scheme. It comes
+    last, so that libraries found today are found in the same place. The entry goes into DT_RPATH,
+    as with auditwheel, unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
         if len(gap.entries) != 1 or gap.inherited or _blocked(context, gap):
             continue
         yield Hit(
             message=f"{gap.names} cannot be found once installed",
-            member=gap.user,
+            member=gap.dependent,
             notes=(
                 _searched(context, gap),
-                f"it stands at `{next(iter(gap.libraries.values()))}` in the wheel",
+                f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
                 f"fails in: {describe(gap.schemes)}",
             ),
             hint="`wheelfix repair` adds the entry " + f"`{gap.entries[0]}`",
             fix=Fix(
-                title="lead to the library",
-                edits=add_entries(context, gap.user, gap.entries),
+                title="add an entry for the library",
+                edits=add_entries(context, gap.dependent, gap.entries),
             ),
         )
 
 
 @rule("WF102", "inherited-search-path", Severity.INFO)
 def inherited_search_path(context: Context) -> Iterator[Hit]:
-    """A vendored library is found only through the DT_RPATH of the object that loads it.
+    """Vendored library relies on an inherited DT_RPATH.
 
     ## What it does
-    Reports vendored libraries without a search path of their own that need another vendored
-    library, where every object that loads them has a DT_RPATH that leads there.
+    Reports vendored libraries that need another vendored library and have no search path of their
+    own, where every object that loads them has a DT_RPATH that leads there.
 
     ## Why is this bad?
-    It works, but hangs on a thread: the DT_RPATH of the first object to load the library is
-    inherited, a DT_RUNPATH is not (ld.so(8)). If a tool turns one into the other, or if the
-    library is opened on its own, the second library is not found.
+    It works, but is fragile: a DT_RPATH is inherited by dependencies, a DT_RUNPATH is not
+    (ld.so(8)). If a tool converts one to the other, or if the library is opened directly, its
+    dependency is not found.
 
     ## Example
-    `numpy.libs/libscipy_openblas.so` needs `libgfortran.so.5` beside it, and has no `$ORIGIN`.
+    `numpy.libs/libscipy_openblas.so` needs `libgfortran.so.5` in the same directory, and has no
+    `$ORIGIN`.
 
     ## Common causes
     - auditwheel before 6.7 gave grafted libraries no search path.
@@ -330,61 +335,61 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
       library with `-Wl,-rpath,'$ORIGIN'`.
 
     ## Fix safety
-    Not fixed: nothing is broken, and the change would rewrite large libraries for no gain today.
+    Not fixed: nothing is broken, and the fix would rewrite large libraries for no benefit.
     """
     for gap in gaps(context):
         if gap.inherited:
             verb = "is" if len(gap.libraries) == 1 else "are"
             yield Hit(
-                message=f"{gap.names} {verb} found only through the DT_RPATH of whoever loads it",
-                member=gap.user,
+                message=f"{gap.names} {verb} found only through an inherited DT_RPATH",
+                member=gap.dependent,
                 notes=(_searched(context, gap),),
             )
 
 
 @rule("WF103", "no-common-path", Severity.ERROR)
 def no_common_path(context: Context) -> Iterator[Hit]:
-    """No single relative path leads from a file to its library in every install scheme.
+    """No single RPATH leads to the library in every install scheme.
 
     ## What it does
     Reports objects in `*.data/data`, `*.data/scripts` or `*.data/headers` that need a library in
-    site-packages, and objects in site-packages that need one in those, where the way between the
-    two depends on the install scheme or on the Python version.
+    site-packages, and the reverse, where the relative path depends on the install scheme or the
+    Python version.
 
     ## Why is this bad?
     Files of the data scheme go to `<prefix>`, the package to
     `<prefix>/lib/python3.X/site-packages`, on Debian to `dist-packages`, with `--target` to the
-    same folder. An entry that is right in one of these is wrong in the others, and may even lead
-    out of the environment, to a folder where somebody else can plant a library.
+    same directory. An entry that is correct for one of these is wrong for the others, and may even
+    lead out of the environment, where an attacker could plant a library.
 
     ## Example
-    CyFES: `*.data/data/cyfes/libcufes.so` gets `$ORIGIN/../../../cyfes.libs` from auditwheel,
-    and crashes the process after `pip install`.
+    CyFES: `*.data/data/cyfes/libcufes.so` gets `$ORIGIN/../../../cyfes.libs` from auditwheel, and
+    the process crashes after `pip install`.
 
     ## Common causes
     - `data_files` of setuptools, or a CMake install into `${SKBUILD_DATA_DIR}`, puts a library
       outside the package. **Solution**: ship it as package data; or choose a policy with
       `data-libraries`:
-      - `colocate` (default): the libraries stand once more in the file's own scheme; a package
-        that needs a library of the data scheme gets entries, as with `search`;
-      - `search`: one entry for each scheme and Python version;
-      - `move`: the file goes to platlib; the code that opens it must look there.
-    - An executable in `scripts` needs a vendored library. **Solution**: as above; executables
-      are never moved, and no Python shim is put in their place.
+      - `colocate` (default): the libraries are copied to the file's own scheme; a package that
+        needs a library of the data scheme gets entries, as with `search`;
+      - `search`: adds one entry for each scheme and Python version;
+      - `move`: moves the file to platlib; the code that opens it must look there.
+    - An executable in `scripts` needs a vendored library. **Solution**: as above; executables are
+      never moved or replaced by a Python wrapper.
 
     ## Fix safety
-    Safe in what is loaded. `colocate` makes the wheel larger by the copies; a library that is
-    loaded from both places exists twice in the process, which matters if it keeps state.
+    Safe: the same libraries are loaded. `colocate` makes the wheel larger by the copies; a library
+    that is loaded from both paths exists twice in the process, which matters if it has state.
     """
     for gap in gaps(context):
         if len(gap.entries) == 1 or gap.inherited:
             continue
         yield Hit(
-            message=f"no single path leads to {gap.names} in every install scheme",
-            member=gap.user,
+            message=f"no single RPATH entry leads to {gap.names} in every install scheme",
+            member=gap.dependent,
             notes=(
                 _searched(context, gap),
-                f"it stands at `{next(iter(gap.libraries.values()))}` in the wheel",
+                f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
                 f"fails in: {describe(gap.schemes)}",
             ),
             hint="`wheelfix repair --data-libraries=colocate`, `search` or `move`",
@@ -393,79 +398,79 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 
 
 def _blocked(context: Context, gap: Gap) -> bool:
-    """Return whether the object's own DT_RUNPATH keeps an ancestor's DT_RPATH from serving it."""
-    elf = context.wheel.elfs[gap.user]
-    return elf.runpath is not None and is_vendored(gap.user)
+    """Return whether the object's own DT_RUNPATH disables an inherited DT_RPATH."""
+    elf = context.wheel.elfs[gap.dependent]
+    return elf.runpath is not None and is_vendored(gap.dependent)
 
 
 @rule("WF104", "runpath-blocks-inheritance", Severity.ERROR)
 def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
-    """A wrong DT_RUNPATH on a vendored library switches off the search path that would serve it.
+    """DT_RUNPATH disables the inherited DT_RPATH of a vendored library.
 
     ## What it does
-    Reports vendored libraries with a DT_RUNPATH that does not lead to what they need.
+    Reports vendored libraries with a DT_RUNPATH that does not lead to the libraries they need.
 
     ## Why is this bad?
-    An object with a DT_RUNPATH, even a useless one, no longer inherits the DT_RPATH of the
-    object that loads it (ld.so(8), glibc elf/dl-load.c). The library beside it is not found.
+    An object with a DT_RUNPATH, even a wrong one, does not inherit the DT_RPATH of the object that
+    loads it (ld.so(8), glibc elf/dl-load.c). A library in the same directory is not found.
 
     ## Example
-    A library built with `-Wl,-rpath,/build/lib` was grafted by auditwheel before 6.7 with its
-    DT_RUNPATH as it was: `libb-4e504812.so.1: cannot open shared object file`.
+    A library built with `-Wl,-rpath,/build/lib` was grafted by auditwheel before 6.7, which kept
+    its DT_RUNPATH: `libb-4e504812.so.1: cannot open shared object file`.
 
     ## Common causes
     - A grafted library kept the search path of the build machine.
       **Solution**: `wheelfix repair`.
-    - `patchelf --set-rpath` without `--force-rpath` turned DT_RPATH into DT_RUNPATH.
-      **Solution**: add `--force-rpath`, or `wheelfix repair`.
+    - `patchelf --set-rpath` without `--force-rpath` converted DT_RPATH to DT_RUNPATH. **Solution**:
+      add `--force-rpath`, or `wheelfix repair`.
 
     ## Fix safety
-    Safe: the right entry is added, in DT_RPATH unless `search-path-tag` says otherwise.
+    Safe: the correct entry is added, in DT_RPATH unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
         if len(gap.entries) != 1 or gap.inherited or not _blocked(context, gap):
             continue
         yield Hit(
-            message=f"its DT_RUNPATH hides the inherited path to {gap.names}",
-            member=gap.user,
+            message=f"its DT_RUNPATH disables the inherited DT_RPATH that leads to {gap.names}",
+            member=gap.dependent,
             notes=(_searched(context, gap), f"fails in: {describe(gap.schemes)}"),
             hint=f"`wheelfix repair` adds the entry `{gap.entries[0]}`",
             fix=Fix(
-                title="lead to the library",
-                edits=add_entries(context, gap.user, gap.entries),
+                title="add an entry for the library",
+                edits=add_entries(context, gap.dependent, gap.entries),
             ),
         )
 
 
 @rule("WF105", "lost-by-installer", Severity.WARNING)
 def lost_by_installer(context: Context) -> Iterator[Hit]:
-    """An installer drops the file.
+    """`pip install --target` drops the file.
 
     ## What it does
     Reports ELF objects that `pip install --target` does not install.
 
     ## Why is this bad?
-    With `--target`, pip installs into a temporary folder and moves what it finds there item by
-    item. A file of `*.data/data` in a folder of the package's own name meets the package that is
-    there already, and is dropped with a warning at most; everything below `*.data/data/lib` is
-    dropped in silence (pypa/pip 8799, 10399). What needs the file then fails.
+    With `--target`, pip installs into a temporary directory and moves the top-level items from
+    there. A directory of `*.data/data` with the same name as the package already exists, and is
+    dropped with at most a warning; everything below `*.data/data/lib` is dropped silently (pypa/pip
+    8799, 10399). Objects that need the file then fail to load.
 
     ## Example
-    `cyfes-4.5.data/data/cyfes/libcufes.so`, where the package is `cyfes` too.
+    `cyfes-4.5.data/data/cyfes/libcufes.so`, where the package is also named `cyfes`.
 
     ## Common causes
-    - `data_files` puts libraries outside the package. **Solution**: ship them as package data,
+    - `data_files` installs libraries outside the package. **Solution**: ship them as package data,
       or `wheelfix repair --data-libraries=move`, if the code looks for them in the package.
 
     ## Fix safety
-    Not fixed: moving the file changes where the code must look for it.
+    Not fixed: moving the file would change the path that the code must use.
     """
     for member in context.wheel.elfs:
         lost = [layout for layout in context.layouts if member not in layout.paths]
         place = split(member, context.wheel)
         if lost and place is not None:
             yield Hit(
-                message="`pip install --target` does not install it",
+                message="is not installed by `pip install --target`",
                 member=member,
                 notes=(
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),

@@ -1,23 +1,23 @@
-"""What stands out among the wheels of one release.
+"""Differences between the wheels of one release.
 
-Wheels are compared by distribution and version, and most rules by platform: one processor and one
-C library. A majority says what is usual; where there is none, nothing stands out. Every rule
-counts once over all files, so that its time grows with their number and no faster.
+Wheels are grouped by distribution and version, and for most rules by platform: architecture and C
+library. A wheel is reported if it differs from the majority; without a majority, nothing is
+reported. The time of every rule is linear in the number of files.
 """
 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import TypeVar
 
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
-from wheelfix.rules.files import in_units
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
+from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -27,28 +27,28 @@ _SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?
 
 @set_rule("WF851", "built-differently", Severity.WARNING)
 def built_differently(context: SetContext) -> Iterator[Hit]:
-    """A library or module of one wheel is built differently from the same in the others.
+    """Object is built differently than in the other wheels of the release.
 
     ## What it does
-    Compares, for each platform, the SONAME and DT_NEEDED of each object with the same object in
-    the other wheels of the release, and for grafted libraries the bytes, too. Reports the wheels
-    that differ from what most others (at least two) have in common.
+    Compares, for each platform, the SONAME and DT_NEEDED of each object with the same object in the
+    other wheels of the release, and for grafted libraries also the content. Reports the wheels that
+    differ from the majority (at least two).
 
     ## Why is this bad?
-    One Python then gets another version of a library, or a module without a feature: bugs that
-    only users of that Python see. Mostly the wheel was built on another day or machine.
+    Users of one Python version get another version of a library, or a module without a feature, and
+    bugs that others do not see. Often the wheel was built at another time or on another machine.
 
     ## Example
     `libssl.so.1.1` in the wheel for cp310, `libssl.so.3` in those for cp311 to cp313.
 
     ## Common causes
     - A cache or a container image that changed between the builds. **Solution**: build all wheels
-      of a release anew, in one image.
-    - A library that the build found by chance. **Solution**: say in the build which features it
-      must have; see WF305.
+      of a release again, in one image.
+    - A library that the build found by chance. **Solution**: require the features explicitly in the
+      build; see WF305.
 
     ## Fix safety
-    Not fixed: the wheel has to be built again.
+    Not fixed: the wheel must be built again.
     """
     for wheels in _platforms(context):
         objects: dict[str, dict[str, list[str]]] = {}
@@ -71,7 +71,7 @@ def _object_key(member: str) -> str:
 def _differing(
     wheels: dict[str, Wheel], hashes: dict[str, dict[str, str]], found: dict[str, list[str]]
 ) -> Iterator[Hit]:
-    """Compare one object over the wheels, by the first of its sides that differs."""
+    """Report the first difference of one object across the wheels: SONAME, DT_NEEDED, content."""
     names = {wheel: _sonames(wheels[wheel], members) for wheel, members in found.items()}
     needs = {wheel: _needs(wheels[wheel], members) for wheel, members in found.items()}
     content = {
@@ -79,15 +79,16 @@ def _differing(
         for wheel, members in found.items()
         if all(unhashed(posixpath.basename(member)) for member in members)
     }
-    for what, said in (("is called", names), ("needs", needs), ("", content)):
+    for what, said in (("has the SONAME", names), ("needs", needs), ("", content)):
         usual = majority(said.values())
         odd = [] if usual is None else [wheel for wheel in said if said[wheel] != usual]
         for wheel in odd:
             rest = f"{len(said) - len(odd)} other wheels of the release"
+            own, others = (join_some(names or ()) or "nothing" for names in (said[wheel], usual))
             yield Hit(
-                message=f"{what} {_listed(said[wheel])}; in {rest}: {_listed(usual or ())}"
+                message=f"{what} {own}; in {rest}: {others}"
                 if what
-                else f"has other bytes than in {rest}",
+                else f"has different content than in {rest}",
                 wheel=wheel,
                 member=found[wheel][0],
                 hint="build this wheel again, in the same image as the others",
@@ -102,7 +103,7 @@ def _sonames(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
 
 
 def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
-    """Return what the objects need, but for what every platform gives and for Python itself."""
+    """Return the libraries that the objects need, without those of the platform and libpython."""
     needed = {name for member in members for name in wheel.elfs[member].needed}
     return tuple(
         sorted(
@@ -115,30 +116,30 @@ def _needs(wheel: Wheel, members: Iterable[str]) -> tuple[str, ...]:
 
 @set_rule("WF852", "missing-file", Severity.WARNING)
 def missing_file(context: SetContext) -> Iterator[Hit]:
-    """A wheel lacks a file that most others of the release have.
+    """Wheel lacks a file that the other wheels of the release have.
 
     ## What it does
-    Compares, for each platform, the names of the files, with the suffixes of extension modules
-    and the hashes of grafted libraries left aside. The metadata is not compared.
+    Compares, for each platform, the names of the files, without the suffixes of extension modules
+    and the hashes of grafted libraries. The metadata is not compared.
 
     ## Why is this bad?
-    The import that works under one Python fails under another, and nobody sees it before a user
-    does: an optional extension is skipped in silence when its build fails.
+    An import that works with one Python version fails with another, unnoticed until a user reports
+    it: an optional extension is silently skipped if its build fails.
 
     ## Example
-    `pkg/_speedups` is in the wheels for cp311 to cp313, and not in the one for cp310.
+    `pkg/_speedups` is in the wheels for cp311 to cp313, but not in the one for cp310.
 
     ## Common causes
     - An optional extension (`optional=True`) that failed to build. **Solution**: make it
       required in the release build.
-    - A header or library that the image for one Python lacks. **Solution**: look at its log.
+    - A header or library that the image for one Python lacks. **Solution**: check its build log.
 
     ## Fix safety
-    Not fixed: the wheel has to be built again.
+    Not fixed: the wheel must be built again.
     """
     for wheels in _platforms(context):
         names = {str(wheel.name): _stable_names(wheel) for wheel in wheels}
-        counts = Counter(name for each in names.values() for name in each)
+        counts = Counter(name for listed in names.values() for name in listed)
         usual = [name for name, count in counts.items() if count > 1 and 2 * count > len(wheels)]
         for wheel, have in names.items():
             if lacking := [name for name in usual if name not in have]:
@@ -147,8 +148,8 @@ def missing_file(context: SetContext) -> Iterator[Hit]:
                     "wheels of the release have",
                     wheel=wheel,
                     entry=lacking[0],
-                    notes=(f"and {_listed(lacking[1:])}",) if lacking[1:] else (),
-                    hint="look for it in the log of this wheel's build",
+                    notes=(f"and {join_some(lacking[1:])}",) if lacking[1:] else (),
+                    hint="check the build log of this wheel",
                 )
 
 
@@ -167,21 +168,21 @@ def _stable_name(member: str) -> str:
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)
 def odd_tag(context: SetContext) -> Iterator[Hit]:
-    """The platform tag of one wheel differs from those of the others for the same platform.
+    """Platform tag differs from the other wheels of the release.
 
     ## What it does
-    Compares the platform tags of wheels for the same processor and C library.
+    Compares the platform tags of wheels for the same architecture and C library.
 
     ## Why is this bad?
-    Users of one Python need a newer system than users of the others, or get a wheel under a tag
-    that nobody has tried: mostly one wheel was built in another image.
+    Users of one Python version need a newer system than the others, or get a wheel with an untested
+    tag: often one wheel was built in another image.
 
     ## Example
     `manylinux_2_34_x86_64` for cp313, `manylinux_2_28_x86_64` for all others.
 
     ## Common causes
-    - One job of the build matrix has another image. **Solution**: name the same in all.
-    - One Python's build took a symbol of a newer glibc. **Solution**: see WF803.
+    - One job of the build matrix uses another image. **Solution**: use the same image in all jobs.
+    - The build for one Python uses a symbol of a newer glibc. **Solution**: see WF803.
 
     ## Fix safety
     Not fixed.
@@ -192,7 +193,8 @@ def odd_tag(context: SetContext) -> Iterator[Hit]:
         for wheel, own in tags.items() if usual is not None else ():
             if own != usual:
                 yield Hit(
-                    message=f"tagged {'.'.join(own)}, most others {'.'.join(usual or ())}",
+                    message=f"has the platform tag {'.'.join(own)}, most others "
+                    f"{'.'.join(usual or ())}",
                     wheel=wheel,
                     entry=".".join(own),
                     hint="build it in the same image as the others",
@@ -201,20 +203,20 @@ def odd_tag(context: SetContext) -> Iterator[Hit]:
 
 @set_rule("WF854", "odd-size", Severity.WARNING)
 def odd_size(context: SetContext) -> Iterator[Hit]:
-    """The size of one wheel is far from those of the others for the same platform.
+    """Size differs from the other wheels of the release.
 
     ## What it does
-    Compares the sizes of at least three wheels for the same processor and C library with their
-    median. Reports those of more than twice or less than half of it, by 100 kB or more.
+    Compares the sizes of at least three wheels for the same architecture and C library. Reports
+    those more than twice or less than half the median, if the difference is 100 kB or more.
 
     ## Why is this bad?
-    One of them has something that it should not have, or lacks something.
+    The wheel contains something by accident, or lacks something.
 
     ## Example
     48 MB for cp312, 2 MB for all others.
 
     ## Common causes
-    - One build was made with debug information. **Solution**: see WF701.
+    - The wheel was built with debug information. **Solution**: see WF701.
     - A library was grafted into one wheel only. **Solution**: compare by
       `wheelfix check --against OTHER.whl`.
 
@@ -229,7 +231,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
             size = wheel.zip_size
             if not usual / 2 <= size <= 2 * usual and abs(size - usual) >= NOTABLE:
                 yield Hit(
-                    message=f"weighs {in_units(size)}, the wheels of this platform "
+                    message=f"has {in_units(size)}, but the wheels of this platform have "
                     f"{in_units(usual)} (median)",
                     wheel=str(wheel.name),
                     hint="compare it with one of the others: `wheelfix check --against`",
@@ -242,14 +244,14 @@ def _median(sizes: Iterable[int]) -> float:
 
 @set_rule("WF855", "odd-metadata", Severity.WARNING)
 def odd_metadata(context: SetContext) -> Iterator[Hit]:
-    """The requirements of one wheel differ from those of the others of the release.
+    """Requires-Dist or Requires-Python differs from the other wheels of the release.
 
     ## What it does
     Compares Requires-Dist, Requires-Python and Provides-Extra over all wheels of a version.
 
     ## Why is this bad?
     Resolvers that lock for several platforms (uv, Poetry, PDM) read the metadata of one wheel and
-    take it for that of all: the others are installed without what they need.
+    use it for all: the others are installed without their dependencies.
 
     ## Example
     `Requires-Dist: numpy>=2` only in the wheels for aarch64.
@@ -269,14 +271,14 @@ def odd_metadata(context: SetContext) -> Iterator[Hit]:
                 surplus = [line for line in own if line not in (usual or ())]
                 missing = [line for line in usual or () if line not in own]
                 yield Hit(
-                    message="requires something else than most wheels of the release",
+                    message="Requires-Dist differs from the other wheels of this release",
                     wheel=wheel,
                     entry=(surplus or missing)[0],
                     notes=(
-                        *([f"only here: {_listed(surplus)}"] if surplus else []),
-                        *([f"not here: {_listed(missing)}"] if missing else []),
+                        *([f"only here: {join_some(surplus)}"] if surplus else []),
+                        *([f"not here: {join_some(missing)}"] if missing else []),
                     ),
-                    hint="say it with environment markers, alike in all wheels",
+                    hint="use environment markers, identical in all wheels",
                 )
 
 
@@ -290,7 +292,7 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
 
 
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
-    """Yield the wheels of each release that are for the same processor and C library."""
+    """Yield the wheels of each release that are for the same architecture and C library."""
     for wheels in context.releases:
         groups: dict[frozenset[tuple[Family, str]], list[Wheel]] = {}
         for wheel in wheels:
@@ -308,7 +310,7 @@ Value = TypeVar("Value")
 
 
 def majority(values: Iterable[Value]) -> Value | None:
-    """Return the value that more than half of all, and at least two, have in common."""
+    """Return the value shared by more than half of all, and at least two; None if there is none."""
     every = list(values)
     for value, count in Counter(every).most_common(1):
         if count > 1 and 2 * count > len(every):
@@ -316,9 +318,4 @@ def majority(values: Iterable[Value]) -> Value | None:
     return None
 
 
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return (", ".join(f"`{name}`" for name in names[:most]) or "nothing") + more
-
-
-SET_RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)
+RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)

@@ -1,4 +1,4 @@
-"""What a rule is: a pure function from a wheel in its context to hits."""
+"""Rules: pure functions from a wheel in its context to hits."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from wheelfix.rules.context import Context, SetContext, Stage
 from wheelfix.rules.findings import Hit, Severity
 
 EVERY = "ALL"
-"""The selector of all rules, those of other distributions among them."""
+"""The selector of all rules, including those of plug-ins."""
 
 
 Subject = TypeVar("Subject")
@@ -21,7 +21,7 @@ class _AnyRule(Generic[Subject]):
     severity: Severity
     check: Callable[[Subject], Iterator[Hit]]
     plugin: str | None = None
-    """The distribution that brings the rule; None for wheelfix's own."""
+    """The distribution of a plug-in rule; None for wheelfix's own."""
 
     @property
     def explanation(self) -> str:
@@ -34,25 +34,25 @@ class _AnyRule(Generic[Subject]):
         return self.explanation.strip().partition("\n")[0]
 
     def matches(self, selector: str) -> bool:
-        """Whether `selector` (a code, a prefix of one, a name, or ALL) names this rule."""
+        """Return whether `selector` (a code, a prefix of one, a name, or ALL) matches this rule."""
         return names_rule(selector, self.code, self.name)
 
 
 def names_rule(selector: str, code: str, name: str) -> bool:
-    """Whether `selector` (a code, a prefix of one, a name, or ALL) names the rule."""
+    """Return whether `selector` (a code, a prefix of one, a name, or ALL) matches the rule."""
     return selector == EVERY or code.startswith(selector.upper()) or name == selector
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(_AnyRule[Context]):
-    """One rule; its explanation is the docstring of its check."""
+    """A rule about one wheel; its documentation is the docstring of its check."""
 
     stage: Stage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetRule(_AnyRule[SetContext]):
-    """One rule about the wheels of a release, side by side. Its hits name the wheel."""
+    """A rule about a set of wheels. Its hits name the wheel."""
 
 
 AnyRule = Rule | SetRule
@@ -61,7 +61,7 @@ AnyRule = Rule | SetRule
 def rule(
     code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
 ) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
-    """Make a rule of the decorated check."""
+    """Make the decorated check a rule."""
 
     def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
         return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
@@ -72,7 +72,7 @@ def rule(
 def set_rule(
     code: str, name: str, severity: Severity
 ) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
-    """Make a rule about several wheels of the decorated check."""
+    """Make the decorated check a rule about several wheels."""
 
     def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
         return SetRule(code=code, name=name, severity=severity, check=check)

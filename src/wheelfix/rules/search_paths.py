@@ -1,4 +1,4 @@
-"""Whether every entry of every search path helps the user, and nobody else."""
+"""Whether the entries of DT_RPATH and DT_RUNPATH are right."""
 
 import posixpath
 import re
@@ -10,20 +10,20 @@ from wheelfix.elf.model import Elf, Libc, PathTag
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.providers import leads_to_provider
+from wheelfix.rules.provider_paths import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag
-from wheelfix.wheel.edits import DropEntry, DropRepeats, MendEntry, PrependEntry, SetPathTag
+from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
-"""A folder that never exists: looked up in vain once, and no harm if a tool eats the entry."""
+"""A directory that never exists, so that a tool may drop the entry without effect."""
 
 _TOKEN = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _WRAPPING = "'\"` \t"
 
 
-class Kind(Enum):
-    """What is wrong with an entry."""
+class EntryKind(Enum):
+    """What is wrong with a search path entry, if anything."""
 
     FINE = auto()
     EMPTY = auto()
@@ -35,51 +35,51 @@ class Kind(Enum):
 
 
 def fixed(entry: str) -> str:
-    """Return `entry` without what a shell or a build script has left in it."""
+    """Return `entry` without the quotes and escapes that a shell or build script left in it."""
     plain = entry.strip(_WRAPPING).replace("\\", "")
     plain = plain.replace("$$", "$").replace("$(ORIGIN)", "${ORIGIN}")
     return re.sub(r"@loader_path\b", "$ORIGIN", plain)
 
 
-def kind(entry: str, member: str, context: Context) -> Kind:
-    """Judge one entry of the search path of `member`, once installed."""
+def entry_kind(entry: str, member: str, context: Context) -> EntryKind:
+    """Return what is wrong with one search path entry of `member`, once installed."""
     if any(fnmatchcase(entry, pattern) for pattern in context.settings.keep_entries):
-        return Kind.FINE
+        return EntryKind.FINE
     if entry == SACRIFICE and context.settings.sacrificial_entry is not SacrificialEntry.OFF:
-        return Kind.FINE
+        return EntryKind.FINE
     if leads_to_provider(entry, member, context):
-        return Kind.FINE
+        return EntryKind.FINE
     spelling = _spelling(entry, context.wheel.elfs[member])
-    return _installed_kind(entry, member, context) if spelling is Kind.FINE else spelling
+    return _installed_kind(entry, member, context) if spelling is EntryKind.FINE else spelling
 
 
-def _spelling(entry: str, elf: Elf) -> Kind:
+def _spelling(entry: str, elf: Elf) -> EntryKind:
     if not entry:
-        return Kind.EMPTY
+        return EntryKind.EMPTY
     if fixed(entry) != entry or not _tokens_known(entry, elf):
-        return Kind.MALFORMED
+        return EntryKind.MALFORMED
     if entry.startswith("/"):
-        return Kind.ABSOLUTE
-    return Kind.FINE if entry.startswith(("$ORIGIN", "${ORIGIN}")) else Kind.RELATIVE
+        return EntryKind.ABSOLUTE
+    return EntryKind.FINE if entry.startswith(("$ORIGIN", "${ORIGIN}")) else EntryKind.RELATIVE
 
 
 def _tokens_known(entry: str, elf: Elf) -> bool:
-    """Return whether the loader replaces every `$` (ld.so(8); musl knows `$ORIGIN` alone)."""
+    """Return whether the loader expands every `$` (ld.so(8); musl: only `$ORIGIN`)."""
     known = {"ORIGIN"} if elf.libc is Libc.MUSL else {"ORIGIN", "LIB", "PLATFORM"}
     tokens = [braced or plain for braced, plain in _TOKEN.findall(entry)]
     return len(tokens) == entry.count("$") and all(token in known for token in tokens)
 
 
-def _installed_kind(entry: str, member: str, context: Context) -> Kind:
+def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
     present = [layout for layout in context.layouts if member in layout.paths]
     if not present or "LIB" in entry or "PLATFORM" in entry:
-        return Kind.FINE
+        return EntryKind.FINE
     if all(_escapes(entry, member, layout) for layout in present):
-        return Kind.ESCAPES
+        return EntryKind.ESCAPES
     own = f"{context.wheel.name.distribution}{context.settings.lib_sdir}".lower()
     if all(_is_dead(entry, member, layout, own) for layout in present):
-        return Kind.DEAD
-    return Kind.FINE
+        return EntryKind.DEAD
+    return EntryKind.FINE
 
 
 def _directory(entry: str, member: str, layout: Layout) -> str:
@@ -93,11 +93,11 @@ def _escapes(entry: str, member: str, layout: Layout) -> bool:
 
 
 def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
-    """Return whether the entry leads to a folder that only this wheel could make, and does not.
+    """Return whether the entry leads to a directory that only this wheel could have, and does not.
 
-    That is a folder below the object's own, and one named like the wheel's vendored libraries
-    (`own`) wherever it is sought. Elsewhere there may be another distribution's, whose libraries
-    the entry is meant for (`$ORIGIN/../nvidia/cublas/lib`): such an entry is not ours to judge.
+    That is a directory below the object's own, or one named like that of the wheel's vendored
+    libraries (`own`). Any other may belong to another distribution
+    (`$ORIGIN/../nvidia/cublas/lib`).
     """
     directory = _directory(entry, member, layout)
     if directory in layout.directories:
@@ -106,10 +106,10 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
     return directory.startswith(f"{origin}/") or posixpath.basename(directory).lower() == own
 
 
-def _entries(context: Context, wanted: Kind) -> Iterator[tuple[str, Elf, str]]:
+def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:
     for member, elf in context.wheel.elfs.items():
         for entry in dict.fromkeys(elf.entries):
-            if kind(entry, member, context) is wanted:
+            if entry_kind(entry, member, context) is wanted:
                 yield member, elf, entry
 
 
@@ -123,64 +123,64 @@ def _path(elf: Elf) -> str:
 
 @rule("WF111", "absolute-entry", Severity.WARNING)
 def absolute_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry is an absolute path of the build machine.
+    """RPATH entry is an absolute path of the build machine.
 
     ## What it does
     Reports entries that begin with `/`, also in objects that auditwheel does not touch because
     they need nothing grafted.
 
     ## Why is this bad?
-    On the user's machine the folder is absent, which costs a lookup at every load, or it is
-    there and holds another library of the same name, or somebody can create it and plant one.
+    On the user's machine, the directory is missing, which costs a lookup at every load; or it holds
+    a different library of the same name; or an attacker can create it and plant one there.
 
     ## Example
     scipy 1.17.1 ships DT_RUNPATH
     `/opt/_internal/cpython-3.11.13/lib/python3.11/site-packages/scipy_openblas32/lib`.
 
     ## Common causes
-    - CMake keeps the build tree's paths: **Solution**: `CMAKE_INSTALL_RPATH='$ORIGIN'` and
+    - CMake keeps the paths of the build tree. **Solution**: `CMAKE_INSTALL_RPATH='$ORIGIN'` and
       `CMAKE_BUILD_WITH_INSTALL_RPATH=ON`, or `wheelfix repair`.
     - A pyenv or conda Python puts `-Wl,-rpath,<prefix>/lib` into `LDFLAGS`.
       **Solution**: unset it for the build, or `wheelfix repair`.
-    - A system folder that is really meant (`/opt/rocm/lib`).
-      **Solution**: `keep-entries = ["/opt/rocm/*"]`.
+    - An intended system directory (`/opt/rocm/lib`). **Solution**: `keep-entries =
+      ["/opt/rocm/*"]`.
 
     ## Fix safety
-    Safe: dropped after the graft, which may have needed the entry to find the library.
+    Safe: the entry is dropped after the graft, which may need it to find the library.
     """
-    for member, elf, entry in _entries(context, Kind.ABSOLUTE):
+    for member, elf, entry in _entries(context, EntryKind.ABSOLUTE):
         yield Hit(
-            message=f"searches `{entry}`, a folder of the build machine",
+            message=f"searches `{entry}`, an absolute path of the build machine",
             member=member,
             entry=entry,
             notes=(_path(elf),),
-            hint="`wheelfix repair` drops it; if it is meant, say so in `keep-entries`",
+            hint="`wheelfix repair` drops it; to keep it, add it to `keep-entries`",
             fix=_drop(member, entry),
         )
 
 
 @rule("WF112", "empty-entry", Severity.ERROR)
 def empty_entry(context: Context) -> Iterator[Hit]:
-    """A search path has an empty entry, which means the current directory.
+    """Empty RPATH entry: the loader searches the current directory.
 
     ## What it does
     Reports `::`, and a `:` at the beginning or the end of a search path.
 
     ## Why is this bad?
-    glibc takes an empty entry as the current directory (`fillin_rpath` in elf/dl-load.c):
-    whoever can write there decides what is loaded.
+    glibc treats an empty entry as the current directory (`fillin_rpath` in elf/dl-load.c): anyone
+    who can write there controls what is loaded.
 
     ## Example
     DT_RPATH `$ORIGIN/lib:`.
 
     ## Common causes
-    - An unset variable in `-Wl,-rpath,$EXTRA:$ORIGIN`.
-      **Solution**: mend the build script, or `wheelfix repair`.
+    - An unset variable in `-Wl,-rpath,$EXTRA:$ORIGIN`. **Solution**: fix the build script, or
+      `wheelfix repair`.
 
     ## Fix safety
     Safe.
     """
-    for member, elf, entry in _entries(context, Kind.EMPTY):
+    for member, elf, entry in _entries(context, EntryKind.EMPTY):
         yield Hit(
             message="has an empty search path entry: the loader searches the current directory",
             member=member,
@@ -193,28 +193,28 @@ def empty_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF113", "relative-entry", Severity.ERROR)
 def relative_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry is relative to the current directory.
+    """RPATH entry is relative to the current directory.
 
     ## What it does
-    Reports entries that begin neither with `/` nor with `$ORIGIN`.
+    Reports entries that begin with neither `/` nor `$ORIGIN`.
 
     ## Why is this bad?
-    The loader resolves them against the current directory of the process: the library is found
-    or not by where the user happens to stand, and may be somebody else's.
+    The loader resolves them against the current directory of the process: whether the library is
+    found, and which one, depends on the directory that the user is in.
 
     ## Example
-    DT_RPATH `pkg.libs`, as auditwheel before 6.0 wrote it into some grafted libraries.
+    DT_RPATH `pkg.libs`, written by auditwheel before 6.0 into some grafted libraries.
 
     ## Common causes
-    - `-Wl,-rpath,lib` in place of `-Wl,-rpath,'$ORIGIN/lib'`.
-      **Solution**: mend the build script, or `wheelfix repair`.
+    - `-Wl,-rpath,lib` in place of `-Wl,-rpath,'$ORIGIN/lib'`. **Solution**: fix the build script,
+      or `wheelfix repair`.
 
     ## Fix safety
-    Safe: dropped; what is really needed from the wheel gets a right entry (WF101).
+    Safe: the entry is dropped; for libraries of the wheel, WF101 adds a correct one.
     """
-    for member, elf, entry in _entries(context, Kind.RELATIVE):
+    for member, elf, entry in _entries(context, EntryKind.RELATIVE):
         yield Hit(
-            message=f"searches `{entry}`, relative to wherever the user's process stands",
+            message=f"searches `{entry}`, relative to the current directory",
             member=member,
             entry=entry,
             notes=(_path(elf),),
@@ -225,33 +225,33 @@ def relative_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF114", "malformed-entry", Severity.ERROR)
 def malformed_entry(context: Context) -> Iterator[Hit]:
-    r"""A search path entry is not spelled as the loader reads it.
+    r"""RPATH entry is malformed.
 
     ## What it does
-    Reports quotes, backslashes, doubled `$`, blanks around an entry, and tokens that the loader
-    does not know (`$FOO`; with musl anything but `$ORIGIN`).
+    Reports quotes, backslashes, doubled `$`, whitespace around an entry, and unknown tokens
+    (`$FOO`; with musl anything but `$ORIGIN`).
 
     ## Why is this bad?
-    The loader takes the text literally: `'$ORIGIN` is the folder `'<where the file is>`. musl
-    ignores the whole search path if it holds an unknown token.
+    The loader takes the text literally: `'$ORIGIN` becomes the directory `'<directory of the
+    file>`. musl ignores the whole search path if it contains an unknown token.
 
     ## Example
-    CyFES 2.6 has `…/CyFES.libs'` with the quote of a shell command in it; `\$ORIGIN` and
-    `$$ORIGIN` come from Makefiles.
+    CyFES 2.6 has `…/CyFES.libs'`, with the quote of a shell command; `\$ORIGIN` and `$$ORIGIN` come
+    from Makefiles.
 
     ## Common causes
-    - Quotes for a shell where none runs, as in a list given to `subprocess`.
-      **Solution**: leave them out.
+    - Shell quotes where no shell runs, as in a list passed to `subprocess`. **Solution**: remove
+      them.
 
     ## Fix safety
-    Safe: mended where the meaning is plain, dropped otherwise. The mended entry is then judged
-    like any other.
+    Safe: the entry is corrected if its meaning is clear, and dropped otherwise. The corrected entry
+    is then checked like any other.
     """
-    for member, elf, entry in _entries(context, Kind.MALFORMED):
+    for member, elf, entry in _entries(context, EntryKind.MALFORMED):
         better = fixed(entry)
         plain = better != entry and _tokens_known(better, elf)
-        repair = MendEntry(member=member, old=entry, new=better)
-        fix = Fix(title="spell it right", edits=(repair,)) if plain else _drop(member, entry)
+        repair = ReplaceEntry(member=member, old=entry, new=better)
+        fix = Fix(title="correct the entry", edits=(repair,)) if plain else _drop(member, entry)
         yield Hit(
             message=f"has the search path entry `{entry}`, which the loader takes literally",
             member=member,
@@ -264,29 +264,29 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF115", "escaping-entry", Severity.ERROR)
 def escaping_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry leads out of the environment that the wheel is installed into.
+    """RPATH entry leads out of the environment.
 
     ## What it does
-    Reports entries that, from where the file is installed, lead above the environment's own
-    folder in every install scheme.
+    Reports entries that lead above the root of the environment from where the file is installed, in
+    every install scheme.
 
     ## Why is this bad?
     For a virtual environment in `/srv/app/venv` the entry names `/srv/app` or `/srv`; for
-    `/usr/local` it names `/`. Whoever can write there decides what is loaded.
+    `/usr/local` it names `/`. Anyone who can write there controls what is loaded.
 
     ## Example
     auditwheel gives `*.data/data/cyfes/libcufes.so` the entry `$ORIGIN/../../../cyfes.libs`:
-    right in the zip, two folders above the environment once installed.
+    correct in the zip, but two directories above the environment once installed.
 
     ## Common causes
-    - The entry was computed from places in the zip. **Solution**: `wheelfix repair`.
+    - The entry was computed from paths in the zip. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: dropped; what is really needed from the wheel gets a right entry (WF101, WF103).
+    Safe: the entry is dropped; for libraries of the wheel, WF101 or WF103 adds a correct one.
     """
-    for member, elf, entry in _entries(context, Kind.ESCAPES):
+    for member, elf, entry in _entries(context, EntryKind.ESCAPES):
         yield Hit(
-            message=f"searches `{entry}`, outside of the environment it is installed into",
+            message=f"searches `{entry}`, outside of the environment that it is installed into",
             member=member,
             entry=entry,
             notes=(_path(elf),),
@@ -297,29 +297,29 @@ def escaping_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF116", "dead-entry", Severity.INFO)
 def dead_entry(context: Context) -> Iterator[Hit]:
-    """A search path entry leads to a folder that the wheel does not have.
+    """RPATH entry leads to a directory that the wheel does not have.
 
     ## What it does
-    Reports entries below the object's own folder where the wheel installs nothing, and entries
-    that seek the wheel's `.libs` where it is not. Others may lead to another distribution's
-    folder, and are not judged.
+    Reports entries below the object's own directory where the wheel installs nothing, and wrong
+    paths to the wheel's `.libs`. Other entries may lead to another distribution, and are not
+    checked.
 
     ## Why is this bad?
-    Every load of the object looks there in vain, and a file that appears there is loaded.
+    Every load of the object searches there for nothing, and a file that appears there is loaded.
 
     ## Example
     DT_RPATH `$ORIGIN/lib`, where the libraries are in `pkg.libs`.
 
     ## Common causes
-    - One search path for all targets of a build. **Solution**: `wheelfix repair`.
+    - The same search path for all targets of a build. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe, unless the package itself creates the folder when it runs: keep the entry then with
+    Safe, unless the package creates the directory when it runs: in that case, add the entry to
     `keep-entries`.
     """
-    for member, elf, entry in _entries(context, Kind.DEAD):
+    for member, elf, entry in _entries(context, EntryKind.DEAD):
         yield Hit(
-            message=f"searches `{entry}`, a folder that the wheel does not have",
+            message=f"searches `{entry}`, a directory that the wheel does not have",
             member=member,
             entry=entry,
             notes=(_path(elf),),
@@ -330,13 +330,13 @@ def dead_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF117", "repeated-entry", Severity.INFO)
 def repeated_entry(context: Context) -> Iterator[Hit]:
-    """A search path names the same folder twice.
+    """Duplicate RPATH entry.
 
     ## What it does
-    Reports entries that stand more than once in one search path.
+    Reports entries that occur more than once in one search path.
 
     ## Why is this bad?
-    The second one is never used, and a search path that nobody can read hides worse.
+    Repeated entries have no effect, and make the search path hard to read.
 
     ## Example
     DT_RPATH `$ORIGIN:$ORIGIN/../pkg.libs:$ORIGIN`.
@@ -345,12 +345,12 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
     - `patchelf --add-rpath` run twice. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: the first one stays.
+    Safe: the first one is kept.
     """
     for member, elf in context.wheel.elfs.items():
         for entry in dict.fromkeys(e for e in elf.entries if elf.entries.count(e) > 1):
             yield Hit(
-                message=f"names `{entry}` {elf.entries.count(entry)} times in its search path",
+                message=f"has `{entry}` {elf.entries.count(entry)} times in its search path",
                 member=member,
                 entry=entry,
                 notes=(_path(elf),),
@@ -361,32 +361,32 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
 
 @rule("WF118", "two-path-tags", Severity.WARNING)
 def two_path_tags(context: Context) -> Iterator[Hit]:
-    """An object has both DT_RPATH and DT_RUNPATH.
+    """Object has both DT_RPATH and DT_RUNPATH.
 
     ## What it does
     Reports objects with both tags.
 
     ## Why is this bad?
-    Every loader ignores the DT_RPATH then (ld.so(8)), although `readelf` shows it.
+    Every loader then ignores the DT_RPATH (ld.so(8)), although `readelf` shows it.
 
     ## Example
-    A library linked by `ld --enable-new-dtags` of binutils before 2.28, and edited since.
+    A library linked by `ld --enable-new-dtags` of binutils before 2.28, and edited later.
 
     ## Common causes
-    - Two tools that each wrote its own tag. **Solution**: `wheelfix repair`.
+    - Two tools that each wrote a different tag. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Safe: the DT_RPATH, which has no effect, goes.
+    Safe: the DT_RPATH, which has no effect, is removed.
     """
     for member, elf in context.wheel.elfs.items():
         if elf.rpath is not None and elf.runpath is not None:
             yield Hit(
-                message=f"has DT_RPATH `{elf.rpath}`, which its DT_RUNPATH makes ineffective",
+                message=f"has DT_RPATH `{elf.rpath}`, which is ignored because of its DT_RUNPATH",
                 member=member,
                 entry=elf.rpath,
                 hint="`wheelfix repair` drops the DT_RPATH",
                 fix=Fix(
-                    title="drop the tag without effect",
+                    title="drop the ineffective DT_RPATH",
                     edits=(SetPathTag(member=member, tag=PathTag.RUNPATH),),
                 ),
             )
@@ -394,29 +394,29 @@ def two_path_tags(context: Context) -> Iterator[Hit]:
 
 @rule("WF121", "search-path-tag", Severity.INFO)
 def search_path_tag(context: Context) -> Iterator[Hit]:
-    """A search path is not in the dynamic tag that the project asks for.
+    """Search path is not in the requested tag, DT_RPATH or DT_RUNPATH.
 
     ## What it does
     With `search-path-tag = "rpath"` or `"runpath"`, reports the objects whose search path is in
     the other tag. With `"auto"`, the default, it reports nothing.
 
     ## Why is this bad?
-    The two tags differ in what they mean, so that a mixture is hard to foretell:
-    - DT_RPATH is searched *before* LD_LIBRARY_PATH, and is inherited by all that the object
-      loads. The vendored library wins over one that the user's environment names.
-    - DT_RUNPATH is searched *after* LD_LIBRARY_PATH, serves only the object's own DT_NEEDED, and
-      an object that has one inherits no DT_RPATH. The user's environment wins over the wheel.
-    musl treats both alike: inherited, and after LD_LIBRARY_PATH.
+    The two tags have different semantics, so the effect of a mixture is hard to predict:
+    - DT_RPATH is searched *before* LD_LIBRARY_PATH, and is inherited by everything that the object
+      loads. The vendored library takes precedence over LD_LIBRARY_PATH.
+    - DT_RUNPATH is searched *after* LD_LIBRARY_PATH, applies only to the object's own DT_NEEDED,
+      and an object that has one inherits no DT_RPATH. LD_LIBRARY_PATH takes precedence over the
+      wheel. musl treats both in the same way: inherited, and searched after LD_LIBRARY_PATH.
 
     ## Example
     `LD_LIBRARY_PATH=/opt/other` makes a wheel with DT_RUNPATH load `/opt/other/libtvm.so`.
 
     ## Common causes
-    - Linkers write DT_RUNPATH by default; auditwheel writes DT_RPATH. **Solution**: ask for one
-      of them with `search-path-tag`.
+    - Linkers write DT_RUNPATH by default; auditwheel writes DT_RPATH. **Solution**: choose one of
+      them with `search-path-tag`.
 
     ## Fix safety
-    Safe as far as the wheel's own libraries go: that each is still found is checked afterwards.
+    Safe for the wheel's own libraries: the repair checks afterwards that each is still found.
     """
     asked = context.settings.search_path_tag
     if asked is SearchPathTag.AUTO:
@@ -433,28 +433,28 @@ def search_path_tag(context: Context) -> Iterator[Hit]:
 
 @rule("WF122", "sacrificial-entry", Severity.INFO, Stage.BEFORE)
 def sacrificial_entry(context: Context) -> Iterator[Hit]:
-    """A search path has no sacrificial first entry, and the project asks for one.
+    """RPATH does not begin with the requested sacrificial entry.
 
     ## What it does
     With `sacrificial-entry = "keep"` or `"remove"`, puts a harmless entry before all others of
-    every search path that holds something, and keeps it there through the graft; with
-    `"remove"` it is taken away before the wheel is written. Off by default.
+    every search path that is not empty, and keeps it there through the graft; with `"remove"`, it
+    is removed before the wheel is written. Off by default.
 
     ## Why is this bad?
     Nothing is wrong. The policy is for tools that rewrite or drop the first entry of a search path:
-    what they eat is then the sacrificial one. auditwheel is *not* such a tool: no version treats
-    the first entry differently from the others, and wheelfix does not let it write search paths
-    at all. `keep` helps if another tool handles the wheel after wheelfix; `remove` only shows,
-    in the report, that the others came through unchanged.
+    they then drop the sacrificial one. auditwheel is *not* such a tool: no version treats the first
+    entry differently from the others, and wheelfix does not let it write search paths at all.
+    `keep` helps if another tool processes the wheel after wheelfix; `remove` only shows in the
+    report that the other entries are unchanged.
 
     ## Example
     DT_RPATH `$ORIGIN/wheelfix.sacrificial:$ORIGIN/../pkg.libs`.
 
     ## Common causes
-    - A later step of the release edits search paths by position. **Solution**: mend that step.
+    - A later step of the release edits search paths by position. **Solution**: fix that step.
 
     ## Fix safety
-    Safe: the folder never exists; a lookup in vain is all that it costs.
+    Safe: the directory never exists; the only cost is one failed lookup.
     """
     wanted = context.settings.sacrificial_entry
     remove = wanted is SacrificialEntry.REMOVE and context.stage is Stage.AFTER

@@ -1,70 +1,71 @@
-"""What the wheel weighs, and what of it could go."""
+"""The size of the wheel, and what could be left out."""
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
 
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
-from wheelfix.rules.files import in_units, same_bytes
+from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Member, Wheel, normalized
 
 NOTABLE = 100_000
-"""Bytes of the zip below which nobody would bother."""
+"""Bytes of the zip below which a size is not worth a warning."""
 LARGE = 10_000_000
-"""Bytes of a wheel from which on its largest files are told."""
+"""Bytes of a wheel from which its largest files are listed."""
 
 
 @rule("WF701", "debug-sections", Severity.WARNING)
 def debug_sections(context: Context) -> Iterator[Hit]:
-    """The wheel's objects hold what only debuggers read.
+    """Objects contain debug sections.
 
     ## What it does
-    Sums up the debug sections (`.debug_*`, `.zdebug_*`, `.stab*`) of all objects, in the files and,
-    by the rate at which each file is compressed, in the zip. Below 100 kB it is only told.
+    Adds up the debug sections (`.debug_*`, `.zdebug_*`, `.stab*`) of all objects: their size in the
+    files, and an estimate for the zip by the compression ratio of each file. Below 100 kB it is for
+    information.
 
     ## Why is this bad?
-    Debug information is often larger than the code. Every download pays for it, and hardly
-    anybody who installs the wheel has the sources at hand that it speaks of.
+    Debug information is often larger than the code. It makes every download larger, and few users
+    of the wheel have the sources that it refers to.
 
     ## Example
-    `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, 38 MB of them in `.debug_info` and kin.
+    `pkg/_core.cpython-311-x86_64-linux-gnu.so`: 45 MB, of which 38 MB are debug sections.
 
     ## Common causes
-    - Python's own flags have `-g`, and setuptools takes them over. **Solution**: link with
-      `-Wl,-s`, or `wheelfix repair --strip`.
-    - CMake's `RelWithDebInfo`. **Solution**: `Release`; or keep the information beside the wheel:
-      `objcopy --only-keep-debug`.
+    - Python's build flags contain `-g`, and setuptools uses them. **Solution**: link with `-Wl,-s`,
+      or `wheelfix repair --strip`.
+    - CMake's `RelWithDebInfo`. **Solution**: `Release`; or keep the debug information outside of
+      the wheel: `objcopy --only-keep-debug`.
 
     ## Fix safety
-    Not fixed unless asked for: `--strip`, by which the names in native backtraces go, too.
+    Not fixed unless requested by `--strip`, which also removes the names in native backtraces.
     """
     yield from _strippable(context.wheel, "debug sections", lambda elf: elf.debug_size)
 
 
 @rule("WF702", "symbol-tables", Severity.INFO)
 def symbol_tables(context: Context) -> Iterator[Hit]:
-    """The wheel's objects hold symbol tables that loading does not need.
+    """Objects contain symbol tables (.symtab) that loading does not need.
 
     ## What it does
-    Sums up `.symtab` and its strings over all objects, in the files and, by the rate at which
-    each file is compressed, in the zip, if that is 100 kB or more.
+    Adds up `.symtab` and its strings over all objects: their size in the files, and an estimate for
+    the zip by the compression ratio of each file. Sizes below 100 kB are not reported.
 
     ## Why is this bad?
-    Nothing is wrong: without them, native backtraces and profiles show addresses in place of the
-    names of internal functions. But every download pays for them.
+    Nothing is wrong: without them, native backtraces and profiles show addresses instead of the
+    names of internal functions. But they make every download larger.
 
     ## Example
     A library of 30 MB with 6 MB of symbols.
 
     ## Common causes
-    - Nothing asked the linker to leave it out. **Solution**: `-Wl,-s`, or `wheelfix repair
-      --strip`.
+    - The linker writes them by default. **Solution**: `-Wl,-s`, or `wheelfix repair --strip`.
 
     ## Fix safety
-    Not fixed unless asked for: `--strip`.
+    Not fixed unless requested by `--strip`.
     """
     for hit in _strippable(context.wheel, "symbol tables", lambda elf: elf.symtab_size):
         if hit.severity is None:
@@ -88,45 +89,45 @@ def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Itera
         f"about {in_units(saved)} of the zip",
         member=largest[0],
         notes=tuple(f"`{member}`: {in_units(sizes[member])}" for member in largest[:5]),
-        hint="`wheelfix repair --strip` takes them out",
+        hint="`wheelfix repair --strip` removes them",
         severity=None if saved >= NOTABLE else Severity.INFO,
     )
 
 
 @rule("WF703", "duplicate-files", Severity.WARNING)
 def duplicate_files(context: Context) -> Iterator[Hit]:
-    """The wheel holds the same bytes several times.
+    """Duplicate files in the wheel.
 
     ## What it does
-    Compares hash and size of all files by RECORD. One finding for all of them; links that became
-    copies are WF515's. Below 100 kB it is only told.
+    Compares hash and size of all files by RECORD. One finding for all of them; copies of symbolic
+    links are left to WF515. Below 100 kB it is for information.
 
     ## Why is this bad?
-    A zip compresses each file by itself, so every copy is paid for, on disk as well; and a
-    library that is there twice is loaded twice, each with data of its own.
+    A zip compresses each file separately, so every copy takes space, on disk as well; and a library
+    that exists twice is loaded twice, each with its own data.
 
     ## Example
     `pkg/libx.so` and `pkg.libs/libx-1a2b3c4d.so`
 
     ## Common causes
-    - Two subpackages with the same data. **Solution**: keep it in one, and read it from there by
+    - Two subpackages with the same data. **Solution**: keep it in one of them, and read it with
       `importlib.resources`.
-    - A library shipped by the package and grafted once more. **Solution**: make the package's own
-      the one that is found: `$ORIGIN` in the search path before the repair.
+    - A library bundled by the package and grafted again. **Solution**: let the loader find the
+      package's own copy: `$ORIGIN` in the search path before the repair.
 
     ## Fix safety
-    Not fixed: which name is wanted is for the package to say.
+    Not fixed: only the package knows which name it needs.
     """
     wheel = context.wheel
     groups = [_unlinked(names) for names in same_bytes(wheel).values()]
     groups = [names for names in groups if len(names) > 1]
-    packed = {each.name: each.compressed_size for each in wheel.members} if groups else {}
+    packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
     groups.sort(key=lambda names: -wasted[names[0]])
     if not groups or sum(wasted.values()) < NOTABLE / 10:
         return
     yield Hit(
-        message=f"the same bytes several times: {in_units(sum(wasted.values()))} of the zip",
+        message=f"duplicate files take {in_units(sum(wasted.values()))} of the zip",
         member=groups[0][0],
         notes=tuple(
             f"{len(names)} times {in_units(packed[names[0]])}: "
@@ -134,31 +135,31 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
             + (", …" if len(names) > 4 else "")
             for names in groups[:5]
         ),
-        hint="keep one of each",
+        hint="keep one copy of each",
         severity=None if sum(wasted.values()) >= NOTABLE else Severity.INFO,
     )
 
 
 def _unlinked(names: list[str]) -> list[str]:
-    """Return one name of each chain of links."""
+    """Return one name for each set of copied links."""
     return list({name.partition(".so")[0]: name for name in names}.values())
 
 
 @rule("WF704", "largest-files", Severity.INFO)
 def largest_files(context: Context) -> Iterator[Hit]:
-    """What a large wheel consists of.
+    """Largest files of a large wheel.
 
     ## What it does
-    Names the five files that take most of the zip, of wheels of 10 MB and more.
+    Lists the five files that take most of the zip, for wheels of 10 MB and more.
 
     ## Why is this bad?
-    Nothing is wrong; who wants a smaller wheel begins with these.
+    Nothing is wrong; to make the wheel smaller, begin with these files.
 
     ## Example
     `pkg.libs/libopenblas-1a2b3c4d.so`: 9.8 MB, 54 % of the zip.
 
     ## Common causes
-    - Libraries for features that few need. **Solution**: a wheel of their own, as an extra.
+    - Libraries for features that few users need. **Solution**: a separate wheel, as an extra.
 
     ## Fix safety
     Not fixed.
@@ -169,7 +170,7 @@ def largest_files(context: Context) -> Iterator[Hit]:
     yield Hit(
         message=f"a wheel of {in_units(wheel.zip_size)}",
         notes=tuple(_share(member, wheel) for member in _largest(wheel)),
-        hint="nothing has to be done",
+        hint="nothing to do",
     )
 
 
@@ -184,15 +185,15 @@ def _share(member: Member, wheel: Wheel) -> str:
 
 @rule("WF705", "wheel-over-budget", Severity.ERROR)
 def wheel_over_budget(context: Context) -> Iterator[Hit]:
-    """The wheel is larger than the project allows.
+    """Wheel is larger than `max-size`.
 
     ## What it does
-    Compares the size of the wheel file with `max-size`. Without that setting, it is silent.
+    Compares the size of the wheel file with `max-size`. Without that setting, it reports nothing.
 
     ## Why is this bad?
-    The index refuses files above its limit (100 MB on PyPI, unless raised for the project), when
-    half of the release is uploaded; and a wheel that doubled has most often taken in a library
-    that nobody wanted in it.
+    The index refuses files above its limit (100 MB on PyPI, unless raised for the project), perhaps
+    in the middle of a release; and a wheel that doubled in size often contains a library by
+    accident.
 
     ## Example
     `max-size = "50MB"`, and a wheel of 61 MB.
@@ -207,30 +208,30 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
     wheel, limit = context.wheel, context.settings.max_size
     if limit and wheel.zip_size > limit:
         yield Hit(
-            message=f"weighs {in_units(wheel.zip_size)}, {in_units(wheel.zip_size - limit)} more "
+            message=f"has {in_units(wheel.zip_size)}, {in_units(wheel.zip_size - limit)} more "
             f"than `max-size` allows ({in_units(limit)})",
             notes=tuple(_share(member, wheel) for member in _largest(wheel)),
-            hint="see what is new in it, or raise `max-size`",
+            hint="check what is new in it, or raise `max-size`",
         )
 
 
 @rule("WF706", "file-over-budget", Severity.ERROR)
 def file_over_budget(context: Context) -> Iterator[Hit]:
-    """A file of the wheel is larger than the project allows.
+    """File is larger than `max-file-size`.
 
     ## What it does
-    Compares the size of each file, once installed, with `max-file-size`. Without that setting, it
-    is silent.
+    Compares the installed size of each file with `max-file-size`. Without that setting, it reports
+    nothing.
 
     ## Why is this bad?
-    One file out of the ordinary is most often one that should not be there.
+    An unusually large file is often there by accident.
 
     ## Example
     `max-file-size = "20MB"`, and `pkg/_core.abi3.so` of 48 MB.
 
     ## Common causes
     - Debug information. **Solution**: `wheelfix repair --strip`; see WF701.
-    - Test data, or a model. **Solution**: fetch it when it is asked for.
+    - Test data, or a model. **Solution**: download it on demand.
 
     ## Fix safety
     Not fixed: the wheel is not published.
@@ -248,24 +249,23 @@ def file_over_budget(context: Context) -> Iterator[Hit]:
 
 @rule("WF707", "grown", Severity.WARNING)
 def grown(context: Context) -> Iterator[Hit]:
-    """The wheel is much larger than the one it is held against.
+    """Wheel has grown by more than `max-growth`.
 
     ## What it does
     Compares the wheel with the one of `against` for the same Python and platform, or with the only
-    one that is given for its distribution. Reports growth above `max-growth` (10 %, and at least
-    100 kB), with the files that have grown or are new; hashes in grafted libraries' names are
-    left aside.
+    one given for its distribution. Reports growth above `max-growth` (10 %, and at least 100 kB),
+    with the files that have grown or are new; hashes in the names of grafted libraries are ignored.
 
     ## Why is this bad?
-    Sizes grow by accident: another compiler's debug information, a library newly grafted, test
-    data. Afterwards nobody knows why (natcap/invest 2483: 50 MB in place of 2 MB).
+    Sizes grow by accident: debug information of another compiler, a newly grafted library, test
+    data. Later the reason is hard to find (natcap/invest 2483: 50 MB instead of 2 MB).
 
     ## Example
     `--against demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl` for version 1.1.
 
     ## Common causes
-    - A library is grafted that was excluded before. **Solution**: look at the pattern; WF802.
-    - The version brings more. **Solution**: raise `max-growth` for it.
+    - A library is grafted that was excluded before. **Solution**: check the pattern; see WF802.
+    - The new version contains more. **Solution**: raise `max-growth` for it.
 
     ## Fix safety
     Not fixed.
@@ -281,7 +281,7 @@ def grown(context: Context) -> Iterator[Hit]:
     growth = {name: size - before.get(name, 0) for name, size in now.items()}
     worst = sorted(growth, key=lambda name: -growth[name])[:5]
     yield Hit(
-        message=f"weighs {in_units(wheel.zip_size)}, {more / old.zip_size:.0%} more than "
+        message=f"has {in_units(wheel.zip_size)}, {more / old.zip_size:.0%} more than "
         f"{old.name} ({in_units(old.zip_size)})",
         notes=tuple(
             f"`{name}`: "
@@ -290,14 +290,14 @@ def grown(context: Context) -> Iterator[Hit]:
             for name in worst
             if growth[name] > 0
         ),
-        hint="see whether the files that grew are meant to, or raise `max-growth`",
+        hint="check whether the growth of these files is intended, or raise `max-growth`",
     )
 
 
 def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
     name = normalized(wheel.name.distribution)
-    same = [each for each in against if normalized(each.name.distribution) == name]
-    tagged = [each for each in same if _tags(each) & _tags(wheel)]
+    same = [other for other in against if normalized(other.name.distribution) == name]
+    tagged = [other for other in same if _tags(other) & _tags(wheel)]
     return tagged[0] if tagged else same[0] if len(same) == 1 else None
 
 
@@ -308,7 +308,7 @@ def _tags(wheel: Wheel) -> set[tuple[str, str]]:
 
 
 def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
-    """Return the packed sizes, by names without the version and without hashes."""
+    """Return the compressed sizes, by names without version and hashes."""
     sizes: dict[str, int] = {}
     tops = {wheel.dist_info: "*.dist-info", wheel.data_dir: "*.data"}
     for member in wheel.members:

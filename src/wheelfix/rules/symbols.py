@@ -1,4 +1,4 @@
-"""Whether every symbol that an object of the wheel asks for has a provider, once installed."""
+"""Whether every undefined symbol of the wheel's objects is resolved, once installed."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
@@ -15,17 +15,12 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
-"""Libraries of all manylinux tags that are often forgotten in a link."""
+"""Libraries allowed by all manylinux tags, often forgotten when linking."""
 _SHOWN = 3
-
-
-def _listed(names: Iterable[str]) -> str:
-    shown = [f"`{name}`" for name in names]
-    more = f" and {len(shown) - _SHOWN:,} more" if len(shown) > _SHOWN else ""
-    return ", ".join(shown[:_SHOWN]) + more
 
 
 def _spelled(reference: Reference) -> str:
@@ -33,11 +28,11 @@ def _spelled(reference: Reference) -> str:
     return demangle(name) + (f"@{version}" if version else "")
 
 
-# --- What nobody provides -------------------------------------------------------------------------
+# --- Undefined symbols ----------------------------------------------------------------------------
 
 
 def _may_be_newer(context: Context, name: str) -> bool:
-    """Whether `name` may belong to a Python that is not known, or to one that is no CPython."""
+    """Return whether an unknown Python, or one other than CPython, may define `name`."""
     pythons = interpreters(context.wheel.name)
     return python_api.is_python_name(name) and any(
         python_api.exports(p, name) is None for p in pythons
@@ -46,74 +41,76 @@ def _may_be_newer(context: Context, name: str) -> bool:
 
 @rule("WF301", "undefined-symbol", Severity.ERROR)
 def undefined_symbol(context: Context) -> Iterator[Hit]:
-    """An object needs a symbol that nothing defines.
+    """Undefined symbol: no loaded library defines it.
 
     ## What it does
-    Loads every object of the wheel on paper, as it is installed, and looks for a definition of
-    the right version of each symbol that is not weak: in what is loaded with it, in what the
-    interpreter has loaded, and, for what is asked of a platform library by version, in the
-    promise of the platform tag. Libraries that are not imported themselves are held to it like
-    extension modules. Python's own names are WF303's.
+    Simulates loading every object of the wheel as installed, and looks for a definition of each
+    symbol that is not weak, in the right version: in the objects loaded with it, in the
+    interpreter, and, for versioned symbols of platform libraries, among those that the platform tag
+    promises. Libraries that are not imported themselves are treated like extension modules. Names
+    of the Python C API are left to WF303.
 
-    It is a warning if another object of the wheel defines the symbol, if only a program needs
-    it, or a library that nothing of the wheel loads needs it of a platform library, or if a
-    library of this machine was looked into that others may have in another version.
+    It is a warning if another object of the wheel defines the symbol; if only a program needs it;
+    if a library that no object of the wheel loads needs it from a platform library; or if the
+    result depends on a library of this machine, which other machines may have in another version.
 
     ## Why is this bad?
-    Python binds everything when it imports: `ImportError: …: undefined symbol: not_there`.
+    Python binds all symbols on import: `ImportError: …: undefined symbol: not_there`.
 
     ## Example
     `ext.so` calls `blosc_compress`, and was linked with a library that has `blosc2_compress`.
 
     ## Common causes
-    - A source file or a library is missing in the link. **Solution**: link with `-Wl,-z,defs`,
-      which makes it an error there.
-    - C and C++ disagree on the name. **Solution**: `extern "C"`.
-    - Another extension module defines it, and is loaded with RTLD_GLOBAL before.
-      **Solution**: put it into a library that both need.
+    - A source file or a library was not linked. **Solution**: link with `-Wl,-z,defs`, which makes
+      this a link error.
+    - A C function was compiled as C++, or the reverse. **Solution**: `extern "C"`.
+    - Another extension module defines it, and is loaded before with RTLD_GLOBAL. **Solution**: put
+      the symbol into a library that both link with.
 
     ## Fix safety
     Not fixed.
     """
     definers = _definers(context)
-    for each in context.unresolved:
-        for reference in each.references[:_SHOWN] if not each.absent else ():
+    for unresolved in context.unresolved_symbols:
+        for reference in unresolved.references[:_SHOWN] if not unresolved.absent else ():
             if not _may_be_newer(context, reference[0]):
-                yield _undefined(context, each, reference, definers)
+                yield _undefined(context, unresolved, reference, definers)
 
 
 def _definers(context: Context) -> Mapping[str, str]:
-    """Return symbol -> a member that defines it, for what is unresolved somewhere."""
-    wanted = {name for each in context.unresolved for name, _ in each.references}
+    """Return a member that defines it for each unresolved symbol, where there is one."""
+    wanted = {
+        name for unresolved in context.unresolved_symbols for name, _ in unresolved.references
+    }
     definers: dict[str, str] = {}
-    world = context.world
-    for member, path in world.paths.items() if world and wanted else ():
-        if world and path in world.libraries:
-            there = world.libraries[path].exports.definitions
+    loaded = context.loaded_wheel
+    for member, path in loaded.paths.items() if loaded and wanted else ():
+        if loaded and path in loaded.libraries:
+            there = loaded.libraries[path].exports.definitions
             definers |= dict.fromkeys(among(there, wanted), member)
     return definers
 
 
 def _nearest(context: Context, unresolved: Unresolved, name: str) -> str | None:
-    """Return what is defined in the group and spelled most like `name`."""
-    world = context.world
+    """Return the defined symbol of the lookup scope that is spelled most like `name`."""
+    loaded = context.loaded_wheel
     known = [
-        each
-        for path in (world.loads[unresolved.root].objects if world else ())
-        if world and path in world.libraries
-        for each in world.libraries[path].exports.definitions
-        if each[:4] == name[:4] and abs(len(each) - len(name)) <= 4
+        symbol
+        for path in (loaded.loads[unresolved.root].objects if loaded else ())
+        if loaded and path in loaded.libraries
+        for symbol in loaded.libraries[path].exports.definitions
+        if symbol[:4] == name[:4] and abs(len(symbol) - len(name)) <= 4
     ]
     return _alike(name, known)
 
 
 def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
-    """Return what is spelled most like `name`, if anything comes near."""
+    """Return the name that is spelled most like `name`, if any is similar."""
     return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 
 def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
-    """Return the library of the platform that `user` should have been linked with."""
+    """Return the platform library that `user` should have been linked with."""
     for library in _PROMISED:
         host = context.definitions.host(library, user) if context.definitions else None
         known = host.exports.definitions if host is not None else defined_by(library)
@@ -123,7 +120,7 @@ def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
 
 
 def _resembling(name: str) -> tuple[str, ...]:
-    """Say which name of Python's C API is spelled most like `name`."""
+    """Return a note on the similarly spelled name of the Python C API, if there is one."""
     if not python_api.is_python_name(name):
         return ()
     near = _alike(name, python_api.names())
@@ -132,49 +129,55 @@ def _resembling(name: str) -> tuple[str, ...]:
 
 def _undefined(
     context: Context,
-    each: Unresolved,
+    unresolved: Unresolved,
     reference: Reference,
     definers: Mapping[str, str],
 ) -> Hit:
-    name, number = reference[0], len(each.references)
+    name, number = reference[0], len(unresolved.references)
     definer = definers.get(name)
-    near = _nearest(context, each, name) if definer is None else None
-    root = context.wheel.elfs[each.root]
+    near = _nearest(context, unresolved, name) if definer is None else None
+    root = context.wheel.elfs[unresolved.root]
     platform = _platform_definer(context, root, name)
-    # What no Python imports may be opened by a program that has the symbol.
-    mild = definer or each.foreign or root.is_executable or (platform and not root.module_hooks)
+    # An object that Python does not import may be opened by a program that defines the symbol.
+    mild = (
+        definer or unresolved.foreign or root.is_executable or (platform and not root.module_hooks)
+    )
     return Hit(
-        message=f"needs `{_spelled(reference)}`, which nothing defines that it is loaded with",
-        member=each.member,
+        message=f"undefined symbol `{_spelled(reference)}`: no loaded library defines it",
+        member=unresolved.member,
         entry=name,
         notes=(
             *([f"the symbol is `{name}`"] if demangle(name) != name else []),
-            *([f"loaded by `{each.root}`"] if each.root != each.member else []),
-            *([f"`{definer}` defines it, and is not loaded with it"] if definer else []),
+            *([f"loaded by `{unresolved.root}`"] if unresolved.root != unresolved.member else []),
+            *([f"`{definer}` defines it, but is not loaded with it"] if definer else []),
             *_resembling(name),
-            *([f"`{platform}` defines it, and is not in DT_NEEDED"] if platform else []),
-            *([f"defined is `{demangle(near)}`"] if near else []),
-            *([f"looked for in this machine's {_listed(each.foreign)}"] if each.foreign else []),
+            *([f"`{platform}` defines it, but is not in DT_NEEDED"] if platform else []),
+            *([f"a similar symbol is defined: `{demangle(near)}`"] if near else []),
+            *(
+                [f"searched in this machine's {join_some(unresolved.foreign, 3)}"]
+                if unresolved.foreign
+                else []
+            ),
             *([f"{number:,} symbols of this object are undefined"] if number > _SHOWN else []),
         ),
-        hint="link with what defines it; `-Wl,-z,defs` finds such symbols at build time",
+        hint="link with the library that defines it; `-Wl,-z,defs` makes it a link error",
         severity=Severity.WARNING if mild else None,
     )
 
 
 @rule("WF302", "symbols-not-judged", Severity.INFO)
 def symbols_not_judged(context: Context) -> Iterator[Hit]:
-    """Symbols may be defined by libraries that are not at hand.
+    """Undefined symbols may be defined by libraries that are not available here.
 
     ## What it does
-    Says which libraries are missing here (other wheels bring them, or the user's system), where
-    symbols are undefined that they may define.
+    Reports libraries that are not available here (those of other wheels, or of the user's system)
+    and may define otherwise undefined symbols.
 
     ## Why is this bad?
-    Nobody has checked whether these symbols exist.
+    It is unknown whether these symbols exist.
 
     ## Example
-    A CUDA package that needs `libcuda.so.1`, which only machines with a driver have.
+    A CUDA package that needs `libcuda.so.1`, which exists only on machines with the driver.
 
     ## Common causes
     - Libraries of other wheels. **Solution**: `--library-path` with the wheel or directory.
@@ -183,44 +186,45 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     Not fixed: nothing is known to be wrong.
     """
     groups: dict[tuple[str, ...], list[Unresolved]] = {}
-    for each in context.unresolved:
-        if each.absent:
-            groups.setdefault(each.absent, []).append(each)
+    for unresolved in context.unresolved_symbols:
+        if unresolved.absent:
+            groups.setdefault(unresolved.absent, []).append(unresolved)
     for absent, some in groups.items():
-        symbols = {name for each in some for name, _ in each.references}
+        symbols = {name for unresolved in some for name, _ in unresolved.references}
+        members = join_some((unresolved.member for unresolved in some), 3)
         yield Hit(
-            message=f"{len(symbols):,} symbols of {_listed(each.member for each in some)} may be "
-            f"defined by what is not at hand: {_listed(absent)}",
+            message=f"{len(symbols):,} symbols of {members} may be "
+            f"defined by libraries not available here: {join_some(absent, 3)}",
             member=some[0].member,
-            notes=(f"such as {_listed(map(demangle, sorted(symbols)))}",),
-            hint="hand the libraries over with `--library-path`",
+            notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
+            hint="pass the libraries with `--library-path`",
         )
 
 
-# --- Python's own names ---------------------------------------------------------------------------
+# --- Python C API ---------------------------------------------------------------------------------
 
 
 @rule("WF303", "python-symbol", Severity.ERROR)
 def python_symbol(context: Context) -> Iterator[Hit]:
-    """An extension module needs a name of Python's C API that its Pythons do not have.
+    """Extension module uses Python C API that its Python versions lack.
 
     ## What it does
-    Compares the names that modules ask of the interpreter with what CPython exports, for every
-    version that the wheel's tags and the module's suffix allow; for `abi3` also with the stable
-    ABI as of the oldest of them. Versions that are too new to be known, free-threaded builds and
-    other interpreters are given the benefit of the doubt.
+    Compares the Python C API names that modules use with those that CPython exports, for every
+    version that the wheel's tags and the module's suffix allow; for `abi3`, also with the stable
+    ABI of the oldest of them. Unknown newer versions, free-threaded builds and other interpreters
+    are assumed to have the names.
 
     ## Why is this bad?
-    `ImportError: …: undefined symbol: PyType_GetModuleByDef` in some of the Pythons that pip
-    installs the wheel for.
+    `ImportError: …: undefined symbol: PyType_GetModuleByDef` in some of the Python versions that
+    pip installs the wheel for.
 
     ## Example
-    `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, which CPython has since 3.10.
+    The tag `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, new in CPython 3.10.
 
     ## Common causes
-    - `Py_LIMITED_API` is newer than the tag, or not set at all. **Solution**: let both say the
-      same version; `abi3audit` looks closer.
-    - A module of another Python in the wheel. **Solution**: build from a clean tree.
+    - `Py_LIMITED_API` is newer than the tag, or not set. **Solution**: use the same version for
+      both; `abi3audit` checks in more detail.
+    - The wheel has a module for another Python. **Solution**: build from a clean tree.
 
     ## Fix safety
     Not fixed.
@@ -249,14 +253,14 @@ def python_symbol(context: Context) -> Iterator[Hit]:
 
 
 def _defines(context: Context, member: str, name: str) -> bool:
-    """Whether something that is loaded with `member` defines `name` itself."""
-    world = context.world
-    if world is None or member not in world.paths:
+    """Return whether an object that is loaded with `member` defines `name`."""
+    loaded = context.loaded_wheel
+    if loaded is None or member not in loaded.paths:
         return False
     return any(
-        name in world.libraries[path].exports.definitions
-        for path in world.loads[member].objects
-        if path in world.libraries
+        name in loaded.libraries[path].exports.definitions
+        for path in loaded.loads[member].objects
+        if path in loaded.libraries
     )
 
 
@@ -268,11 +272,11 @@ def _judged(
     if lacking and (strict or not any(answer is True for answer in answers.values())):
         several = f" to {lacking[-1]}" if len(lacking) > 1 else ""
         yield Hit(
-            message=f"needs `{name}` of Python, which {lacking[0]}{several} does not have",
+            message=f"uses `{name}` of the Python C API, which {lacking[0]}{several} does not have",
             member=member,
             entry=name,
             notes=_known_since(name),
-            hint="build it for the Python versions that the tags promise",
+            hint="build it for the Python versions of the tags",
         )
     elif "abi3" in context.wheel.name.abis and strict:
         yield from _unstable(member, name, pythons)
@@ -298,83 +302,83 @@ def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]
     if found is not None and (stable is None or stable > oldest):
         when = f"only since 3.{stable}" if stable else "not at all"
         yield Hit(
-            message=f"needs `{name}`, in the stable ABI {when}, and the tag promises 3.{oldest}",
+            message=f"uses `{name}`, in the stable ABI {when}, but the tag promises 3.{oldest}",
             member=member,
             entry=name,
-            notes=("every CPython known so far exports it all the same",),
+            notes=("all CPython versions known so far export it nevertheless",),
             hint=f"define `Py_LIMITED_API` as 0x03{oldest:02X}0000",
             severity=Severity.WARNING,
         )
 
 
-# --- Versions of the wheel's own libraries --------------------------------------------------------
+# --- Versions of bundled libraries ----------------------------------------------------------------
 
 
 @rule("WF304", "missing-version", Severity.ERROR)
 def missing_version(context: Context) -> Iterator[Hit]:
-    """An object needs a symbol version that the wheel's own library does not define.
+    """Symbol version not found: the bundled library does not define it.
 
     ## What it does
-    Compares the Verneed records of each object with the Verdef records of the wheel's library
-    that answers to them.
+    Compares the Verneed records of each object with the Verdef records of the bundled library that
+    the loader finds.
 
     ## Why is this bad?
-    The loader checks versions before any symbol: `libx.so.1: version 'X_2.0' not found`, also if
-    nothing but weak references asks for it. A library without any Verdef passes.
+    The loader checks versions before symbols: `libx.so.1: version 'X_2.0' not found`, even if only
+    weak references use the version. Libraries without any Verdef pass the check.
 
     ## Example
-    A module that was linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel ships 1.1.
+    A module linked with OpenSSL 3 needs `OPENSSL_3.0.0`, and the wheel bundles 1.1.
 
     ## Common causes
-    - The build links with one copy of a library and ships another. **Solution**: let both be one.
+    - The build links with one copy of a library and ships another. **Solution**: use the same copy.
 
     ## Fix safety
     Not fixed.
     """
-    world = context.world
-    for member in world.paths if world else ():
+    loaded = context.loaded_wheel
+    for member in loaded.paths if loaded else ():
         for need in context.wheel.elfs[member].verneed:
-            path = world.answer(member, need.file) if world else None
-            library = world.environment.files.get(path) if world and path else None
-            inside = world is not None and path in world.paths.values()
+            path = loaded.results(member).get(need.file) if loaded else None
+            library = loaded.environment.files.get(path) if loaded and path else None
+            inside = loaded is not None and path in loaded.paths.values()
             if library is None or not inside or not library.verdef:
                 continue
             for version in need.versions:
-                if version not in library.verdef and world and path:
+                if version not in library.verdef and loaded and path:
                     yield Hit(
-                        message=f"needs version `{version}` of `{need.file}`, which the wheel's "
-                        "copy does not define",
+                        message=f"needs version `{version}` of `{need.file}`, which the bundled "
+                        "library does not define",
                         member=member,
                         entry=version,
-                        notes=(f"it defines {_listed(library.verdef)}",),
-                        hint="build against the library that the wheel ships",
+                        notes=(f"it defines {join_some(library.verdef, 3)}",),
+                        hint="build against the bundled library",
                     )
 
 
-# --- What the project demands ---------------------------------------------------------------------
+# --- Required by the project ----------------------------------------------------------------------
 
 
 @rule("WF305", "required-symbol-missing", Severity.ERROR)
 def required_symbol_missing(context: Context) -> Iterator[Hit]:
-    """A library or symbol that the project demands is not in the wheel.
+    """Library or symbol required by the project's settings is missing.
 
     ## What it does
-    Checks the demands of the settings: `[[tool.wheelfix.require]]` with `library`, a glob for
-    the library's file name or SONAME, as it was before the graft; and `symbols`, globs of which
-    each must match a symbol that the library defines. Without demands it does nothing.
+    Checks the settings `[[tool.wheelfix.require]]`: `library`, a glob for the library's file name
+    or SONAME before the graft; and `symbols`, globs that must each match a symbol defined by the
+    library. Without these settings, it reports nothing.
 
     ## Why is this bad?
-    Only the project knows which entry points its users look up at run time, by `dlsym`, ctypes
-    or a registry of plug-ins: no linker checks those.
+    Only the project knows which symbols are looked up at run time, by `dlsym`, ctypes or a plug-in
+    registry: no linker checks those.
 
     ## Example
     `library = "libcodec.so", symbols = ["codec_*", "codec_register"]`, and the library was built
     with hidden visibility.
 
     ## Common causes
-    - `-fvisibility=hidden` without an export macro, or `strip` of the wrong kind.
-      **Solution**: export the symbols.
-    - The library was left out of the build. **Solution**: put it into the wheel.
+    - `-fvisibility=hidden` without an export macro, or a wrong use of `strip`. **Solution**: export
+      the symbols.
+    - The library was left out of the build. **Solution**: add it to the wheel.
 
     ## Fix safety
     Not fixed.
@@ -387,9 +391,9 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
         ]
         if not libraries and not context.wheel.is_pure:
             yield Hit(
-                message=f"has no library `{demand.library}`, which the project demands",
+                message=f"has no library `{demand.library}`, which the settings require",
                 entry=demand.library,
-                hint="put it into the wheel, or mend `require` in the configuration",
+                hint="add it to the wheel, or correct `require` in the configuration",
             )
         for member in libraries:
             read = context.definitions.reader(member) if context.definitions else None
@@ -398,11 +402,11 @@ def required_symbol_missing(context: Context) -> Iterator[Hit]:
                 if not any(fnmatchcase(name, pattern) for name in defined or ()):
                     near = _alike(pattern, defined or (), cutoff=0.6)
                     yield Hit(
-                        message=f"defines no symbol `{pattern}`, which the project demands",
+                        message=f"defines no symbol `{pattern}`, which the settings require",
                         member=member,
                         entry=pattern,
                         notes=(f"it defines `{near}`",) if near else (),
-                        hint="export the symbol, or mend `require` in the configuration",
+                        hint="export the symbol, or correct `require` in the configuration",
                     )
 
 

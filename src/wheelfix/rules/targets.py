@@ -1,7 +1,7 @@
-"""Whether the wheel loads on the machines that the project names: `--target`.
+"""Whether the wheel loads on the machines of `--target`.
 
-What a machine has is data (`loader.targets`). Each object is loaded on it on paper, as installed
-by its first scheme, and what stands in the way is reported once for each machine and cause.
+The libraries of a machine are data (`loader.targets`). Loading of each object is simulated as
+installed by the first scheme, and each problem is reported once per machine and cause.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Machine
 from wheelfix.loader.targets import Target, default_name, newer, page_sizes
-from wheelfix.rules.context import Context, Trial
+from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.model import Wheel
@@ -22,95 +22,95 @@ _PAGES: Mapping[int, tuple[int, ...]] = {
     Machine.PPC64: (4096, 65536),
     Machine.LOONGARCH: (4096, 16384, 65536),
 }
-"""The page sizes that kernels are built with; other machines have 4 KiB and no choice."""
+"""The possible page sizes of kernels; those of other machines always have 4 KiB."""
 _REFUSES_EXECUTABLE_STACK = "2.41"
 _STACK_EXECUTABLE_UNLESS_SAID = {Machine.I386, Machine.X86_64, Machine.S390, Machine.ARM}
 """DEFAULT_STACK_PERMS of glibc's stackinfo.h, by processor."""
 _SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
-"""Version names without a number that a release of glibc brought."""
+"""Version names without a number, and the glibc release that introduced them."""
 
 
-# --- Is it installed at all ---------------------------------------------------------------------
+# --- Installation -------------------------------------------------------------------------------
 
 
 @rule("WF811", "target-not-offered", Severity.ERROR)
 def target_not_offered(context: Context) -> Iterator[Hit]:
-    """Installers on a target machine do not take the wheel.
+    """Wheel cannot be installed on a target machine.
 
     ## What it does
-    Compares the platform tags with the C library of each machine in `target`, as PEP 600 and PEP
-    656 say. Machines with another C library than the wheel's are not looked at: another wheel
-    is for them.
+    Compares the platform tags with the C library of each machine in `target`, by PEP 600 and PEP
+    656. Machines with another C library than the wheel's are left out: they need another wheel.
 
     ## Why is this bad?
-    pip passes the wheel over without a word, and builds from source, takes an older release, or
-    fails with `No matching distribution found`.
+    pip silently skips the wheel, and builds from source, installs an older release, or fails with
+    `No matching distribution found`.
 
     ## Example
     `--target debian:11`, which has glibc 2.31, and a wheel tagged `manylinux_2_34_x86_64`.
 
     ## Common causes
-    - Built in a newer image than needed. **Solution**: `manylinux-x86_64-image` of cibuildwheel.
-    - The machine is no longer supported. **Solution**: take it out of `target`.
+    - The wheel was built in an unnecessarily new image. **Solution**: `manylinux-x86_64-image` of
+      cibuildwheel.
+    - The machine is no longer supported. **Solution**: remove it from `target`.
 
     ## Fix safety
-    Not fixed: only a build on an older system runs on an older one.
+    Not fixed: the wheel must be built on an older system.
     """
     promised = default_name(context.wheel).partition(":")[2]
     for target in context.targets:
         there = target.versions.get("GLIBC")
         if promised and there is not None and newer(promised, there):
             yield Hit(
-                message=f"`{target.name}` has glibc {there}, and the wheel's tags begin at "
-                f"{promised}: installers there do not take it",
+                message=f"`{target.name}` has glibc {there}, but the wheel's tags begin at "
+                f"{promised}: installers there refuse it",
                 entry=target.name,
-                hint="build in an older image, or take the machine out of `target`",
+                hint="build in an older image, or remove the machine from `target`",
             )
 
 
-# --- Does it load -------------------------------------------------------------------------------
+# --- Loading ------------------------------------------------------------------------------------
 
 
 @rule("WF812", "target-lacks-version", Severity.ERROR)
 def target_lacks_version(context: Context) -> Iterator[Hit]:
-    """A library of a target machine is too old for an object.
+    """Library on a target machine is too old: symbol version not found.
 
     ## What it does
-    Loads each object on paper on each machine in `target`, and compares the symbol versions that
-    it wants of the machine's libraries with the newest that these have.
+    Simulates loading each object on each machine in `target`, and compares the symbol versions that
+    it requires of the machine's libraries with the newest that these define.
 
     ## Why is this bad?
     The loader refuses the object: `/lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not
-    found`. One symbol is enough, whether it is ever called or not.
+    found`. One symbol is enough, even if it is never called.
 
     ## Example
     `--target rhel:8` and an object with `pthread_create@GLIBC_2.34`.
 
     ## Common causes
-    - Built on a system newer than the machine. **Solution**: build in an older image.
+    - The wheel was built on a newer system than the machine. **Solution**: build in an older image.
     - The compiler's runtime library is newer there. **Solution**: build with the toolset of the
       manylinux image, which links the newer part of libstdc++ statically.
 
     ## Fix safety
-    Not fixed: only a build on an older system gives the older symbol.
+    Not fixed: only a build on an older system uses the older symbol.
     """
-    for trial in context.trials:
-        served = _served_by_wheel(trial)
+    for loaded in context.target_loads:
+        served = _served_by_wheel(loaded)
         wanted: dict[tuple[str, str], dict[str, list[str]]] = {}
-        for member in trial.loads:
+        for member in loaded.loads:
             elf = context.wheel.elfs[member]
-            for file, version in _missing_versions(elf, trial.target):
+            for file, version in _missing_versions(elf, loaded.target):
                 if (member, file) not in served:
-                    users = wanted.setdefault((file, _newest(version, trial.target)), {})
+                    users = wanted.setdefault((file, _newest(version, loaded.target)), {})
                     users.setdefault(member, []).append(_symbols(elf, file, version))
         for (file, there), users in wanted.items():
             yield Hit(
-                message=f"`{trial.target.name}` has nothing newer than {there} in `{file}`: "
+                message=f"`{loaded.target.name}` has no version newer than {there} in `{file}`: "
                 f"{_do_not_load(tuple(users))}",
                 member=next(iter(users)),
-                entry=trial.target.name,
+                entry=loaded.target.name,
                 notes=tuple(f"`{user}` needs {', '.join(what)}" for user, what in users.items()),
-                hint="build in an older image, or take the machine out of `target`",
+                hint="build in an older image, or remove the machine from `target`",
             )
 
 
@@ -136,15 +136,15 @@ def _symbols(elf: Elf, file: str, version: str) -> str:
     return ", ".join(names[:4]) + more if names else f"`{version}`"
 
 
-def _served_by_wheel(trial: Trial) -> frozenset[tuple[str, str]]:
-    """Return the names, with who asks, that lead to a library of the wheel itself."""
+def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
+    """Return the pairs of member and DT_NEEDED name that the wheel itself satisfies."""
     return frozenset(
-        (trial.places[requester], request.name)
-        for load in trial.loads.values()
+        (loaded.members[requester], request.name)
+        for load in loaded.loads.values()
         for request in load.requests
         if (requester := request.requester) is not None
-        and requester in trial.places
-        and request.result in trial.places
+        and requester in loaded.members
+        and request.result in loaded.members
     )
 
 
@@ -156,27 +156,28 @@ def _do_not_load(members: Sequence[str]) -> str:
 
 @rule("WF813", "target-lacks-library", Severity.ERROR)
 def target_lacks_library(context: Context) -> Iterator[Hit]:
-    """A library that an object needs is not on a target machine.
+    """Library is missing on a target machine.
 
     ## What it does
-    Loads each object on paper on each machine in `target`: a distribution's minimal image with
-    its Python, or what the platform tags promise (`glibc`, `musl`). It is a warning where a
-    package of the distribution brings the library. Excluded libraries are not looked for.
+    Simulates loading each object on each machine in `target`: a distribution's minimal image with
+    its Python, or what the platform tags promise (`glibc`, `musl`). It is a warning if a package of
+    the distribution provides the library. Excluded libraries are not checked.
 
     ## Why is this bad?
     The import fails: `libGL.so.1: cannot open shared object file: No such file or directory`. The
-    list of a platform tag says what every *desktop* of the time had; a container has less.
+    libraries that a platform tag allows exist on every *desktop* of the time, but not in every
+    container.
 
     ## Example
     `--target debian:12` and an object that needs `libGL.so.1`.
 
     ## Common causes
-    - The tag allows the library, so it was not grafted. **Solution**: tell users which package to
-      install, or open the library at run time.
+    - The tag allows the library, so it was not grafted. **Solution**: document which package users
+      must install, or open the library at run time.
     - The wheel was not repaired. **Solution**: `wheelfix repair`.
 
     ## Fix safety
-    Not fixed here: `repair` grafts what the platform tag does not allow.
+    Not fixed here: `repair` grafts the libraries that the platform tag does not allow.
     """
     for library, absence in _absences(context).items():
         packages = {t.name: p for t in absence.targets if (p := t.packages.get(library))}
@@ -188,22 +189,22 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 member=next(iter(absence.users)),
                 entry=library,
                 notes=users,
-                hint="`wheelfix repair` grafts it; if another package brings it, `--exclude` it",
+                hint="`wheelfix repair` grafts it; if another package provides it, `--exclude` it",
             )
         if packages:
             listed = ", ".join(f"`{p}` of `{name}`" for name, p in packages.items())
             yield Hit(
-                message=f"`{library}` is there only once a package is installed: {listed}",
+                message=f"`{library}` requires a package of the distribution: {listed}",
                 member=next(iter(absence.users)),
                 entry=library,
                 notes=users,
-                hint="tell users what to install, or ship the library",
+                hint="document which package to install, or ship the library",
                 severity=Severity.WARNING,
             )
 
 
 class _Absence(NamedTuple):
-    """Where a library is missing, and who needs it."""
+    """The targets on which a library is missing, and the objects that need it."""
 
     targets: list[Target]
     users: dict[str, None]
@@ -215,27 +216,27 @@ def _is_linux(wheel: Wheel) -> bool:
 
 
 def _absences(context: Context) -> dict[str, _Absence]:
-    """Return what is missing on some target, but for what other rules report for every machine."""
+    """Return the libraries missing on some target, without those that other rules report."""
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
     if verdict is not None and not _is_linux(context.wheel):
         known |= verdict.external.keys()
     found: dict[str, _Absence] = {}
-    for trial in context.trials:
-        for name, user in _missing(trial):
+    for loaded in context.target_loads:
+        for name, user in _missing(loaded):
             if name not in known and not _excluded(name, context):
                 absence = found.setdefault(name, _Absence(targets=[], users={}))
                 absence.users[user] = None
-                if trial.target not in absence.targets:
-                    absence.targets.append(trial.target)
+                if loaded.target not in absence.targets:
+                    absence.targets.append(loaded.target)
     return found
 
 
-def _missing(trial: Trial) -> Iterator[tuple[str, str]]:
-    """Yield the names that lead to nothing, each with the member that asks for it."""
-    for load in trial.loads.values():
+def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:
+    """Yield the DT_NEEDED names that are not found, each with the member that has it."""
+    for load in loaded.loads.values():
         for request in load.missing:
-            user = trial.places.get(request.requester or "")
+            user = loaded.members.get(request.requester or "")
             if user is not None:
                 yield request.name, user
 
@@ -250,23 +251,24 @@ def _names(targets: Iterable[Target]) -> str:
 
 @rule("WF814", "target-page-size", Severity.ERROR)
 def target_page_size(context: Context) -> Iterator[Hit]:
-    """An object is not aligned for the memory pages of a target machine.
+    """Object is not aligned for the page size of a target machine.
 
     ## What it does
-    Compares the alignment of each PT_LOAD with the page sizes in `target`, for machines whose
-    kernels have a choice: aarch64, ppc64le and loongarch64.
+    Compares the alignment of each PT_LOAD with the page sizes in `target`, for architectures with
+    several page sizes: aarch64, ppc64le and loongarch64.
 
     ## Why is this bad?
     The loader cannot map the object: `ELF load command alignment not page-aligned`. RHEL 8 on
-    aarch64 has pages of 64 KiB, Asahi Linux and Android 15 of 16.
+    aarch64 has pages of 64 KiB, Asahi Linux and Android 15 of 16 KiB.
 
     ## Example
     `--target page:64k` and an aarch64 object linked with `-z max-page-size=4096`.
 
     ## Common causes
-    - `-z max-page-size=4096` to save bytes. **Solution**: leave it out; the linker's own is right.
+    - `-z max-page-size=4096` for smaller files. **Solution**: remove it; the linker's default is
+      right.
     - A linker other than GNU ld with a smaller default. **Solution**: `-z max-page-size=65536`.
-    - patchelf moved segments for the wrong page size. **Solution**: `patchelf --page-size 65536`.
+    - patchelf used the wrong page size. **Solution**: `patchelf --page-size 65536`.
 
     ## Fix safety
     Not fixed: the object must be linked again.
@@ -277,7 +279,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
             small = min(aligns, default=size)
             if elf.dynamic and size in _PAGES.get(elf.machine, ()) and small % size:
                 yield Hit(
-                    message=f"aligned for pages of {_kib(small)}: it does not load where they are "
+                    message=f"is aligned for pages of {_kib(small)}: it does not load with pages "
                     f"of {_kib(size)}",
                     member=member,
                     entry=f"page:{size // 1024}k",
@@ -291,15 +293,15 @@ def _kib(size: int) -> str:
 
 @rule("WF815", "target-executable-stack", Severity.ERROR)
 def target_executable_stack(context: Context) -> Iterator[Hit]:
-    """A target machine refuses an object that wants an executable stack.
+    """Object requires an executable stack, which a target machine refuses.
 
     ## What it does
-    Reports shared objects whose PT_GNU_STACK is executable, or that have none where that means the
-    same, for each machine in `target` with glibc 2.41 or later.
+    Reports shared objects whose PT_GNU_STACK is executable, or missing where that means the same,
+    for each machine in `target` with glibc 2.41 or later.
 
     ## Why is this bad?
-    Since 2.41 `dlopen` does not make the stack executable any more: `cannot enable executable
-    stack as shared object requires: Invalid argument`.
+    Since glibc 2.41, `dlopen` no longer makes the stack executable: `cannot enable executable stack
+    as shared object requires: Invalid argument`.
 
     ## Example
     `--target glibc:2.41`, and an object with a hand-written assembly file.
@@ -307,16 +309,17 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
     ## Common causes
     - Assembly without `.note.GNU-stack`. **Solution**: add the section, or link with
       `-z noexecstack`.
-    - Nested functions of GNU C whose address is taken. **Solution**: write them as functions.
+    - Nested functions of GNU C whose address is taken. **Solution**: write them as ordinary
+      functions.
 
     ## Fix safety
-    Not fixed here: WF6xx says what can be done.
+    Not fixed here: see WF603.
     """
     refusing = refusing_executable_stack(context)
     for member, elf in context.wheel.elfs.items() if refusing else ():
-        if elf.dynamic and not elf.is_executable and wants_executable_stack(elf):
+        if elf.dynamic and not elf.is_executable and requires_executable_stack(elf):
             yield Hit(
-                message="wants an executable stack, and does not load on "
+                message="requires an executable stack, and does not load on "
                 + ", ".join(f"`{name}`" for name in refusing),
                 member=member,
                 entry=refusing[0],
@@ -325,7 +328,7 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
 
 
 def refusing_executable_stack(context: Context) -> tuple[str, ...]:
-    """Return the targets whose loader does not load what wants an executable stack."""
+    """Return the targets whose loader refuses objects that require an executable stack."""
     return tuple(
         target.name
         for target in context.targets
@@ -333,8 +336,8 @@ def refusing_executable_stack(context: Context) -> tuple[str, ...]:
     )
 
 
-def wants_executable_stack(elf: Elf) -> bool:
-    """Whether glibc makes the stack executable for it: by PT_GNU_STACK, or for want of one."""
+def requires_executable_stack(elf: Elf) -> bool:
+    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
     flags = [s.flags for s in elf.segments if s.type == _PT_GNU_STACK]
     if not flags:
         return elf.machine in _STACK_EXECUTABLE_UNLESS_SAID

@@ -1,230 +1,229 @@
-"""The edits a repair is made of: one change each, as data.
+"""Edits of a wheel, as data.
 
-Rules compose because edits are small: two rules may each drop an entry of one search path, and
-the plan still knows who asked for what. An edit knows its effect on a *value*; nothing here acts.
-
-Edits are tuples, for a dataclass takes ten times longer to make, and all are made at each start;
-`kind` keeps those apart that have the same fields.
+Rules and the graft propose edits; the engine refuses contradictions and predicts the wheel that the
+rest make. Everything about a kind of edit is in its class: whom it may contradict (`decides`), what
+it changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
+none of that: it writes the predicted wheel.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
-from typing import Literal, NamedTuple
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, PathTag
+from wheelfix.wheel.dist_info import with_requirement
+from wheelfix.wheel.draft import Draft
+from wheelfix.wheel.model import Member, Wheel
 
-# --- Where the bytes of a new member come from ----------------------------------------------------
 
-
-class CopyOf(NamedTuple):
-    """The repaired bytes of another member."""
+class Change(NamedTuple):
+    """What an edit changes, in words."""
 
     member: str
-    kind: Literal["copy-of"] = "copy-of"
-
-    def __str__(self) -> str:
-        return f"copy of `{self.member}`"
-
-
-class HostFile(NamedTuple):
-    """A file on this machine, private to the run: a library that auditwheel grafted."""
-
-    path: str
-    kind: Literal["host-file"] = "host-file"
-
-    def __str__(self) -> str:
-        return "grafted"
+    """The file that changes."""
+    old: str
+    new: str
 
 
-class Text(NamedTuple):
-    """Bytes written by wheelfix: an SBOM, a shim."""
+class Edit(ABC):
+    """One change of a wheel."""
 
-    content: bytes
-    kind: Literal["text"] = "text"
+    __slots__ = ()
 
-    def __str__(self) -> str:
-        return "written"
+    @property
+    @abstractmethod
+    def decides(self) -> tuple[str, ...]:
+        """The question that the edit settles: two different edits with one answer conflict."""
+
+    @abstractmethod
+    def change(self, draft: Draft) -> Change:
+        """Describe what the edit changes in `draft`."""
+
+    @abstractmethod
+    def apply(self, draft: Draft) -> None:
+        """Apply the edit to `draft`. Raises `PlanConflictError` if it would overwrite a file."""
 
 
-Source = CopyOf | HostFile | Text
+def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
+    """Return the wheel that `edits`, applied in their order, make of `wheel`.
+
+    Raises `PlanConflictError` if one would overwrite a file.
+    """
+    draft = Draft(wheel)
+    for edit in edits:
+        edit.apply(draft)
+    return draft.finish()
 
 
 # --- Edits of one object's dynamic section -------------------------------------------------------
 
 
-class DropEntry(NamedTuple):
-    """Remove `entry` from the object's search path, wherever it stands."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElfEdit(Edit):
+    """One change of an ELF object."""
 
     member: str
+
+    @abstractmethod
+    def on_elf(self, elf: Elf) -> Elf:
+        """Return the object as it reads afterwards."""
+
+    @abstractmethod
+    def words(self, elf: Elf) -> tuple[str, str]:
+        """Describe what is in `elf` now, and what replaces it."""
+
+    def change(self, draft: Draft) -> Change:
+        old, new = self.words(draft.elfs[self.member])
+        return Change(self.member, old, new)
+
+    def apply(self, draft: Draft) -> None:
+        draft.elfs[self.member] = self.on_elf(draft.elfs[self.member])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _EntryEdit(ElfEdit, ABC):
+    """One change of a search path entry."""
+
     entry: str
-    kind: Literal["drop-entry"] = "drop-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("entry", self.member, self.entry)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropEntry(_EntryEdit):
+    """Remove `entry` from the search path, at every position."""
+
+    def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, [entry for entry in elf.entries if entry != self.entry])
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return f"{elf.path_tag} entry `{self.entry}`", "dropped"
 
 
-class DropRepeats(NamedTuple):
-    """Keep only the first `entry` of the object's search path."""
-
-    member: str
-    entry: str
-    kind: Literal["drop-repeats"] = "drop-repeats"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropRepeats(_EntryEdit):
+    """Keep only the first `entry` of the search path."""
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("repeats", self.member, self.entry)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         if self.entry not in elf.entries:
             return elf
         first = elf.entries.index(self.entry)
         kept = [e for n, e in enumerate(elf.entries) if e != self.entry or n == first]
         return with_entries(elf, kept)
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
-        times = elf.entries.count(self.entry)
-        return f"{elf.path_tag} entry `{self.entry}` {times} times", "once"
+    def words(self, elf: Elf) -> tuple[str, str]:
+        return f"{elf.path_tag} entry `{self.entry}` {elf.entries.count(self.entry)} times", "once"
 
 
-class MendEntry(NamedTuple):
-    """Spell `old` as `new`, in its place in the search path."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceEntry(ElfEdit):
+    """Write `new` in the place of the search path entry `old`."""
 
-    member: str
     old: str
     new: str
-    kind: Literal["mend-entry"] = "mend-entry"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("entry", self.member, self.old)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, [self.new if e == self.old else e for e in elf.entries])
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return f"{elf.path_tag} entry `{self.old}`", f"`{self.new}`"
 
 
-class AddEntry(NamedTuple):
-    """Append `entry` to the object's search path, unless it is there."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddEntry(_EntryEdit):
+    """Append `entry` to the search path, unless it is there."""
 
-    member: str
-    entry: str
-    kind: Literal["add-entry"] = "add-entry"
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("entry", self.member, self.entry)
-
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return elf if self.entry in elf.entries else with_entries(elf, [*elf.entries, self.entry])
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return "no such search path entry", f"{elf.path_tag or 'DT_RPATH'} entry `{self.entry}`"
 
 
-class PrependEntry(NamedTuple):
-    """Put `entry` before all others of the object's search path."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrependEntry(_EntryEdit):
+    """Put `entry` before all others of the search path."""
 
-    member: str
-    entry: str
-    kind: Literal["prepend-entry"] = "prepend-entry"
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("entry", self.member, self.entry)
-
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, [self.entry, *(e for e in elf.entries if e != self.entry)])
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         first = elf.entries[0] if elf.entries else ""
         return f"first search path entry `{first}`", f"`{self.entry}` before it"
 
 
-class SetPathTag(NamedTuple):
-    """Carry the search path in `tag`, and in no other."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetPathTag(ElfEdit):
+    """Store the search path in `tag`, and in no other."""
 
-    member: str
     tag: PathTag
-    kind: Literal["set-path-tag"] = "set-path-tag"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("tag", self.member)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, elf.entries, self.tag)
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         both = elf.rpath is not None and elf.runpath is not None
         return "DT_RPATH and DT_RUNPATH" if both else str(elf.path_tag), str(self.tag)
 
 
-class SetSoname(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetSoname(ElfEdit):
     """Set DT_SONAME."""
 
-    member: str
     soname: str
-    kind: Literal["set-soname"] = "set-soname"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("soname", self.member)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return replace(elf, soname=self.soname)
 
-    def change(self, elf: Elf) -> tuple[str, str]:
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_SONAME `{elf.soname or ''}`", f"`{self.soname}`"
 
 
-class RenameNeeded(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NeededEdit(ElfEdit, ABC):
+    """One change of a DT_NEEDED entry."""
+
+    name: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        return ("needed", self.member, self.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenameNeeded(ElfEdit):
     """Change the DT_NEEDED entry `old`, and the Verneed record that goes with it, to `new`.
 
     The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
     """
 
-    member: str
     old: str
     new: str
-    kind: Literal["rename-needed"] = "rename-needed"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("needed", self.member, self.old)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return replace(
             elf,
             needed=tuple(self._renamed(name) for name in elf.needed),
@@ -238,200 +237,241 @@ class RenameNeeded(NamedTuple):
     def _renamed(self, name: str) -> str:
         return self.new if name == self.old else name
 
-    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
 
 
-class DropNeeded(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropNeeded(_NeededEdit):
     """Remove the DT_NEEDED entry `name`, and what the object needs of the library's versions."""
 
-    member: str
-    name: str
-    kind: Literal["drop-needed"] = "drop-needed"
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("needed", self.member, self.name)
-
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return without_needed(elf, {self.name})
 
-    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_NEEDED `{self.name}`", "dropped"
 
 
-class AddNeeded(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddNeeded(_NeededEdit):
     """Put the DT_NEEDED entry `name` before all others, where patchelf puts it."""
 
-    member: str
-    name: str
-    kind: Literal["add-needed"] = "add-needed"
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("needed", self.member, self.name)
-
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards."""
+    def on_elf(self, elf: Elf) -> Elf:
         return elf if self.name in elf.needed else replace(elf, needed=(self.name, *elf.needed))
 
-    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return "no such DT_NEEDED", f"DT_NEEDED `{self.name}`"
 
 
-class Strip(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strip(ElfEdit):
     """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
-
-    member: str
-    kind: Literal["strip"] = "strip"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("strip", self.member)
 
-    def apply(self, elf: Elf) -> Elf:
-        """Return what the object says afterwards: the loader's view is unchanged."""
+    def on_elf(self, elf: Elf) -> Elf:
         return replace(elf, symtab=False, symtab_size=0, debug_size=0)
 
-    def change(self, elf: Elf) -> tuple[str, str]:  # noqa: ARG002 - one signature for all edits
-        """Say what changes from what to what."""
+    def words(self, elf: Elf) -> tuple[str, str]:
         return "all symbols", "those that the loader needs"
 
 
 # --- Edits of the wheel's files -------------------------------------------------------------------
 
 
-class AddMember(NamedTuple):
-    """Put a new file into the wheel."""
+@dataclass(frozen=True, slots=True)
+class CopyOf:
+    """The repaired bytes of another member."""
 
     member: str
+
+    def __str__(self) -> str:
+        return f"copy of `{self.member}`"
+
+
+@dataclass(frozen=True, slots=True)
+class HostFile:
+    """A file on this machine, private to the run: a library that auditwheel grafted."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return "grafted"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Bytes written by wheelfix: an SBOM, a shim."""
+
+    content: bytes
+
+    def __str__(self) -> str:
+        return "written"
+
+
+Source = CopyOf | HostFile | Text
+"""Where the bytes of a new member come from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _MemberEdit(Edit, ABC):
+    """One change of a file."""
+
+    member: str
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        return ("member", self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddMember(_MemberEdit):
+    """Add a file to the wheel."""
+
     source: Source
     size: int
     """Bytes, before any edit."""
     mode: int = 0o100755
     elf: Elf | None = None
     """What the bytes say of themselves, for ELF objects."""
-    kind: Literal["add-member"] = "add-member"
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("member", self.member)
+    def change(self, draft: Draft) -> Change:
+        return Change(self.member, "absent", f"{self.source}, {self.size:,} bytes")
+
+    def apply(self, draft: Draft) -> None:
+        new = Member(name=self.member, size=self.size, compressed_size=0, mode=self.mode)
+        draft.add(new, self.elf)
 
 
-class MoveMember(NamedTuple):
-    """Give a file another name in the wheel."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveMember(_MemberEdit):
+    """Rename a file of the wheel."""
 
-    member: str
     new: str
-    kind: Literal["move-member"] = "move-member"
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("member", self.member)
+    def change(self, draft: Draft) -> Change:
+        return Change(self.member, "in place", f"moved to `{self.new}`")
+
+    def apply(self, draft: Draft) -> None:
+        draft.move(self.member, self.new)
 
 
-class SetMode(NamedTuple):
-    """Give a file other permissions once installed."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMode(_MemberEdit):
+    """Set the permissions that a file has once installed."""
 
-    member: str
     old: int
     new: int
     """`st_mode`, as in `Member.mode`."""
-    kind: Literal["set-mode"] = "set-mode"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("mode", self.member)
 
+    def change(self, draft: Draft) -> Change:
+        old, new = (f"{mode & 0o7777:04o}" for mode in (self.old, self.new))
+        return Change(self.member, f"mode {old}", new)
 
-class RemoveMember(NamedTuple):
-    """Take a file out of the wheel."""
-
-    member: str
-    kind: Literal["remove-member"] = "remove-member"
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("member", self.member)
+    def apply(self, draft: Draft) -> None:
+        draft.set_mode(self.member, self.new)
 
 
-class WriteSource(NamedTuple):
-    """Give a Python source of `Wheel.sources` these bytes; a file that is not there is new."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveMember(_MemberEdit):
+    """Remove a file from the wheel."""
 
-    member: str
+    def change(self, draft: Draft) -> Change:
+        return Change(self.member, "present", "removed")
+
+    def apply(self, draft: Draft) -> None:
+        draft.remove(self.member)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteSource(_MemberEdit):
+    """Write a Python source of `Wheel.sources`; a file that is not there is added."""
+
     content: bytes
     what: str
-    """What the file does then, for people."""
-    kind: Literal["write-source"] = "write-source"
+    """What the file does afterwards, in words."""
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
-        return ("member", self.member)
+    def change(self, draft: Draft) -> Change:
+        old = "as it was" if self.member in draft.sources else "absent"
+        return Change(self.member, old, self.what)
+
+    def apply(self, draft: Draft) -> None:
+        draft.write_source(self.member, self.content)
 
 
 # --- Edits of the wheel's metadata ----------------------------------------------------------------
 
 
-class Retag(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retag(Edit):
     """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
     platforms: tuple[str, ...]
     tags: tuple[str, ...]
-    kind: Literal["retag"] = "retag"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("platforms",)
 
+    def change(self, draft: Draft) -> Change:
+        old, new = (".".join(tags) for tags in (draft.header.name.platforms, self.platforms))
+        return Change(f"{draft.header.dist_info}/WHEEL", f"platform tag {old}", new)
 
-class SetRootIsPurelib(NamedTuple):
+    def apply(self, draft: Draft) -> None:
+        name = draft.header.name._replace(platforms=self.platforms)
+        draft.header = replace(draft.header, name=name, tags=self.tags)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetRootIsPurelib(Edit):
     """Set `Root-Is-Purelib` in WHEEL."""
 
     value: bool
-    kind: Literal["set-root-is-purelib"] = "set-root-is-purelib"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("root",)
 
+    def change(self, draft: Draft) -> Change:
+        old, new = (str(value).lower() for value in (draft.header.root_is_purelib, self.value))
+        return Change(f"{draft.header.dist_info}/WHEEL", f"Root-Is-Purelib: {old}", new)
 
-class AddRequirement(NamedTuple):
+    def apply(self, draft: Draft) -> None:
+        draft.header = replace(draft.header, root_is_purelib=self.value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddRequirement(Edit):
     """Add a `Requires-Dist` line to METADATA, after those that are there."""
 
     requirement: str
-    kind: Literal["add-requirement"] = "add-requirement"
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What two edits must agree on."""
         return ("requirement", self.requirement)
 
+    def change(self, draft: Draft) -> Change:
+        line = f"`Requires-Dist: {self.requirement}`"
+        return Change(f"{draft.header.dist_info}/METADATA", "no such requirement", line)
 
-PathEdit = DropEntry | DropRepeats | MendEntry | AddEntry | PrependEntry | SetPathTag
-ElfEdit = PathEdit | SetSoname | RenameNeeded | DropNeeded | AddNeeded | Strip
-MemberEdit = AddMember | MoveMember | SetMode | RemoveMember | WriteSource
-WheelEdit = Retag | SetRootIsPurelib | AddRequirement
-Edit = ElfEdit | MemberEdit | WheelEdit
+    def apply(self, draft: Draft) -> None:
+        metadata = with_requirement(draft.header.metadata, self.requirement)
+        draft.header = replace(draft.header, metadata=metadata)
+
+
+# --- How an object reads after an edit ------------------------------------------------------------
 
 
 def without_needed(elf: Elf, names: Collection[str]) -> Elf:
     """Return `elf` without the DT_NEEDED entries `names`, as `ld --as-needed` would write it.
 
-    Their Verneed records go too, since the loader aborts on one whose library nobody asked for
+    Their Verneed records go too, since the loader aborts on one whose library is not loaded
     (glibc, `_dl_check_map_versions`), and weak references that had their versions become
     unversioned. A strong reference keeps its version: it says that the library is not unused.
     """

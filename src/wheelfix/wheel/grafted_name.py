@@ -9,6 +9,13 @@ import re
 _GRAFTED = re.compile(r"([^/.]+)-[0-9a-f]{8}(\.(?:[^/]*\.)?so(?:\.[^/]*)?)")
 
 
+def hashed(name: str, sha256: str) -> str:
+    """Return the name of a graft of the file `name`, whose hash is `sha256` in hexadecimal."""
+    base, dot, extension = name.partition(".")
+    mark = f"-{sha256[:8]}"
+    return name if base.endswith(mark) else f"{base}{mark}{dot}{extension}"
+
+
 def unhashed(name: str) -> str | None:
     """Return the name that a grafted library had before; None for any other name."""
     match = _GRAFTED.fullmatch(name)

@@ -106,13 +106,3 @@ def oldest_promised(libc: Libc, tags: Iterable[str]) -> tuple[int, ...] | None:
     """
     parsed = map(parse_platform_tag, tags)
     return min((tag.version for tag in parsed if tag.libc is libc), default=None)
-
-
-def strictest(tags: Iterable[str]) -> str | None:
-    """Return the tag for the oldest C library; None if none of `tags` promises one.
-
-    Of two names for the same policy, return that of PEP 600.
-    """
-    known = [(tag, parsed) for tag in tags if (parsed := parse_platform_tag(tag)).libc is not None]
-    best = min(known, key=lambda pair: (pair[1].version, pair[0] != str(pair[1])), default=None)
-    return best[0] if best else None

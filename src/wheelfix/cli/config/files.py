@@ -1,36 +1,37 @@
-"""Where settings come from: a file, its overrides for some wheels, the environment, flags.
+"""Configuration files, and the layers of settings of a run.
 
-Each is a layer, a table of keys; the layers above win. What holds depends on the wheel, because
-an override names the wheels that it is for.
+A file, its overrides for some wheels, the environment and the flags are a layer each: a table of
+settings. The layer above wins. The settings depend on the wheel, because an override applies to
+the wheels that it names.
 """
 
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from wheelfix.cli.config.values import FIELDS, RUN_WIDE, check_selectors, settings_from
+from wheelfix.cli.config.values import FIELDS, settings_from, suggestion
 from wheelfix.errors import SettingsError
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 
 DEFAULT = "default"
-"""The origin of what nobody has set."""
+"""The origin of a setting that no layer sets."""
 
 
 class Layer(NamedTuple):
     """One table of settings."""
 
     source: str
-    """For people: a file, `--plat`, `WHEELFIX_PLAT`."""
+    """Its name in messages: a file, `the environment`, `the command line`."""
     table: Mapping[str, object]
     wheels: tuple[str, ...] | None = None
-    """The file names that an override is for, as globs; None for all."""
+    """Globs for the file names that an override applies to; None for all wheels."""
 
-    def is_for(self, wheel: str | None) -> bool:
-        """Whether the layer holds for the wheel of this file name."""
+    def applies_to(self, wheel: str | None) -> bool:
+        """Whether the layer applies to the wheel of this file name."""
         if self.wheels is None:
             return True
         return wheel is not None and any(fnmatchcase(wheel, glob) for glob in self.wheels)
@@ -43,52 +44,65 @@ class Configuration:
     layers: tuple[Layer, ...] = ()
 
     def over(self, layers: Iterable[Layer]) -> "Configuration":
-        """Return the configuration with more layers on top."""
+        """Return the configuration with `layers` on top."""
         return Configuration(layers=(*self.layers, *layers))
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
-        """What holds for the run as a whole."""
+        """The settings of the run as a whole."""
         return self.settings_for(None)
 
     def settings_for(self, wheel: str | None) -> Settings:
-        """Return what holds for the wheel of this file name. Raises `SettingsError`."""
+        """Return the settings for the wheel of this file name. Raises `SettingsError`."""
         settings = Settings()
         for layer in self.layers:
-            if layer.is_for(wheel):
+            if layer.applies_to(wheel):
                 settings = settings_from(layer.table, settings, layer.source)
         return settings
 
     def origins(self, wheel: str | None) -> dict[str, tuple[str, ...]]:
-        """Return for each field of `Settings` the layers that say something of it."""
-        found: dict[str, tuple[str, ...]] = dict.fromkeys(FIELDS.values(), ())
-        for layer in self.layers:
-            for key in layer.table if layer.is_for(wheel) else ():
-                found[FIELDS[key]] = (*found[FIELDS[key]], layer.source)
-        return {name: sources or (DEFAULT,) for name, sources in found.items()}
+        """Return for each field of `Settings` the layers that set it."""
+        layers = [layer for layer in self.layers if layer.applies_to(wheel)]
+        return {
+            field.name: tuple(layer.source for layer in layers if key in layer.table) or (DEFAULT,)
+            for key, field in FIELDS.items()
+        }
 
     def check(self, rules: Iterable[AnyRule]) -> "Configuration":
-        """Judge every layer by itself, also those that are for other wheels.
+        """Return the configuration, once each layer is known to be valid by itself.
 
         Raises `SettingsError` for a key, a value or a selector that does not exist.
         """
         known = tuple(rules)
         for layer in self.layers:
-            check_selectors(
-                settings_from(layer.table, Settings(), layer.source), known, layer.source
-            )
+            settings = settings_from(layer.table, Settings(), layer.source)
+            check_selectors(settings, known, layer.source)
         return self
+
+
+def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -> None:
+    """Raise `SettingsError` for a selector of `settings` that matches no rule."""
+    known = tuple(rules)
+    per_file = (name for names in settings.per_file_ignores.values() for name in names)
+    chosen = (*settings.select, *settings.extend_select)
+    for selector in (*chosen, *settings.ignore, *per_file, *settings.severity):
+        if not any(rule.matches(selector) for rule in known):
+            words = [word for rule in known for word in (rule.code, rule.name)]
+            raise SettingsError(
+                f"{source}: no rule has the code, prefix or name `{selector}`",
+                hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
+            )
 
 
 # --- Files ----------------------------------------------------------------------------------------
 
 
-def configured(start: Path, explicit: Path | None) -> Configuration:
-    """Return the layers of the file `explicit`, or else of the one found from `start` upwards.
+def read_configuration(start: Path, explicit: Path | None) -> Configuration:
+    """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
-    `wheel-dir` and `baseline` count from the file's directory. Raises `SettingsError`.
+    `wheel-dir` and `baseline` are relative to the file's directory. Raises `SettingsError`.
     """
-    path = explicit or find(start)
+    path = explicit or find_file(start)
     if path is None:
         return Configuration()
     table = read_table(path)
@@ -98,16 +112,14 @@ def configured(start: Path, explicit: Path | None) -> Configuration:
         raise SettingsError(f"`{path}` has no table [tool.wheelfix]")
     elsewhere = path.parent if path.parent.resolve() != start.resolve() else None
     own = {key: value for key, value in table.items() if key != "overrides"}
-    layers = [Layer(source=str(path), table=_placed(own, elsewhere))]
-    layers += [
-        Layer(source=each.source, table=_placed(each.table, elsewhere), wheels=each.wheels)
-        for each in _overrides(table.get("overrides", ()), str(path))
-    ]
-    return Configuration(layers=tuple(layers))
+    layers = [Layer(str(path), own), *_overrides(table.get("overrides", ()), str(path))]
+    return Configuration(
+        layers=tuple(layer._replace(table=_relocated(layer.table, elsewhere)) for layer in layers)
+    )
 
 
-def _placed(table: Mapping[str, object], directory: Path | None) -> Mapping[str, object]:
-    """Let relative paths count from `directory`."""
+def _relocated(table: Mapping[str, object], directory: Path | None) -> Mapping[str, object]:
+    """Return `table` with relative paths below `directory`."""
     if directory is None:
         return table
     relative = {key: table[key] for key in ("wheel-dir", "baseline") if key in table}
@@ -126,20 +138,22 @@ def _overrides(given: object, source: str) -> Iterable[Layer]:
         globs = table.pop("select", None)
         wheels = globs.split() if isinstance(globs, str) else globs
         texts = cast("list[object]", wheels) if isinstance(wheels, list) else []
-        if not texts or not all(isinstance(each, str) and each for each in texts):
+        if not texts or not all(isinstance(glob, str) and glob for glob in texts):
             raise SettingsError(
                 f"{where} has no `select` that names wheels",
                 hint='such as select = "*musllinux*"; rules are chosen by extend-select and ignore',
             )
-        for key in RUN_WIDE & table.keys():
-            raise SettingsError(
-                f"{where}: `{key}` concerns all wheels of a run", hint="set it above the overrides"
-            )
+        for key in table:
+            if key in FIELDS and FIELDS[key].setting.is_run_wide:
+                raise SettingsError(
+                    f"{where}: `{key}` concerns all wheels of a run",
+                    hint="set it above the overrides",
+                )
         yield Layer(source=where, table=table, wheels=tuple(cast("list[str]", texts)))
 
 
-def find(start: Path) -> Path | None:
-    """Return the file that configures a run in `start`: the nearest one, up to the project's root.
+def find_file(start: Path) -> Path | None:
+    """Return the nearest configuration file from `start` up to the root of the project.
 
     `wheelfix.toml` wins over `pyproject.toml` beside it; a directory with `pyproject.toml` or
     `.git` is a project's root.
@@ -158,18 +172,16 @@ def find(start: Path) -> Path | None:
 def read_table(path: Path) -> Mapping[str, object] | None:
     """Return wheelfix's table in `path`, None if a `pyproject.toml` has none.
 
-    Raises `SettingsError` for a file that cannot be read, or is no TOML.
+    Raises `SettingsError` for a file that cannot be read, or is not TOML.
     """
     try:
         text = path.read_text(encoding="utf-8")
         if path.name == "pyproject.toml" and "wheelfix" not in text:
             return None
-        import tomllib
-
         document: dict[str, object] = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"cannot read `{path}`: {error.strerror}") from error
-    except ValueError as error:  # no TOML, or no UTF-8
+    except ValueError as error:  # not TOML, or not UTF-8
         raise SettingsError(f"`{path}` is not TOML: {error}") from error
     if path.name != "pyproject.toml":
         return document

@@ -1,68 +1,55 @@
 """Tables of settings, as they stand in a file or are made from flags, turned into `Settings`.
 
-The keys are the fields of `Settings` in kebab-case. Every layer (file, environment, flags) is a
-table of these keys, so that a value is judged in one place wherever it comes from.
+Every layer (file, environment, flags) is a table whose keys are the fields of `Settings` in
+kebab-case, so that one place judges a value wherever it comes from.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any, NamedTuple, cast, get_args
 
 from wheelfix.errors import SettingsError
-from wheelfix.rules.findings import Severity
-from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import SCHEMES, Provider, Requirement, Settings, Size, name_of
+from wheelfix.settings import (
+    SCHEMES,
+    SETTING_FIELDS,
+    Provider,
+    Requirement,
+    SettingField,
+    Settings,
+    SeverityLabel,
+    Size,
+    name_of,
+)
 
-ADDING = frozenset({"extend-select", "ignore", "per-file-ignores", "severity", "provider"})
-"""The keys whose values add to those of the layer below; all others replace them."""
-
-FIELDS = {name.replace("_", "-"): name for name in Settings.__annotations__}
-"""Key of the table -> field of `Settings`."""
-_SEVERITIES = tuple(severity.label for severity in Severity)
-RUN_WIDE = frozenset({"jobs", "timeout", "fail-on", "baseline"})
-"""The keys that concern all wheels of a run together, so that no override may have them."""
-LEAST = {"zip-level": -1, "jobs": 1, "timeout": 0, "max-growth": 0}
-MOST = {"zip-level": 9}
+FIELDS = {field.key: field for field in SETTING_FIELDS}
+"""The fields of `Settings` by their key in a table."""
 
 
 def settings_from(table: Mapping[str, object], base: Settings, source: str) -> Settings:
-    """Return `base` changed by `table`; `source` says in messages where the table is from.
+    """Return `base` changed by `table`; `source` names the table in messages.
 
     Raises `SettingsError` for a key or a value that does not exist.
     """
-    kinds = get_type_hints(Settings)
     changes: dict[str, Any] = {}
     for key, given in table.items():
         if key not in FIELDS:
             raise SettingsError(
                 f"{source}: there is no setting `{key}`", hint=suggestion(key, FIELDS)
             )
-        name = FIELDS[key]
-        value = _value(kinds[name], key, given, f"{source}: `{key}`")
-        changes[name] = _added(getattr(base, name), value) if key in ADDING else value
+        field = FIELDS[key]
+        value = kind_of(field).parse(given, f"{source}: `{key}`")
+        below = getattr(base, field.name)
+        changes[field.name] = _added(below, value) if field.setting.is_added else value
     return replace(base, **changes)
 
 
-def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -> None:
-    """Raise `SettingsError` for a selector of `settings` that no rule answers to."""
-    known = tuple(rules)
-    per_file = (each for listed in settings.per_file_ignores.values() for each in listed)
-    chosen = (*settings.select, *settings.extend_select)
-    for selector in (*chosen, *settings.ignore, *per_file, *settings.severity):
-        if not any(rule.matches(selector) for rule in known):
-            words = [word for rule in known for word in (rule.code, rule.name)]
-            raise SettingsError(
-                f"{source}: no rule has the code, prefix or name `{selector}`",
-                hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
-            )
-
-
 def suggestion(word: str, known: Iterable[str]) -> str | None:
-    """Return a hint with what may have been meant by `word`, if anything comes near."""
+    """Return a hint with the words of `known` closest to `word`; None if none is close."""
     spelled = {name.lower(): name for name in known}
     near = get_close_matches(word.lower().replace("_", "-"), spelled, n=3)
     return (
@@ -70,45 +57,56 @@ def suggestion(word: str, known: Iterable[str]) -> str | None:
     )
 
 
-# --- Values ---------------------------------------------------------------------------------------
+def _added(below: object, value: object) -> object:
+    if isinstance(below, tuple):
+        return (*cast("tuple[str, ...]", below), *cast("tuple[str, ...]", value))
+    return {**cast("Mapping[str, object]", below), **cast("Mapping[str, object]", value)}
 
 
-def _value(  # noqa: C901, PLR0911 - one return for each kind
-    kind: object, key: str, given: object, where: str
-) -> object:
-    if kind is bool:
-        if not isinstance(given, bool):
-            raise SettingsError(f"{where} is {_shown(given)}; it must be true or false")
-        return given
-    if kind is int:
-        return _number(key, given, where)
-    if kind is Size:
-        return _size(given, where)
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        return _choice(kind, given, where)
-    if kind == tuple[str, ...]:
-        return _strings(given, where)
-    if kind == tuple[Requirement, ...]:
-        return _requirements(given, where)
-    if kind == tuple[Provider, ...]:
-        return _providers(given, where)
-    if key == "severity":
-        return _severities(given, where)
-    if kind == Mapping[str, str]:
-        return _reasons(given, where)
-    if kind == Mapping[str, tuple[str, ...]]:
-        return _per_file(given, where)
-    text = _text(given, where)
-    return Path(text) if kind is Path else text
+# --- Kinds of values ------------------------------------------------------------------------------
 
 
-def _number(key: str, given: object, where: str) -> int:
-    least, most = LEAST[key], MOST.get(key)
+class Kind(NamedTuple):
+    """How the values of one type are parsed, described and given as a flag."""
+
+    parse: Callable[[object, str], object]
+    """From what stands in a table; the second argument names the value in messages."""
+    schema: Mapping[str, Any]
+    """JSON Schema (2020-12)."""
+    flag: object
+    """The type of the flag's value for typer."""
+
+
+def kind_of(field: SettingField) -> Kind:
+    """Return the kind of the values of `field`."""
+    if field.type is int:
+        return _numbers(field.setting.least, field.setting.most)
+    if isinstance(field.type, type) and issubclass(field.type, StrEnum):
+        choices = [choice.value for choice in field.type]
+        return Kind(partial(_choice, field.type), {"enum": choices}, field.type)
+    return _KINDS[field.type]
+
+
+def _numbers(least: int | None, most: int | None) -> Kind:
+    bounds = {"minimum": least, "maximum": most}
+    schema = {key: bound for key, bound in bounds.items() if bound is not None}
+    return Kind(partial(_number, least, most), {"type": "integer", **schema}, int)
+
+
+def _boolean(given: object, where: str) -> bool:
+    if not isinstance(given, bool):
+        raise SettingsError(f"{where} is {_shown(given)}; it must be true or false")
+    return given
+
+
+def _number(least: int | None, most: int | None, given: object, where: str) -> int:
     number = given if isinstance(given, int) and not isinstance(given, bool) else None
-    if number is not None and number >= least and (most is None or number <= most):
-        return number
-    bounds = f"{least} to {most}" if most is not None else f"{least} or more"
-    raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
+    is_low = number is not None and least is not None and number < least
+    is_high = number is not None and most is not None and number > most
+    if number is None or is_low or is_high:
+        bounds = f"{least} to {most}" if most is not None else f"{least} or more"
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a number, {bounds}")
+    return number
 
 
 _UNITS = {"": 1, "B": 1, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30} | {
@@ -143,64 +141,79 @@ def _text(given: object, where: str) -> str:
     return given
 
 
-def _strings(given: object, where: str) -> tuple[str, ...]:
+def _path(given: object, where: str) -> Path:
+    return Path(_text(given, where))
+
+
+def _texts(given: object, where: str) -> tuple[str, ...]:
     if not isinstance(given, list | tuple):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a list of strings")
     items = cast("list[object]", given)
     return tuple(_text(item, f"{where}, item {n}") for n, item in enumerate(items, start=1))
 
 
-def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
-    """Return what `[[tool.wheelfix.require]]` demands, or texts such as `libx.so=x_*,y_*`."""
-    return tuple(_requirement(*item) for item in _items(given, where))
+def _shown(given: object) -> str:
+    if isinstance(given, bool):
+        return f"`{str(given).lower()}`"
+    if isinstance(given, Mapping):
+        return "a table"
+    return f"`{given}`" if isinstance(given, int | float | str) else "a list"
+
+
+# --- Lists of tables ------------------------------------------------------------------------------
 
 
 def _items(given: object, where: str) -> Iterator[tuple[object, str]]:
-    """Yield the tables of a list, and how to name them."""
+    """Yield the tables of a list, and their names in messages."""
     if not isinstance(given, list | tuple):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
     for n, item in enumerate(cast("list[object]", given), start=1):
         yield item, f"{where}, item {n}"
 
 
-def _requirement(given: object, where: str) -> Requirement:
-    if isinstance(given, str):
-        library, _, symbols = given.partition("=")
-        given = {"library": library, "symbols": [each for each in symbols.split(",") if each]}
+def _table(given: object, where: str, keys: Iterable[str]) -> Mapping[str, object]:
+    """Return `given` if it is a table that has no other key than `keys`."""
     if not isinstance(given, Mapping):
         raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
     table = cast("Mapping[str, object]", given)
     for key in table:
-        if key not in {"library", "symbols"}:
-            hint = suggestion(key, ("library", "symbols"))
-            raise SettingsError(f"{where}: there is no key `{key}`", hint=hint)
+        if key not in keys:
+            raise SettingsError(f"{where}: there is no key `{key}`", hint=suggestion(key, keys))
+    return table
+
+
+def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
+    """Parse `[[tool.wheelfix.require]]`, or texts such as `libx.so=x_*,y_*`."""
+    return tuple(_requirement(*item) for item in _items(given, where))
+
+
+def _requirement(given: object, where: str) -> Requirement:
+    if isinstance(given, str):
+        library, _, symbols = given.partition("=")
+        given = {"library": library, "symbols": [glob for glob in symbols.split(",") if glob]}
+    table = _table(given, where, ("library", "symbols"))
     if "library" not in table:
         raise SettingsError(f"{where} has no `library`", hint='such as library = "libx.so*"')
     return Requirement(
         library=_text(table["library"], f"{where}, `library`"),
-        symbols=_strings(table.get("symbols", ()), f"{where}, `symbols`"),
+        symbols=_texts(table.get("symbols", ()), f"{where}, `symbols`"),
     )
 
 
 def _providers(given: object, where: str) -> tuple[Provider, ...]:
-    """Return what `[[tool.wheelfix.provider]]` says, or texts that are yet to be looked up."""
+    """Parse `[[tool.wheelfix.provider]]`, or texts that are looked up later."""
     return tuple(_provider(*item) for item in _items(given, where))
 
 
 def _provider(given: object, where: str) -> Provider:
     if isinstance(given, str):
         return Provider(source=_text(given, where))
-    if not isinstance(given, Mapping):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a table")
-    table = cast("Mapping[str, object]", given)
-    keys = ("requirement", "libraries", "directory", "scheme")
-    for key in table:
-        if key not in keys:
-            raise SettingsError(f"{where}: there is no key `{key}`", hint=suggestion(key, keys))
+    table = _table(given, where, ("requirement", "libraries", "directory", "scheme"))
     requirement = _text(table.get("requirement", ""), f"{where}, `requirement`")
     if not name_of(requirement):
         raise SettingsError(
-            f"{where}: `{requirement}` is no requirement", hint="such as nvidia-cublas-cu12>=12.4"
+            f"{where}: `{requirement}` is not a requirement",
+            hint="such as nvidia-cublas-cu12>=12.4",
         )
     scheme = table.get("scheme", SCHEMES[0])
     if scheme not in SCHEMES:
@@ -210,7 +223,7 @@ def _provider(given: object, where: str) -> Provider:
             f"{where} must have both `libraries` and `directory`, or neither",
             hint="without them, both are looked up by the name of the requirement",
         )
-    libraries = _strings(table.get("libraries", ()), f"{where}, `libraries`")
+    libraries = _texts(table.get("libraries", ()), f"{where}, `libraries`")
     return Provider(
         requirement=requirement,
         libraries=libraries,
@@ -227,10 +240,13 @@ def _folder(given: object, where: str) -> str:
     return folder
 
 
+# --- Mappings -------------------------------------------------------------------------------------
+
+
 def _reasons(given: object, where: str) -> dict[str, str]:
     """Return selector -> reason, from a table of them or from a list without reasons."""
     if not isinstance(given, Mapping):
-        return dict.fromkeys(_strings(given, where), "")
+        return dict.fromkeys(_texts(given, where), "")
     reasons: dict[str, str] = {}
     for selector, reason in cast("Mapping[str, object]", given).items():
         if not isinstance(reason, str):
@@ -242,11 +258,11 @@ def _reasons(given: object, where: str) -> dict[str, str]:
 
 
 def _pairs(given: object, where: str, separator: str) -> Mapping[str, object]:
-    """Return a table as it is, or what texts such as `WF113=error` say, split at `separator`."""
+    """Return a table as it is, or texts such as `WF113=error` split at `separator`."""
     if isinstance(given, Mapping):
         return cast("Mapping[str, object]", given)
     pairs: dict[str, object] = {}
-    for text in _strings(given, where):
+    for text in _texts(given, where):
         name, found, value = text.rpartition(separator)
         if not found or not name or not value:
             raise SettingsError(f"{where}: `{text}` has no `{separator}` between two words")
@@ -254,13 +270,17 @@ def _pairs(given: object, where: str, separator: str) -> Mapping[str, object]:
     return pairs
 
 
-def _severities(given: object, where: str) -> dict[str, str]:
-    severities: dict[str, str] = {}
+_SEVERITIES: tuple[SeverityLabel, ...] = get_args(SeverityLabel)
+
+
+def _severities(given: object, where: str) -> dict[str, SeverityLabel]:
+    severities: dict[str, SeverityLabel] = {}
     for selector, value in _pairs(given, where, "=").items():
-        if not isinstance(value, str) or value not in _SEVERITIES:
-            listed = ", ".join(f"`{each}`" for each in _SEVERITIES)
+        label = next((label for label in _SEVERITIES if label == value), None)
+        if label is None:
+            listed = ", ".join(f"`{label}`" for label in _SEVERITIES)
             raise SettingsError(f"{where}: `{selector}` is {_shown(value)}; it must be {listed}")
-        severities[_text(selector, where)] = value
+        severities[_text(selector, where)] = label
     return severities
 
 
@@ -269,20 +289,62 @@ def _per_file(given: object, where: str) -> dict[str, tuple[str, ...]]:
     for glob, rules in _pairs(given, where, ":").items():
         listed = rules.split(",") if isinstance(rules, str) else rules
         ignores[_text(glob, where)] = tuple(
-            selector.strip() for selector in _strings(listed, f"{where}: `{glob}`")
+            selector.strip() for selector in _texts(listed, f"{where}: `{glob}`")
         )
     return ignores
 
 
-def _added(below: object, value: object) -> object:
-    if isinstance(below, tuple):
-        return (*cast("tuple[str, ...]", below), *cast("tuple[str, ...]", value))
-    return {**cast("Mapping[str, object]", below), **cast("Mapping[str, object]", value)}
+# --- The table of kinds ---------------------------------------------------------------------------
+
+TEXT_SCHEMA: Mapping[str, Any] = {"type": "string", "pattern": r"\S"}
+_TEXTS: Mapping[str, Any] = {"type": "array", "items": TEXT_SCHEMA}
+_SIZE: Mapping[str, Any] = {
+    "type": "string",
+    "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KMGkmg]([Ii]?[Bb])?|[Bb])?\s*$",
+}
+_REQUIREMENT: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["library"],
+    "properties": {"library": TEXT_SCHEMA, "symbols": _TEXTS},
+}
+_FOLDER = r"^(?!/)(?!(.*/)?\.{1,2}(/|$))(?!.*//.)(?=.*\S)"
+"""Relative, and without `.` and `..`."""
+_PROVIDER: Mapping[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["requirement"],
+    "dependentRequired": {"libraries": ["directory"], "directory": ["libraries"]},
+    "properties": {
+        "requirement": {"type": "string", "pattern": r"^\s*[A-Za-z0-9]"},
+        "libraries": _TEXTS,
+        "directory": {"type": "string", "pattern": _FOLDER},
+        "scheme": {"enum": list(SCHEMES)},
+    },
+}
 
 
-def _shown(given: object) -> str:
-    if isinstance(given, bool):
-        return f"`{str(given).lower()}`"
-    if isinstance(given, Mapping):
-        return "a table"
-    return f"`{given}`" if isinstance(given, int | float | str) else "a list"
+def _list_of(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "array", "items": {"anyOf": [TEXT_SCHEMA, schema]}}
+
+
+def _map_to(schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"type": "object", "additionalProperties": schema}
+
+
+_KINDS: Mapping[object, Kind] = {
+    bool: Kind(_boolean, {"type": "boolean"}, bool),
+    str: Kind(_text, TEXT_SCHEMA, str),
+    str | None: Kind(_text, TEXT_SCHEMA, str),
+    Path: Kind(_path, TEXT_SCHEMA, Path),
+    Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
+    tuple[str, ...]: Kind(_texts, _TEXTS, list[str]),
+    tuple[Requirement, ...]: Kind(_requirements, _list_of(_REQUIREMENT), list[str]),
+    tuple[Provider, ...]: Kind(_providers, _list_of(_PROVIDER), list[str]),
+    Mapping[str, str]: Kind(_reasons, {"anyOf": [_TEXTS, _map_to({"type": "string"})]}, list[str]),
+    Mapping[str, SeverityLabel]: Kind(_severities, _map_to({"enum": list(_SEVERITIES)}), list[str]),
+    Mapping[str, tuple[str, ...]]: Kind(
+        _per_file, _map_to({"anyOf": [TEXT_SCHEMA, _TEXTS]}), list[str]
+    ),
+}
+"""The kinds by type, except those of numbers and choices."""

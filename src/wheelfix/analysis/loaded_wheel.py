@@ -1,0 +1,217 @@
+"""An installed wheel among the libraries of this machine, with the load of each object.
+
+Loads are computed from values, as in `loader.search`; no library is opened by the loader. The wheel
+is taken to be repaired already: a library that it contains counts as found by its name, even if no
+search path leads there yet.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Protocol
+
+from wheelfix.elf.exports import Wanted, announce
+from wheelfix.elf.model import Elf, Exports
+from wheelfix.loader.as_needed import Library
+from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.model import Environment, Load
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.search import load_each
+from wheelfix.loader.symbols import Scope, SymbolIndex, wanted_by
+from wheelfix.wheel.edits import Edit, without_needed
+from wheelfix.wheel.model import Wheel
+
+ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
+"""Functions that a library may define in place of the C library's."""
+_MODULE_HOOKS = ("PyInit_", "PyInitU_", "PyModExport_", "PyModExportU_")
+
+
+class Definitions(Protocol):
+    """Reads the definitions of a wheel's members and of libraries around it."""
+
+    def including(self, edits: Iterable[Edit]) -> "Definitions":
+        """Return the same for the wheel after `edits`, which apply in order."""
+        ...
+
+    def reader(self, member: str, /) -> Callable[[], Exports] | None:
+        """Return a function that reads the exports of `member`, None if its bytes are unknown."""
+        ...
+
+    def host(self, name: str, dependent: Elf, /) -> Library | None:
+        """Find the library that `name` in DT_NEEDED of `dependent` means outside of the wheel."""
+        ...
+
+    def provider_library(
+        self, name: str, dependent: Elf, place: str, folder: str | None, /
+    ) -> Library | None:
+        """Find the library `name` in `place`, the wheel or directory of a provider."""
+        ...
+
+    def preferring(self, places: Iterable[str], /) -> "Definitions":
+        """Return the same with `places` before the other entries of `library-path`."""
+        ...
+
+    def mentions(self, names: Collection[str], /) -> Mapping[str, tuple[str, ...]]:
+        """Return for each library name the members that contain it as a string."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedWheel:
+    """The installed wheel, the libraries that it loads, and their symbols."""
+
+    environment: Environment
+    paths: Mapping[str, str]
+    """Member -> installed path; dynamic objects only."""
+    libraries: Mapping[str, Library]
+    """Path -> the library, if its exports can be read."""
+    wanted: Wanted
+    """The names that any of the libraries refers to."""
+
+    @classmethod
+    def around(
+        cls, wheel: Wheel, layout: Layout, environment: Environment, definitions: Definitions
+    ) -> "LoadedWheel":
+        """Install `wheel` in `layout`, and add the libraries of this machine that it needs."""
+        paths = {
+            member: layout.paths[member]
+            for member, elf in wheel.elfs.items()
+            if elf.dynamic and member in layout.paths
+        }
+        own = dict(_own_libraries(wheel, paths, definitions))
+        cache = {member.rpartition("/")[2]: path for member, path in reversed(paths.items())}
+        cache = {name: path for name, path in cache.items() if not may_come_from_platform(name)}
+        elfs = [wheel.elfs[member] for member in paths]
+        needed = [(name, elf) for elf in elfs for name in elf.needed]
+        hosts = _host_libraries(needed, cache, definitions)
+        cache |= {name: library.path for name, library in hosts.items()}
+        added = {
+            library.path: library
+            for library in hosts.values()
+            if library.path not in environment.files
+        }
+        folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
+        libraries = own | added
+        wanted = wanted_by(libraries.values(), ALLOCATOR.union(_other_names(libraries)))
+        return cls(
+            environment=replace(
+                environment,
+                files={
+                    **environment.files,
+                    **{path: library.elf for path, library in added.items()},
+                },
+                cache=cache,
+                default_directories=tuple(folders),
+            ),
+            paths=paths,
+            libraries={
+                path: replace(library, read=partial(_read_wanted, library.read, wanted))
+                for path, library in libraries.items()
+            },
+            wanted=wanted,
+        )
+
+    def elf(self, member: str) -> Elf:
+        """Return the ELF facts of `member`."""
+        return self.environment.files[self.paths[member]]
+
+    @cached_property
+    def members(self) -> Mapping[str, str]:
+        """Installed path -> member."""
+        return {path: member for member, path in self.paths.items()}
+
+    @cached_property
+    def loads(self) -> Mapping[str, Load]:
+        """Member -> its load, as the first of a process."""
+        loads = load_each(self.paths.values(), self.environment)
+        return dict(zip(self.paths, loads, strict=True))
+
+    @cached_property
+    def index(self) -> SymbolIndex:
+        """The libraries by the symbols that they define."""
+        return SymbolIndex(self.libraries, self.environment.libc, self.wanted)
+
+    @cached_property
+    def scopes(self) -> Mapping[str, Scope]:
+        """Member -> the lookup scope of its load."""
+        return {member: Scope(load.objects, self.index) for member, load in self.loads.items()}
+
+    @cached_property
+    def symbol_providers(self) -> Mapping[str, frozenset[str]]:
+        """Path -> the libraries that define a symbol to which the object there refers."""
+        return {
+            path: frozenset[str]().union(
+                *{
+                    self.index.providers(symbol.name, symbol.version)
+                    for symbol in library.elf.undefined
+                }
+            )
+            for path, library in self.libraries.items()
+        }
+
+    def results(self, member: str) -> Mapping[str, str | None]:
+        """Return for each DT_NEEDED name of `member` the path that it leads to, None for none."""
+        path = self.paths[member]
+        return {
+            request.name: request.result
+            for request in reversed(self.loads[member].requests)
+            if request.requester == path
+        }
+
+    def without_needed(self, entries: Iterable[tuple[str, str]]) -> Environment:
+        """Return the environment without some DT_NEEDED entries, given as (member, name)."""
+        names: dict[str, set[str]] = {}
+        for member, name in entries:
+            names.setdefault(self.paths[member], set()).add(name)
+        changed = {
+            path: without_needed(self.environment.files[path], gone) for path, gone in names.items()
+        }
+        return replace(self.environment, files={**self.environment.files, **changed})
+
+
+def module_hooks(file: str) -> list[str]:
+    """Return the names of the functions by which CPython would initialize `file` as a module."""
+    stem = file.rpartition("/")[2].partition(".")[0]
+    return [prefix + stem for prefix in _MODULE_HOOKS]
+
+
+def _own_libraries(
+    wheel: Wheel, paths: Mapping[str, str], definitions: Definitions
+) -> Iterator[tuple[str, Library]]:
+    for member, path in paths.items():
+        read = definitions.reader(member)
+        if read is not None:
+            yield path, Library(path=path, elf=wheel.elfs[member], read=read)
+
+
+def _host_libraries(
+    needed: Iterable[tuple[str, Elf]], own: Container[str], definitions: Definitions
+) -> dict[str, Library]:
+    """Find the libraries that `needed` leads to, except the wheel's `own`: name -> library."""
+    found: dict[str, Library] = {}
+    seen: set[str] = set()
+    waiting = list(needed)
+    for name, dependent in waiting:  # grows during the walk
+        library = None if name in own or name in found else definitions.host(name, dependent)
+        if library is None:
+            continue
+        found[name] = library
+        if library.path not in seen:
+            seen.add(library.path)
+            waiting += [(further, library.elf) for further in library.elf.needed]
+    return found
+
+
+def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:
+    """Yield the names that are looked up but are no undefined symbols."""
+    for path, library in libraries.items():
+        yield from module_hooks(path)
+        if library.elf.is_executable:
+            yield from (copy.name for copy in library.exports.copies)
+
+
+def _read_wanted(read: Callable[[], Exports], wanted: Wanted) -> Exports:
+    """Read the exports of a library, and look all `wanted` names up at once."""
+    exports = read()
+    announce(exports, wanted)
+    return exports

@@ -1,0 +1,73 @@
+"""Platform policies: what each manylinux, musllinux and Android tag allows."""
+
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Policy(NamedTuple):
+    """What one platform tag allows, from auditwheel's tables."""
+
+    name: str
+    """Without the architecture: `manylinux_2_17`."""
+    aliases: tuple[str, ...]
+    symbol_versions: Mapping[str, Mapping[str, Sequence[str]]]
+    """Architecture -> prefix, such as `GLIBC` -> versions that the platform has."""
+    blacklist: Mapping[str, Sequence[str]]
+    """Library -> its private symbols, which a wheel must not use."""
+    whitelist: frozenset[str] = frozenset()
+    """The libraries of every machine of the platform."""
+    priority: int = 0
+    """Highest for the oldest platform."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSymbols:
+    """The undefined symbols that auditwheel compares by name."""
+
+    names: frozenset[str]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether auditwheel compares `name`: blacklisted, or of a narrow Python 2 build."""
+        return name in self.names or (isinstance(name, str) and "PyUnicodeUCS2_" in name)
+
+
+def judged_symbols(policies: Iterable[Policy]) -> Container[str] | None:
+    """Return the symbols that matter under `policies`; None if these are not known."""
+    names = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
+    if not names:
+        return None
+    # auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`.
+    return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
+
+
+def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:
+    """Return the libraries with private symbols under `policies`."""
+    return frozenset(library for policy in policies for library in policy.blacklist)
+
+
+def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
+    """Return the libraries of every manylinux platform of `policies`."""
+    lists = [policy.whitelist for policy in policies if policy.name.startswith("manylinux")]
+    return lists[0].intersection(*lists[1:]) if lists else frozenset()
+
+
+def allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
+    """Return the symbol versions that the tag `target` allows, by prefix; others are free."""
+    for policy in policies:
+        for name in (policy.name, *policy.aliases):
+            versions = policy.symbol_versions.get(target.removeprefix(f"{name}_"))
+            if target.startswith(f"{name}_") and versions is not None:
+                return {
+                    prefix: frozenset(f"{prefix}_{version}" for version in known)
+                    for prefix, known in versions.items()
+                }
+    return {}
+
+
+def blacklist_of(target: str, policies: Iterable[Policy]) -> Mapping[str, Sequence[str]]:
+    """Return the blacklist of the policy for the tag `target`: library -> private symbols."""
+    for policy in policies:
+        if any(target.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
+            return policy.blacklist
+    return {}

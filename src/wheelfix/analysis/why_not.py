@@ -1,0 +1,144 @@
+"""The reasons why a load does not use a certain file."""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wheelfix.analysis.explain import python_choices
+from wheelfix.analysis.installation import Installation, loads_of
+from wheelfix.analysis.load_tree import Step, how_found, tree_of
+from wheelfix.elf.model import Libc
+from wheelfix.loader.model import Candidate, How, Request, SearchOutcome
+from wheelfix.loader.search import load, search_directories
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNot:
+    """Why a file is not loaded; or that it is."""
+
+    name: str
+    loaded: bool
+    reasons: tuple[str, ...]
+
+
+def why_not(installation: Installation, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
+    """Return why the load of `root` does not use the file at `path`, an absolute path."""
+    steps = tree_of(installation, loads_of(installation, root, after))
+    label = installation.label(path)
+    for choice in python_choices(installation, root):
+        if choice.stop and path in {choice.path, root}:
+            reason = (
+                f"{choice.search.source} looks in {choice.stop.variable} {choice.directory} first, "
+                f"and opens `{installation.label(choice.path)}` by its path"
+            )
+            return WhyNot(name=label, loaded=path == choice.path, reasons=(reason,))
+    step = next((step for step in steps if step.request.result == path), None)
+    if step is not None:
+        requester = installation.label(step.request.requester)
+        reason = f"it is loaded: `{requester}` gets it for `{step.request.name}`"
+        return WhyNot(name=label, loaded=True, reasons=(reason,))
+    reasons = tuple(dict.fromkeys(_reasons(installation, steps, path)))
+    return WhyNot(
+        name=label, loaded=False, reasons=reasons or (_never_requested(installation, path),)
+    )
+
+
+def _names_of(installation: Installation, path: str) -> set[str]:
+    """Return the names by which the loader can find the file at `path`."""
+    elf = installation.environment.files.get(path)
+    base = path.rpartition("/")[2]
+    links = {
+        link.rpartition("/")[2]
+        for link, target in installation.environment.links.items()
+        if target.rpartition("/")[2] == base
+    }
+    soname = elf.soname if elf and installation.environment.libc is Libc.GLIBC else None
+    return {path, base, *links, *([soname] if soname else [])}
+
+
+def _never_requested(installation: Installation, path: str) -> str:
+    names = " or ".join(f"`{name}`" for name in sorted(_names_of(installation, path) - {path}))
+    return f"no object of this load needs {names}"
+
+
+def _reasons(installation: Installation, steps: Iterable[Step], path: str) -> Iterator[str]:
+    names = _names_of(installation, path)
+    base = path.rpartition("/")[2]
+    for step in steps:
+        request = step.request
+        if request.name not in names or step.depth == 0:
+            continue
+        needs = f"`{installation.label(request.requester)}` needs `{request.name}`"
+        rejected = (
+            candidate for candidate in request.candidates if _is_at(installation, candidate, path)
+        )
+        tried = next(rejected, None)
+        if tried is not None:
+            yield f"{needs}: the file was tried and rejected: {tried.outcome}"
+        elif request.how is How.LOADED:
+            yield (
+                f"{needs}: `{installation.label(request.result)}` has that name and was already "
+                f"loaded by `{installation.label(step.loaded_by)}`, so nothing was searched"
+            )
+        elif request.name != base and "/" not in request.name:
+            yield f"{needs}: the loader searches for a file of that name; this one is `{base}`"
+        elif request.result is not None:
+            found = installation.label(request.result)
+            yield f"{needs}: `{found}` is found first ({how_found(installation, step)})"
+            yield _would_follow(installation, request, path)
+        elif request.fatal:
+            last = request.candidates[-1]
+            yield f"{needs}: the search ended before, at `{last.path}` ({last.outcome})"
+        else:
+            yield f"{needs}: `{posixpath.dirname(path)}` is not among the searched directories"
+            yield from _ineffective_entries(installation, request, path)
+
+
+def _is_at(installation: Installation, candidate: Candidate, path: str) -> bool:
+    if candidate.outcome is SearchOutcome.NO_DIRECTORY:
+        return False
+    spelled = posixpath.normpath(candidate.path)
+    return path in {spelled, installation.environment.links.get(spelled)}
+
+
+def _would_follow(installation: Installation, request: Request, path: str) -> str:
+    """Say whether the search would find `path` without the files before it."""
+    files = dict(installation.environment.files)
+    result = request.result
+    for _ in range(len(files)):
+        if result is None or result == path or result not in files:
+            break
+        del files[result]
+        environment = replace(installation.environment, files=files)
+        if request.requester is None or request.requester not in files:
+            break
+        without = load(request.requester, environment)
+        results = (twin.result for twin in without.requests if twin.name == request.name)
+        result = next(results, None)
+    if result == path:
+        return "it is shadowed: without the file before it, it would be loaded"
+    return f"even without that file, `{posixpath.dirname(path)}` is not searched"
+
+
+def _ineffective_entries(installation: Installation, request: Request, path: str) -> Iterator[str]:
+    """Yield the search path entries for the file's directory that do not count for `request`."""
+    environment, requester = installation.environment, request.requester
+    elf = environment.files.get(requester or "")
+    if elf is None or environment.libc is Libc.MUSL:
+        return
+    folder = posixpath.dirname(path)
+    for owner, other in environment.files.items():
+        if other.search_path is None or owner == requester:
+            continue
+        pairs = search_directories(other.search_path, posixpath.dirname(owner), environment)
+        entries = (entry for entry, text in pairs if posixpath.normpath(text) == folder)
+        entry = next(entries, None)
+        if entry is None:
+            continue
+        if other.runpath is not None:
+            why = "DT_RUNPATH counts only for the object that has it"
+        elif elf.runpath is not None:
+            why = f"the DT_RUNPATH of `{installation.label(requester)}` disables inherited paths"
+        else:
+            why = f"`{installation.label(owner)}` did not load `{installation.label(requester)}`"
+        yield f"`{installation.label(owner)}` has the entry `{entry}` for it, but {why}"

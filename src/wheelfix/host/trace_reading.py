@@ -1,0 +1,327 @@
+"""The result of a trace, from the loader's logs and what was seen in /proc."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+
+from wheelfix.analysis.providers import known_providers
+from wheelfix.elf.model import Elf
+from wheelfix.errors import ToolError
+from wheelfix.host.disk import read_file
+from wheelfix.host.installed_files import (
+    File,
+    by_record,
+    distributions,
+    find_dist_info,
+    find_file,
+)
+from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
+from wheelfix.host.trace_model import Loaded, NotFound, Process, SkippedCandidate, Trace
+from wheelfix.host.trace_watch import SeenProcess, Watch
+from wheelfix.loader.glibc import expand
+from wheelfix.loader.model import How
+from wheelfix.system.subprocesses import finish, start
+
+_ReadElf = Callable[[str], Elf | None]
+"""Reads the ELF object at a path, once; None if there is none."""
+
+
+def read_processes(watch: Watch) -> Iterator[Process]:
+    """Yield the programs that `watch` has seen, in the order in which their processes began."""
+    read_elf: _ReadElf = cache(read_file)
+    with_log: dict[int, list[Process]] = {}
+    for log in watch.logs.values():
+        programs = log.finish()
+        for logged in programs:
+            seen = watch.seen.get(logged.pid)
+            executable = _executable(logged, programs, seen)
+            process = _process(logged, executable, watch, read_elf)
+            with_log.setdefault(logged.pid, []).append(process)
+    for pid in sorted({*with_log, *watch.seen}, key=lambda pid: _order(watch, pid)):
+        seen = watch.seen.get(pid)
+        yield from with_log.get(pid, [])
+        if seen is not None:
+            yield from _without_log(seen)
+
+
+def _executable(
+    logged: LoggedProgram, programs: Sequence[LoggedProgram], seen: SeenProcess | None
+) -> str | None:
+    """Return the program's file, if it was seen: a process may execute several in turn."""
+    if seen is None or seen.exe is None:
+        return None
+    own = [program for program in programs if program.pid == logged.pid]
+    if len(own) == len(seen.programs):
+        return list(seen.programs)[own.index(logged)]
+    return seen.exe if logged is own[-1] else None
+
+
+def _order(watch: Watch, pid: int) -> tuple[int, int]:
+    seen = watch.seen.get(pid)
+    return int(seen.began) if seen else 1 << 62, pid
+
+
+def _without_log(seen: SeenProcess) -> Iterator[Process]:
+    """Yield the programs that the process has executed and that write no log, with the reason."""
+    for program, request in seen.programs.items():
+        elf = read_file(program)
+        if elf is None:
+            continue
+        if not elf.dynamic or elf.interpreter is None:
+            reason = "it is static: no loader runs in it"
+        elif _is_musl(elf):
+            reason = "musl's loader knows no LD_DEBUG"
+        elif not request:
+            reason = "it was started without LD_DEBUG in its environment"
+        else:
+            continue
+        files = tuple(file for file in seen.files.values() if file.path != program)
+        yield Process(
+            pid=seen.pid, program=program, executable=program, silent=reason, mapped=files
+        )
+
+
+def _is_musl(elf: Elf) -> bool:
+    return "musl" in (elf.interpreter or "") or elf.libc == "musl"
+
+
+def _process(
+    logged: LoggedProgram, executable: str | None, watch: Watch, read_elf: _ReadElf
+) -> Process:
+    loaded: list[Loaded] = []
+    missed: list[NotFound] = []
+    opened = {request.path for request in logged.requests if request.path} | logged.known
+    program = logged.program or executable or "?"
+    loaders: dict[str, str | None] = {}
+    own = executable or shutil.which(program) or program
+    for request in logged.requests:
+        if request.path is not None:
+            chain = list(_chain(request.requester, program, own, loaders))
+            loaders.setdefault(request.path, None if request.dlopen else request.requester)
+            loaded.append(_loaded(request, watch.files.get(id(request)), read_elf, chain))
+        elif not _is_loaded(request, opened, loaded):
+            missed.append(_not_found(request, read_elf))
+    seen = watch.seen.get(logged.pid)
+    return Process(
+        pid=logged.pid,
+        program=program,
+        executable=executable,
+        forked_from=logged.forked_from,
+        loaded=tuple(loaded),
+        missed=tuple(missed),
+        mapped=tuple(seen.files.values()) if seen else (),
+        versions=frozenset(logged.versions),
+        bindings=tuple(logged.bindings.items()),
+        errors=tuple(logged.errors),
+        dropped=logged.dropped,
+    )
+
+
+def _chain(
+    requester: str, program: str, executable: str, loaders: Mapping[str, str | None]
+) -> Iterator[str]:
+    """Yield the requester, what caused it to be loaded, and so on up to the program."""
+    path: str | None = requester
+    seen = {program}
+    while path is not None and path not in seen:
+        seen.add(path)
+        yield path
+        path = loaders.get(path)
+    yield executable
+
+
+def _is_loaded(request: LoggedRequest, opened: set[str], loaded: Sequence[Loaded]) -> bool:
+    """Whether the search ended at a file that was already loaded under another path."""
+    last = request.tried[-1].path if request.tried else request.name
+    if last in opened:
+        return True
+    file = find_file(last)
+    return file is not None and any(entry.file and entry.file.id == file.id for entry in loaded)
+
+
+def _loaded(
+    request: LoggedRequest, file: File | None, read_elf: _ReadElf, chain: Sequence[str]
+) -> Loaded:
+    path = request.path or request.name
+    elf = read_elf(file.path if file else path)
+    how, owner = _rule(request, chain, read_elf)
+    return Loaded(
+        name=request.name,
+        requester=request.requester,
+        dlopen=request.dlopen,
+        path=path,
+        file=file,
+        soname=elf.soname if elf else None,
+        how=how,
+        owner=owner,
+        directory=path.rpartition("/")[0] if request.searched else None,
+        passed=tuple(_skipped(request, elf, read_elf)),
+        tried=len(request.tried),
+        times=request.times,
+    )
+
+
+def _rule(
+    request: LoggedRequest, chain: Sequence[str], read_elf: _ReadElf
+) -> tuple[How, str | None]:
+    """Return the rule that found the file, and the owner of the search path.
+
+    `chain` are the files whose DT_RPATH may apply: the requester, what caused it to be loaded,
+    the program. For a directory, glibc logs the tag and the file that had it first, which may be
+    wrong: the objects' own DT_RPATH and DT_RUNPATH decide.
+    """
+    how = request.how
+    owner = request.tried[-1].owner if request.tried else None
+    requester = read_elf(chain[0])
+    if how not in {How.RPATH, How.RUNPATH} or requester is None:
+        return how, owner
+    if requester.runpath is not None:
+        return How.RUNPATH, request.requester
+    for path in chain:
+        elf = read_elf(path)
+        if elf is not None and elf.runpath is None and _leads(elf.rpath, path, request.path or ""):
+            return (How.RPATH if path == chain[0] else How.INHERITED), path
+    return How.INHERITED, owner
+
+
+def _leads(search_path: str | None, owner: str, path: str) -> bool:
+    """Whether a directory of `search_path`, or one of its subdirectories, holds `path`."""
+    origin = owner.rpartition("/")[0]
+    entries = (expand(entry, origin) for entry in (search_path or "").split(":"))
+    return any(path.startswith(f"{entry.rstrip('/')}/") for entry in entries if entry)
+
+
+def _skipped(
+    request: LoggedRequest, taken: Elf | None, read_elf: _ReadElf
+) -> Iterator[SkippedCandidate]:
+    """Yield the candidates that exist, but were not loaded."""
+    for attempt in request.tried:
+        if attempt.path == request.path or not os.path.exists(attempt.path):  # noqa: PTH110 - text
+            continue
+        reason = _reason(read_elf(attempt.path), taken)
+        yield SkippedCandidate(path=attempt.path, how=attempt.how, reason=reason)
+
+
+def _reason(elf: Elf | None, taken: Elf | None) -> str:
+    if elf is None:
+        return "not a readable ELF file"
+    if taken is None:
+        return "not loadable"
+    if elf.bits != taken.bits:
+        return "wrong ELF class"
+    if elf.machine != taken.machine:
+        return "wrong machine"
+    return "not there when the loader looked, or not readable for the process"
+
+
+def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
+    return NotFound(
+        name=request.name,
+        requester=request.requester,
+        dlopen=request.dlopen,
+        tried=tuple(attempt.path for attempt in request.tried),
+        passed=tuple(_skipped(request, None, read_elf)),
+        times=request.times,
+        wheels=known_providers(request.name),
+    )
+
+
+# --- Names ----------------------------------------------------------------------------------------
+
+
+def demangled(names: Sequence[str]) -> dict[str, str]:
+    """Demangle C++ names with `c++filt`, where there is one; others stay as they are."""
+    mangled = [name for name in dict.fromkeys(names) if name.startswith("_Z")]
+    program = shutil.which("c++filt")
+    if not mangled or program is None:
+        return {}
+    try:
+        filter_ = start([program])
+        done = finish(filter_, [program], name="c++filt", task="\n".join(mangled), timeout=60)
+    except ToolError:
+        return {}
+    return dict(zip(mangled, done.stdout.splitlines(), strict=False))
+
+
+def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
+    """Keep the bindings whose plain or demangled name matches one of the globs `symbols`."""
+    names = [b.symbol for p in trace.processes for b, _ in p.bindings]
+    readable = demangled(names)
+
+    def fits(binding: LoggedBinding) -> bool:
+        both = (binding.symbol, readable.get(binding.symbol, binding.symbol))
+        return any(fnmatchcase(name, glob) for name in both for glob in symbols)
+
+    kept = tuple(
+        replace(
+            process,
+            bindings=tuple(
+                (replace(b, symbol=readable.get(b.symbol, b.symbol)), times)
+                for b, times in process.bindings
+                if fits(b)
+            ),
+        )
+        for process in trace.processes
+    )
+    return replace(trace, processes=kept)
+
+
+# --- Distributions --------------------------------------------------------------------------------
+
+
+def with_distributions(trace: Trace) -> Trace:
+    """Note for each file the installed distribution that it belongs to, by RECORD."""
+    wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
+    parents = {parent: None for path in wanted for parent in Path(path).parents}
+    sites = [folder for folder in parents if next(folder.glob("*.dist-info"), None) is not None]
+    owners: dict[str, str] = {}
+    for site in dict.fromkeys((*sites, *_sites((), trace))):
+        owners |= distributions(site, wanted - owners.keys())
+    if not owners:
+        return trace
+
+    def owned(loaded: Loaded) -> Loaded:
+        owner = owners.get(loaded.file.path) if loaded.file else None
+        return loaded if owner is None else replace(loaded, distribution=owner)
+
+    processes = (replace(p, loaded=tuple(map(owned, p.loaded))) for p in trace.processes)
+    return replace(trace, processes=tuple(processes))
+
+
+def find_installed(elfs: Sequence[str], dist_info: str, trace: Trace) -> dict[str, File]:
+    """Find an installed copy of the wheel with `dist_info` near the traced files.
+
+    Return its objects `elfs` (members of the wheel) with their files, by RECORD; nothing without
+    a copy.
+    """
+    for site in _sites(elfs, trace):
+        folder = find_dist_info(site, dist_info)
+        if folder is not None:
+            return by_record(folder, elfs)
+    return {}
+
+
+def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
+    """Yield the folders that may be site-packages of the traced programs."""
+    paths = dict.fromkeys(
+        path
+        for process in trace.processes
+        for entry in process.loaded
+        for path in (entry.path, entry.file.path if entry.file else entry.path)
+    )
+    for member in elfs:
+        yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
+    parents = dict.fromkeys(parent for path in paths for parent in Path(path).parents)
+    yield from (folder for folder in parents if folder.name in {"site-packages", "dist-packages"})
+    for variable in trace.variables:
+        if variable.name == "PYTHONPATH":
+            yield from (Path(folder) for folder in variable.value.split(":") if folder)
+    for process in trace.processes:
+        program = Path(shutil.which(process.program) or process.program)
+        for folder in (program.parent, Path(process.executable or "/").parent):
+            for lib in ("lib", "lib64", "local/lib"):
+                yield from (folder.parent / lib).glob("*/*-packages")

@@ -1,0 +1,266 @@
+"""Processes under LD_DEBUG, watched while they run: the logs as they grow, and /proc/PID/maps."""
+
+import ctypes
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wheelfix.host.installed_files import File, find_file
+from wheelfix.host.ld_debug import Log, LoggedProgram, LoggedRequest
+
+BUSY, IDLE = 0.003, 0.05
+"""Seconds between two looks, while something happens and while nothing does."""
+_PIECE = 1 << 20
+"""Bytes of a log that are read at once."""
+_PUNCH_HOLE, _KEEP_SIZE = 2, 1
+"""FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of fallocate(2)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SeenProcess:
+    """One process, as /proc has shown it so far. Mutable."""
+
+    pid: int
+    began: str
+    """Its start time: the kernel reuses process ids."""
+    exe: str | None = None
+    cwd: str | None = None
+    programs: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Its programs, by /proc/PID/exe, and whether LD_DEBUG_OUTPUT was in their environment."""
+    files: dict[tuple[int, int], File] = field(default_factory=dict[tuple[int, int], File])
+    since: float = 0
+    """When the last of the programs was first seen (`time.monotonic`)."""
+    looked: float = 0
+    lost_log: bool = False
+    """Whether it has closed the descriptor of its log."""
+
+    def alive(self) -> bool:
+        """Whether the process still runs."""
+        fields = _stat(self.pid)
+        return fields is not None and fields[19] == self.began and fields[0] not in "ZX"
+
+
+@dataclass(slots=True, kw_only=True)
+class Watch:
+    """The logs as they grow, and the processes as they start and end. Mutable."""
+
+    folder: Path
+    symbols: tuple[str, ...]
+    logs: dict[int, Log] = field(default_factory=dict[int, Log])
+    seen: dict[int, SeenProcess] = field(default_factory=dict[int, SeenProcess])
+    files: dict[int, File] = field(default_factory=dict[int, File])
+    """The file that answered a request, by `id` of the request."""
+    _open: dict[int, int] = field(default_factory=dict[int, int])
+    """The descriptors of the logs."""
+    _scanned: float = 0
+
+    def close(self) -> None:
+        """Close the logs."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def add(self, pid: int) -> bool:
+        """Watch one more process; return whether it is new."""
+        fields = _stat(pid)
+        known = self.seen.get(pid)
+        if fields is None or (known is not None and known.began == fields[19]):
+            return False
+        self.seen[pid] = SeenProcess(pid=pid, began=fields[19])
+        return True
+
+    def look(self) -> bool:
+        """Read what is new; return whether there was anything."""
+        grown = self._read_logs()
+        now = time.monotonic()
+        if now - self._scanned > IDLE / 2:
+            self._scanned = now
+            for pid in list(self.seen):
+                for child in _children(pid):
+                    grown |= self.add(child)
+        pause = max(IDLE if grown else 2 * IDLE, 0.01 * len(self.seen))
+        for seen in self.seen.values():
+            fresh = [
+                request
+                for log in self.logs.values()
+                for logged in log.programs
+                if logged.pid == seen.pid
+                for request in logged.mapped
+            ]
+            if fresh or now - seen.looked > pause:
+                seen.looked = now
+                self._snapshot(seen, fresh)
+        for log in self.logs.values():
+            for logged in log.programs:
+                for request in logged.mapped:
+                    if id(request) not in self.files:
+                        self._by_path(logged, request)
+                logged.mapped.clear()
+        return grown
+
+    def _read_logs(self) -> bool:
+        grown = False
+        with os.scandir(self.folder) as entries:
+            for entry in entries:
+                pid = int(entry.name.rpartition(".")[2])
+                if pid not in self.logs:
+                    with suppress(OSError):
+                        self._open[pid] = os.open(entry.path, os.O_RDWR | os.O_CLOEXEC)
+                        self.logs[pid] = Log(pid, self.symbols)
+        for pid, log in self.logs.items():
+            while data := os.read(self._open[pid], _PIECE):
+                grown = True
+                log.feed(data)
+                if len(data) == _PIECE:
+                    _forget(self._open[pid])
+        for log in self.logs.values():
+            for logged in log.programs:
+                if logged.pid not in self.seen:
+                    self.add(logged.pid)
+        return grown
+
+    def _snapshot(self, seen: SeenProcess, fresh: Sequence[LoggedRequest]) -> None:
+        """Read the executable files in the maps of one process, and those of `fresh` requests."""
+        here = Path("/proc") / str(seen.pid)
+        try:
+            lines = (here / "maps").read_bytes().splitlines()
+            seen.exe = os.readlink(here / "exe")  # noqa: PTH115 - text, as the kernel prints it
+            seen.cwd = os.readlink(here / "cwd")  # noqa: PTH115 - as above
+        except OSError:
+            return
+        self._check_environment(seen, here)
+        waiting = {request.address: request for request in fresh if request.address is not None}
+        for line in lines:
+            fields = line.split(None, 5)
+            if len(fields) < 6 or not fields[5].startswith(b"/"):
+                continue
+            executable = fields[1][2:3] == b"x"
+            if not executable and not waiting:
+                continue
+            file = _mapped(fields)
+            if executable:
+                seen.files.setdefault(file.id, file)
+            low, _, high = fields[0].partition(b"-")
+            start, end = int(low, 16), int(high, 16)
+            for address in [address for address in waiting if start <= address < end]:
+                self._settle(waiting.pop(address), file, seen.cwd)
+        self._check_log(seen)
+
+    def _settle(self, request: LoggedRequest, file: File, cwd: str | None) -> None:
+        """Note the mapped file for `request`, unless the address was reused by another file."""
+        path = _absolute(request.path or "", cwd)
+        found = find_file(path)
+        if found is not None and found.id != file.id and not file.deleted:
+            # Some file systems have one st_dev for stat(2) and another for the maps.
+            same_path = os.path.realpath(path) == file.path
+            if not same_path:
+                return
+        self.files[id(request)] = file
+
+    def _by_path(self, logged: LoggedProgram, request: LoggedRequest) -> None:
+        """Look a file up by its path: the process ended before its maps were read."""
+        seen = self.seen.get(logged.pid)
+        path = _absolute(request.path or "", seen.cwd if seen else None)
+        file = find_file(path)
+        if file is not None:
+            self.files[id(request)] = file
+
+    def _check_environment(self, seen: SeenProcess, here: Path) -> None:
+        """Note whether LD_DEBUG_OUTPUT is in the environment of the program.
+
+        The environment is empty for a moment while the kernel starts it, and after its end.
+        """
+        program, now = seen.exe or "", time.monotonic()
+        if program not in seen.programs:
+            seen.programs[program], seen.since = True, now
+        try:
+            variables = (here / "environ").read_bytes()
+        except OSError:
+            return
+        if variables or (now - seen.since > 2 * IDLE and seen.alive()):
+            seen.programs[program] = os.fsencode(self.folder) in variables
+
+    def _check_log(self, seen: SeenProcess) -> None:
+        """Note whether the process has closed the descriptor of its log."""
+        if seen.pid in self.logs and not seen.lost_log and seen.alive():
+            seen.lost_log = not _holds(Path(f"/proc/{seen.pid}"), self.folder)
+
+
+def writers(folder: Path) -> Iterator[int]:
+    """Yield the ids of processes, orphans among them, that write to `folder` or may do so."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid():
+            fields = _stat(int(entry.name))
+            if fields is None or fields[0] in "ZX":
+                continue
+            if _names(entry, folder) or _holds(entry, folder):
+                yield int(entry.name)
+
+
+def _names(process: Path, folder: Path) -> bool:
+    """Whether `folder` is in the initial environment of the process."""
+    try:
+        return os.fsencode(folder) in (process / "environ").read_bytes()
+    except OSError:
+        return False
+
+
+def _holds(process: Path, folder: Path) -> bool:
+    """Whether a file in `folder` is open in the process."""
+    try:
+        return any(_link(fd).startswith(f"{folder}/") for fd in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+def _link(path: Path) -> str:
+    try:
+        return str(path.readlink())
+    except OSError:
+        return ""
+
+
+def _stat(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on (proc(5)); None without a process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return text.rpartition(")")[2].split()
+
+
+def _children(pid: int) -> Iterator[int]:
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            yield from map(int, (task / "children").read_text(encoding="ascii").split())
+    except OSError:
+        return
+
+
+def _mapped(fields: Sequence[bytes]) -> File:
+    major, _, minor = fields[3].partition(b":")
+    path = os.fsdecode(fields[5]).replace("\\012", "\n")
+    deleted = path.endswith(" (deleted)")
+    return File(
+        path=path.removesuffix(" (deleted)"),
+        device=os.makedev(int(major, 16), int(minor, 16)),
+        inode=int(fields[4]),
+        mapped=True,
+        deleted=deleted,
+    )
+
+
+def _absolute(path: str, cwd: str | None) -> str:
+    # Paths stay text, as the loader spells them.
+    return path if path.startswith("/") else os.path.join(cwd or os.getcwd(), path)  # noqa: PTH109, PTH118
+
+
+def _forget(descriptor: int) -> None:
+    """Free the disk space of what was read, if the file system can (fallocate(2))."""
+    end = os.lseek(descriptor, 0, os.SEEK_CUR)
+    fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
+    fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+    fallocate(descriptor, _PUNCH_HOLE | _KEEP_SIZE, 0, end)

@@ -1,0 +1,106 @@
+"""Values of a verification: what to verify, the attempts, and their results."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Status(StrEnum):
+    """The result of one attempt."""
+
+    OK = "ok"
+    NEEDS = "needs another distribution"
+    """An import did not find a module that is not of the wheel."""
+    RAISED = "raised an exception"
+    """The objects are loaded; the Python code of the module raised."""
+    EXITED = "exit code"
+    """A program started and failed; it may not know the arguments."""
+    MISSING = "missing library"
+    UNDEFINED = "undefined symbol"
+    VERSION = "missing symbol version"
+    REFUSED = "refused by the loader"
+    CRASHED = "crashed"
+    HUNG = "hung"
+    DIFFERS = "differs from the prediction"
+
+
+_NOT_OF_THE_WHEEL = frozenset({Status.OK, Status.NEEDS, Status.RAISED, Status.EXITED})
+
+
+class AttemptKind(StrEnum):
+    """What is attempted."""
+
+    LOAD = "load"
+    IMPORT = "import"
+    RUN = "run"
+
+
+class Attempt(NamedTuple):
+    """One object to load, module to import, or program to run."""
+
+    kind: AttemptKind
+    member: str
+    what: str
+    """The installed path, or the name of the module."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to verify, and the time limits."""
+
+    pythons: tuple[str, ...] = ()
+    """Their paths; none means the one that runs wheelfix, or else one that the tags allow."""
+    schemes: tuple[str, ...] = ("venv",)
+    dependencies: bool = False
+    """Install what the wheel requires, from the index that the installer is configured for."""
+    beside: tuple[Path, ...] = ()
+    """Other wheels to install too, without what they require."""
+    runs: tuple[tuple[str, ...], ...] = ()
+    """Commands to run in place of `NAME --version`, by the name of the program."""
+    timeout: float = 60
+    """Seconds for each attempt."""
+    jobs: int = 2
+    """Attempts at the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One attempt and its result."""
+
+    kind: AttemptKind
+    member: str
+    what: str
+    """The installed path, or the name of the module."""
+    status: Status = Status.OK
+    message: str = ""
+    explanation: tuple[str, ...] = ()
+    tail: str = ""
+    """The end of the output."""
+    loaded: tuple[str, ...] = ()
+    """The members that were in the process at the end."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the wheel is at fault."""
+        return self.status not in _NOT_OF_THE_WHEEL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """The results of one wheel in one environment."""
+
+    wheel: str
+    scheme: str
+    python: str
+    """As in `loader.install_schemes`: `python3.11`."""
+    interpreter: str
+    """Its path."""
+    checks: tuple[Check, ...] = ()
+    lost: tuple[str, ...] = ()
+    """Objects of the wheel that the installer did not install."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a check failed."""
+        return any(check.failed for check in self.checks)

@@ -1,0 +1,92 @@
+"""What a repair has to say of a graft besides its findings: messages for people."""
+
+from collections.abc import Collection, Iterable, Iterator
+from fnmatch import fnmatchcase
+
+from wheelfix.analysis.providers import never_bundled, provider_of, provider_options
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.pipelines.graft import sharing
+from wheelfix.pipelines.graft_plan import Graft, GraftedLibrary
+from wheelfix.settings import Settings
+from wheelfix.wheel.grafted_name import unhashed
+from wheelfix.wheel.model import Wheel
+
+_LARGE = 10 * 2**20
+"""Bytes of a library from which on it is worth a word that a well-known wheel has it."""
+
+
+def record_notes(wheel: Wheel) -> Iterator[str]:
+    """Yield a message for each RECORD entry that was wrong in the wheel as read."""
+    for problem in wheel.record_problems:
+        yield f"corrected RECORD entry: `{problem.member}`: {problem.message}"
+
+
+def graft_notes(
+    graft: Graft, owned: Iterable[GraftedLibrary], wheel: Wheel, settings: Settings
+) -> Iterator[str]:
+    """Yield the messages about a graft: what was left out, and what could have been.
+
+    `owned` are the libraries that another wheel shares, and `wheel` is the wheel after the graft.
+    """
+    yield from _left_out(wheel, graft.excluded, settings)
+    yield from _owned_by_others(owned, graft.libraries, settings)
+    yield from _could_be_left_out(graft.libraries)
+
+
+def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> Iterator[str]:
+    """Yield for each library that no pattern of the user excludes why it is not grafted."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    for name in needed:
+        if name not in excluded or any(fnmatchcase(name, each) for each in settings.exclude):
+            continue
+        provider = provider_of(name, settings.provider)
+        reason = never_bundled(name)
+        if provider is not None:
+            yield f"`{name}` is not grafted: {provider.label} has it"
+        elif reason is not None and not may_come_from_platform(name):
+            yield f"`{name}` is not grafted: {reason}"
+
+
+def _owned_by_others(
+    owned: Iterable[GraftedLibrary], grafted: Iterable[GraftedLibrary], settings: Settings
+) -> Iterator[str]:
+    """Yield for each library that an owner has, or has another file of, where it comes from."""
+    owners = sharing(settings)
+    for library in owned:
+        provider = provider_of(library.soname, owners)
+        if provider is not None:
+            yield (
+                f"`{library.original}` is not grafted: {provider.name} has it as `{library.soname}`"
+            )
+    theirs = {
+        unhashed(name): provider
+        for provider in owners
+        for name in provider.libraries
+        if unhashed(name)
+    }
+    for library in grafted:
+        provider = theirs.get(unhashed(library.soname))
+        if provider is not None and provider.has(library.soname):
+            yield (
+                f"`{library.original}` is grafted, though {provider.name} has it: an object "
+                "outside site-packages needs it, too; `--data-libraries search` leaves it there"
+            )
+        elif provider is not None:
+            glob = f"{library.original.partition('.so')[0]}.so.*"
+            yield (
+                f"`{library.original}` is grafted, though {provider.name} has one: they are two "
+                "different files, and both get loaded; build both wheels with the same, or let "
+                f"both have that of {provider.name} by `--keep-name '{glob}'`"
+            )
+
+
+def _could_be_left_out(libraries: Iterable[GraftedLibrary]) -> Iterator[str]:
+    """Yield for each large library the option that leaves it to a well-known wheel."""
+    for library in libraries:
+        size = library.host.path.stat().st_size
+        known = provider_options(library.original) if size > _LARGE else ""
+        if known:
+            yield (
+                f"`{library.original}` is grafted, {size / 1e6:,.0f} MB: `{known}` "
+                "would leave it to that wheel"
+            )

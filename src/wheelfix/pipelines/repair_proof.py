@@ -1,0 +1,193 @@
+"""Proof of a repair: what was written is what was planned, and what was changed loads."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from wheelfix.analysis.providers import provider_wheels
+from wheelfix.elf.model import Elf
+from wheelfix.errors import BadWheelError, VerificationError
+from wheelfix.host.verify import verify
+from wheelfix.host.verify_model import Options, Verified
+from wheelfix.loader.install_schemes import Layout, Scheme, describe
+from wheelfix.loader.model import Load, Request
+from wheelfix.pipelines.repair_result import Loads
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import Break, broken
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import CHECKPOINT_RULES
+from wheelfix.rules.rule import Rule
+from wheelfix.settings import Settings
+from wheelfix.system.tempfiles import PendingFile
+from wheelfix.text import join_some
+from wheelfix.wheel.model import Wheel, WheelName, is_vendored
+from wheelfix.wheel.reader import Archive, open_wheel
+
+_REPORT = "nothing was published; please report this wheel"
+
+# --- What was written -----------------------------------------------------------------------------
+
+
+def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel:
+    """Read the written wheel like any other, and return it if it is as `predicted`.
+
+    Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed
+    meanwhile.
+    """
+    archive.check_unchanged()
+    try:
+        with open_wheel(pending.path, name=predicted.name) as written:
+            found = written.wheel
+    except BadWheelError as error:
+        raise VerificationError(
+            f"the wheel written cannot be read back: {error.message}", hint=_REPORT
+        ) from error
+    wrong = _differences(found, predicted)
+    if wrong:
+        raise VerificationError(
+            f"the wheel written differs from the plan in {join_some(wrong)}", hint=_REPORT
+        )
+    return found
+
+
+def _differences(found: Wheel, predicted: Wheel) -> list[str]:
+    """Return the members in which the written wheel is not as predicted."""
+    ours, theirs = _without_segments(found), _without_segments(predicted)
+    wrong = [
+        member
+        for member in dict.fromkeys((*theirs, *ours))
+        if ours.get(member) != theirs.get(member)
+    ]
+    wrong += sorted({m.name for m in found.members} ^ {m.name for m in predicted.members})
+    wrong += [problem.member for problem in found.record_problems]
+    if (found.tags, found.root_is_purelib) != (predicted.tags, predicted.root_is_purelib):
+        wrong.append(f"{predicted.dist_info}/WHEEL")
+    if found.metadata != predicted.metadata:
+        wrong.append(f"{predicted.dist_info}/METADATA")
+    wrong += [
+        member
+        for member, source in predicted.sources.items()
+        if found.sources.get(member, source) != source
+    ]
+    return wrong
+
+
+def _without_segments(wheel: Wheel) -> dict[str, Elf]:
+    """Return what the objects say, without the segments, which patchelf may add."""
+    return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
+
+
+def verified(
+    path: Path, name: WheelName, settings: Settings, environ: Mapping[str, str]
+) -> tuple[Finding, ...]:
+    """Install the wheel at `path`, try everything in it, and return what fails."""
+    options = Options(beside=tuple(map(Path, provider_wheels(settings.provider))))
+    return verify_findings(tuple(verify(path, options, environ, name=name)))
+
+
+def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
+    """Return what failed, in the form of findings."""
+    return tuple(
+        Finding(
+            code="verify",
+            name="verify",
+            severity=Severity.ERROR,
+            member=check.member,
+            message=f"`{check.what}` {check.status} when installed: {check.message}",
+            notes=(f"{result.scheme}, {result.python}", *check.explanation),
+        )
+        for result in results
+        for check in result.checks
+        if check.failed
+    )
+
+
+# --- What each stage left -------------------------------------------------------------------------
+
+
+def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
+    """Raise `VerificationError` if the graft has changed a search path of the wheel's objects."""
+    for member, elf in before.elfs.items():
+        if after.elfs[member].entries != elf.entries:
+            raise VerificationError(
+                f"`{member}`: the graft changed the search path from `{elf.search_path}` to "
+                f"`{after.elfs[member].search_path}`",
+                hint=_REPORT,
+            )
+
+
+def breaks_by_stage(
+    stages: Mapping[str, Wheel], rules: Iterable[Rule], settings: Settings
+) -> dict[Break, str]:
+    """Check the names after each stage, and return which stage broke one.
+
+    `stages` has the wheel as read, and as each stage left it. What was broken from the start is
+    left out.
+    """
+    about_names = tuple(rule for rule in rules if rule in CHECKPOINT_RULES)
+    found: dict[Break, str] = {}
+    known: frozenset[Break] | None = None
+    last: Wheel | None = None
+    for stage, wheel in stages.items():
+        if wheel is last:
+            continue
+        now = broken(wheel, about_names, settings)
+        if known is not None:
+            found |= dict.fromkeys(now - known - found.keys(), stage)
+        known, last = now if known is None else known, wheel
+    return found
+
+
+# --- What the changed files will load -------------------------------------------------------------
+
+
+def loads_of_changed(before: Wheel, after: Wheel, settings: Settings) -> tuple[Loads, ...]:
+    """Return for each changed object what it will load in each install scheme."""
+    context = Context(wheel=after, settings=settings)
+    changed = [
+        member
+        for member, elf in after.elfs.items()
+        if elf.dynamic and before.elfs.get(member) != elf
+    ]
+    for_others = [
+        _requests_for_others(layout, loads)
+        for layout, loads in zip(context.layouts, context.loads, strict=True)
+    ]
+    return tuple(_load(context, member, for_others) for member in changed)
+
+
+def _requests_for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str, list[Request]]:
+    """Return what each vendored library, by its path, asks for when other files load it.
+
+    It is not opened by itself, and it may inherit the DT_RPATH that leads to its libraries.
+    """
+    found: dict[str, list[Request]] = {}
+    for member, load in loads.items():
+        if not is_vendored(member):
+            for request in load.requests:
+                if is_vendored(layout.members.get(request.requester or "", "")):
+                    found.setdefault(request.requester or "", []).append(request)
+    return found
+
+
+def _load(
+    context: Context, member: str, for_others: Sequence[Mapping[str, Sequence[Request]]]
+) -> Loads:
+    works: list[Scheme] = []
+    fails: list[Scheme] = []
+    libraries: dict[str, str] = {}
+    for layout, loads, of_others in zip(context.layouts, context.loads, for_others, strict=True):
+        load = loads.get(member)
+        if load is None:
+            fails.extend(layout.schemes)
+            continue
+        requests = of_others.get(layout.paths[member], load.requests)
+        asked = [request for request in requests if request.name in context.shipped]
+        (works if all(request.result for request in asked) else fails).extend(layout.schemes)
+        libraries |= {r.name: layout.members[r.result] for r in asked if r.result}
+    return Loads(
+        member=member,
+        libraries=tuple(libraries.items()),
+        works=(describe(works),) if works else (),
+        fails=(describe(fails),) if fails else (),
+    )

@@ -1,0 +1,64 @@
+"""Escaped text, colour and errors, for every output.
+
+Names come from wheels that may be hostile: every one of them passes through `printable`.
+"""
+
+import json
+from enum import StrEnum
+
+from wheelfix.errors import WheelfixError
+
+
+class Colour(StrEnum):
+    """SGR parameters (ECMA-48)."""
+
+    BOLD = "1"
+    RED = "1;31"
+    GREEN = "1;32"
+    YELLOW = "1;33"
+    BLUE = "1;34"
+    DIM = "2"
+
+
+def printable(text: str) -> str:
+    """Escape control characters, and workflow commands of GitHub's runner.
+
+    The runner reads a line that starts with `::`, and `##[` anywhere, as a command of its own.
+    """
+    if not text.isprintable():
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+        )
+    text = text.replace("##[", r"#\x23[")
+    return text if not text.lstrip().startswith("::") else text.replace("::", r"\x3a:", 1)
+
+
+def json_text(value: object, *, indent: int | None = 2) -> str:
+    """Return JSON in ASCII, for any terminal, without the runner's `##[`."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, indent=indent, separators=separators)
+    return text.replace("##[", r"#\u0023[")
+
+
+def paint(text: str, colour: Colour, *, on: bool) -> str:
+    """Return `text` in `colour` if `on`."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if on and text else text
+
+
+def error_text(error: WheelfixError, *, colour: bool) -> str:
+    """Return the message and the hint of `error`, on lines of their own."""
+    first, *more = error.message.splitlines() or [""]
+    lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
+    lines += [f"  {printable(line)}" for line in more]
+    return "\n".join([*lines, *hint_lines(error.hint, colour=colour)])
+
+
+def hint_lines(hint: str | None, *, colour: bool) -> list[str]:
+    """Return `hint` as lines below a message; none without a hint."""
+    if hint is None:
+        return []
+    first, *more = hint.splitlines() or [""]
+    return [
+        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
+        *(f"      {printable(line)}" for line in more),
+    ]

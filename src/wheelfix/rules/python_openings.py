@@ -1,0 +1,374 @@
+"""Whether libraries that Python code opens (ctypes, cffi, dlopen) are found."""
+
+import json
+import posixpath
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from fnmatch import filter as filter_names
+from fnmatch import fnmatchcase
+from typing import Any, cast
+
+from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
+from wheelfix.loader.install_schemes import Scheme, describe, installed, split
+from wheelfix.loader.installed_wheel import environment
+from wheelfix.loader.model import Dlopen
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.search import load_all
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.rules.sonames import dependents, grafted_as, libraries_called
+from wheelfix.text import join_some
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Opening, Wheel, Where
+
+
+def _graded(opening: Opening) -> Severity:
+    """Return the severity of a missing library: fails on import, fails later, or is handled."""
+    if not opening.sure:
+        return Severity.INFO
+    return Severity.ERROR if opening.on_import else Severity.WARNING
+
+
+def _call(opening: Opening) -> str:
+    return f'line {opening.line}: `{opening.function}("{opening.name}")`'
+
+
+@rule("WF317", "opened-library-missing", Severity.ERROR)
+def opened_library_missing(context: Context) -> Iterator[Hit]:
+    """Library opened by Python code (ctypes, cffi) does not exist.
+
+    ## What it does
+    Reads, in the Python sources of the wheel, the names that are passed to `ctypes.CDLL`,
+    `ctypes.cdll.LoadLibrary`, `PyDLL`, `ctypes.util.find_library`, cffi's `dlopen` and
+    `numpy.ctypeslib.load_library`, and searches for each as the code will do once installed. Code
+    for other systems, and names that cannot be determined without running the code, are left out.
+
+    It is an error if the call runs on import and no handler catches its failure, a warning if it
+    runs in a function, and otherwise for information.
+
+    ## Why is this bad?
+    `OSError: cannot open shared object file` when the package is imported or used.
+
+    ## Example
+    `CDLL(os.path.join(os.path.dirname(__file__), "libx.so"))`, and the wheel has `pkg/lib/libx.so`.
+    `CDLL("libx.so")` finds only libraries of the system and those already loaded, never a file next
+    to the source.
+
+    ## Common causes
+    - The build installs the library elsewhere. **Solution**: use the same path in the build and the
+      code.
+    - A bare name. **Solution**: `CDLL(str(Path(__file__).parent / "libx.so"))`.
+    - `find_library`, which searches only the system. **Solution**: as above.
+
+    ## Fix safety
+    Not fixed: wheelfix does not change code.
+    """
+    wheel = context.wheel
+    opened = list(openings(wheel))
+    files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
+    for source, opening in opened:
+        match opening.where:
+            case Where.SOURCE:
+                yield from _missing_path(context, source, opening, files)
+            case Where.SEARCH:
+                yield from _missing_name(context, source, opening)
+            case Where.FIND:
+                yield from _not_findable(context, source, opening)
+            case Where.PREFIX | Where.ABSOLUTE:
+                pass  # a place of the user's machine
+
+
+def _missing_path(
+    context: Context, source: str, opening: Opening, files: frozenset[str]
+) -> Iterator[Hit]:
+    """Check a path below site-packages; `files` are all files there."""
+    wheel = context.wheel
+    if ".so" not in opening.name and not opening.suffixes:
+        return  # the name of another system's library
+    place = place_of(wheel, source, opening)
+    if place is None:
+        yield from _outside(context, source, opening)
+        return
+    top = place[1].partition("/")[0]
+    wanted = [place[1] + suffix for suffix in opening.suffixes or ("",)]
+    # A top folder without `__init__.py` is shared with other distributions (PEP 420).
+    if place[1] in files or f"{top}/__init__.py" not in files:
+        return
+    if any(filter_names(files, glob) for glob in wanted):
+        return
+    name = posixpath.basename(place[1])
+    yield Hit(
+        message=f"{_call(opening)} opens `{place[1]}`, which the wheel does not have",
+        member=source,
+        entry=opening.name,
+        notes=_elsewhere(wheel, name),
+        hint="use the same path in the build and the code",
+        severity=_graded(opening),
+    )
+
+
+def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
+    stem = name.partition(".")[0]
+    near = [m for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m]
+    near = near or [m for m in wheel.elfs if posixpath.basename(m).startswith(f"{stem}.")]
+    return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
+
+
+def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    """Check a path out of site-packages, which depends on the install scheme."""
+    wheel = context.wheel
+    lost: list[Scheme] = []
+    name = posixpath.basename(opening.name)
+    mine = [m.name for m in wheel.members if posixpath.basename(m.name) == name]
+    for layout in context.layouts if mine else ():
+        for scheme in layout.schemes:
+            origin = installed(source, wheel, scheme) or ""
+            path = posixpath.normpath(posixpath.join(posixpath.dirname(origin), opening.name))
+            if path not in {installed(member, wheel, scheme) for member in mine}:
+                lost.append(scheme)
+    if lost:
+        everywhere = len(lost) == sum(len(layout.schemes) for layout in context.layouts)
+        yield Hit(
+            message=f"{_call(opening)} leads out of site-packages, but not to the wheel's "
+            f"{join_some(mine, 3)}",
+            member=source,
+            entry=opening.name,
+            notes=(f"fails in: {describe(lost)}",),
+            hint="keep the library in the package, next to the code that opens it",
+            severity=_graded(opening) if everywhere else min(_graded(opening), Severity.WARNING),
+        )
+
+
+def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    wheel, name = context.wheel, opening.name
+    libraries = libraries_called(wheel, name)
+    if not libraries or may_come_from_platform(name):
+        return
+    if any(opened_by_path(wheel, library) for library in libraries):
+        return  # once loaded, a library is found by its SONAME
+    users = dependents(wheel, name)
+    if users:
+        yield Hit(
+            message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
+            "that needs it is loaded",
+            member=source,
+            entry=name,
+            notes=(f"needed by {join_some(users, 3)}",),
+            hint="import one of them first, or open the library by its path",
+            severity=Severity.INFO,
+        )
+        return
+    yield Hit(
+        message=f"{_call(opening)} does not find the wheel's `{libraries[0]}`: a bare name is "
+        "searched only in the system",
+        member=source,
+        entry=name,
+        notes=("no object of the wheel needs it, so it is not loaded already",),
+        hint="open the library by its path, made from `__file__`",
+        severity=_graded(opening),
+    )
+
+
+def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+    wheel = context.wheel
+    stem = f"lib{opening.name}"
+    mine = [
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and original_name(posixpath.basename(member)).startswith(f"{stem}.so")
+    ]
+    opened = {
+        posixpath.basename(other.name) for _, other in openings(wheel) if other is not opening
+    }
+    if mine and not any(name.startswith(stem) for name in opened):
+        yield Hit(
+            message=f"{_call(opening)} never finds the wheel's `{mine[0]}`: it searches only "
+            "the system",
+            member=source,
+            entry=opening.name,
+            hint="open the library by its path, made from `__file__`",
+            severity=Severity.WARNING,
+        )
+
+
+@rule("WF318", "renamed-under-its-user", Severity.ERROR)
+def renamed_under_its_user(context: Context) -> Iterator[Hit]:
+    """Library opened by name in Python code is renamed by the graft.
+
+    ## What it does
+    Reports names that a Python source opens, where the library of that name will be grafted (before
+    a repair), or was (after one), and so is named `libfoo-1a2b3c4d.so.1`. The severity depends on
+    how certain the failure is, as for WF317.
+
+    ## Why is this bad?
+    The code finds no library: `OSError`. Or the system has a copy, and the process then has two,
+    each with its own state.
+
+    ## Example
+    `ext.so` needs `libfoo.so.1`, and `pkg/__init__.py` calls `ctypes.CDLL("libfoo.so.1")`.
+
+    ## Common causes
+    - A package both links with a library and opens it by name. **Solution**: `keep-names =
+      ["libfoo.so.*"]` grafts it under its own name; once the extension module is imported, the
+      loader finds it by that name. Other copies in the process then have the same name (WF315).
+
+    ## Fix safety
+    Not fixed: the project must choose between `keep-names` and a change of its code.
+    """
+    wheel = context.wheel
+    external = {
+        name
+        for elf in wheel.elfs.values()
+        for name in elf.needed
+        if name not in context.shipped and not may_come_from_platform(name)
+    }
+    spared = (*context.settings.keep_names, *context.settings.exclude)
+    for source, opening in openings(wheel):
+        name = posixpath.basename(opening.name)
+        if opening.where is not Where.SEARCH or libraries_called(wheel, name):
+            continue
+        new = grafted_as(wheel, name)
+        will_be = name in external and not any(fnmatchcase(name, glob) for glob in spared)
+        if new is None and not will_be:
+            continue
+        severity = _graded(opening)
+        file = name if new is None else posixpath.basename(new)
+        if new is not None:
+            message = f"{_call(opening)} does not find the library, which is now named `{file}`"
+        else:
+            message = f"{_call(opening)} opens a library that the graft will rename"
+            severity = min(severity, Severity.WARNING)  # nothing is broken yet
+        yield Hit(
+            message=message,
+            member=source,
+            entry=name,
+            notes=(f"needed by {join_some(dependents(wheel, file), 3)}",),
+            hint=f'`keep-names = ["{name}"]` grafts it under its own name',
+            severity=severity,
+        )
+
+
+@rule("WF319", "noted-library-missing", Severity.WARNING)
+def noted_library_missing(context: Context) -> Iterator[Hit]:
+    """Library named in an object's dlopen note is not found.
+
+    ## What it does
+    Reads `.note.dlopen` (ELF dlopen metadata of the UAPI group): names that the object passes to
+    `dlopen`. Reports those of bundled libraries, perhaps renamed by a graft, that the object's own
+    search path does not lead to.
+
+    ## Why is this bad?
+    Required libraries cause a failure; recommended or suggested ones are silently missing.
+
+    ## Example
+    A note asks for `libzstd.so.1`, and the wheel has `pkg.libs/libzstd-1a2b3c4d.so.1`.
+
+    ## Common causes
+    - The library was grafted for another object and renamed. **Solution**:
+      `keep-names = ["libzstd.so.*"]`, and a search path entry for the object.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for member, elf in context.wheel.elfs.items():
+        for note in elf.dlopen_notes:
+            for names, priority in _noted(note):
+                yield from _unfound(context, member, names, priority)
+
+
+def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield alternative names of a library, with the priority; malformed entries are left out."""
+    try:
+        entries: object = json.loads(note)
+    except (ValueError, RecursionError):
+        return
+    for entry in cast("list[object]", entries) if isinstance(entries, list) else ():
+        if isinstance(entry, dict):
+            table = cast("dict[str, Any]", entry)
+            names = table.get("soname")
+            if isinstance(names, list):
+                shown = tuple(str(name) for name in cast("list[object]", names))
+                yield shown, str(table.get("priority", "recommended"))
+
+
+def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
+    wheel = context.wheel
+    mine = [
+        m for name in names for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m
+    ]
+    if not mine or any(may_come_from_platform(name) for name in names):
+        return
+    if any(_opens(context, member, name) for name in names):
+        return
+    yield Hit(
+        message=f"opens {join_some(names, 3)} by its dlopen note, but does not find the "
+        f"wheel's `{mine[0]}`",
+        member=member,
+        entry=names[0],
+        notes=(f"priority: {priority}",),
+        hint=f'`keep-names = ["{names[0]}"]` grafts it under its own name',
+        severity=Severity.ERROR if priority == "required" else None,
+    )
+
+
+def _opens(context: Context, member: str, name: str) -> bool:
+    """Return whether `member`, once loaded, finds `name` in every layout that installs it."""
+    for layout in context.layouts:
+        path = layout.paths.get(member)
+        if path is not None:
+            installed_as = environment(context.wheel, layout)
+            alone = {path: replace(context.wheel.elfs[member], needed=())}
+            there = replace(installed_as, files={**installed_as.files, **alone})
+            *_, load = load_all([path, Dlopen(name=name, caller=path)], there)
+            if load.requests[0].result is None:
+                return False
+    return True
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+@rule("WF320", "openings-not-judged", Severity.INFO)
+def openings_not_judged(context: Context) -> Iterator[Hit]:
+    """Python sources are too complex to find all libraries that they open.
+
+    ## What it does
+    Reports Python sources that were not evaluated completely, because they are too long, too
+    complex, or too many. What was found up to that point is used as usual.
+
+    ## Why is this bad?
+    It need not be. But it was not checked whether the libraries they open exist (WF317) or are
+    renamed by the graft (WF318); and a copy that only they open counts as unused (WF515).
+
+    ## Example
+    A generated module of several megabytes that contains `ctypes.CDLL(name)`.
+
+    ## Common causes
+    - Generated code, or data in the form of code. **Solution**: open the libraries in a short
+      module of their own, and import that.
+
+    ## Fix safety
+    Not fixed: nothing is known to be wrong.
+    """
+    given_up = list(present(context.wheel, context.wheel.unfollowed))
+    if given_up:
+        yield Hit(
+            message=f"{_counted(given_up)} not evaluated completely: libraries that they open "
+            "by name may have been missed",
+            member=given_up[0],
+            notes=(f"in {join_some(given_up, 3)}",),
+            hint="open libraries in a short module of their own, or check these calls yourself",
+        )
+
+
+def _counted(sources: Sequence[str]) -> str:
+    return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"
+
+
+RULES = (
+    opened_library_missing,
+    renamed_under_its_user,
+    noted_library_missing,
+    openings_not_judged,
+)

@@ -1,0 +1,261 @@
+"""Whether SONAMEs, file names and DT_NEEDED agree."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from wheelfix.analysis.opened_libraries import opened_by_path
+from wheelfix.elf.model import Abi, Elf, Libc
+from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
+from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.grafted_name import original_name, unhashed
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import promised_libcs
+
+
+def dependents(wheel: Wheel, name: str) -> tuple[str, ...]:
+    """Return the objects of the wheel with `name` in DT_NEEDED."""
+    return tuple(member for member, elf in wheel.elfs.items() if name in elf.needed)
+
+
+def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
+    """Return the libraries that the loader knows as `name` once they are loaded."""
+    return tuple(
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and name in {elf.soname, member.rpartition("/")[2]}
+    )
+
+
+def grafted_as(wheel: Wheel, name: str) -> str | None:
+    """Return the library of the wheel that was named `name` before the graft."""
+    for member, elf in wheel.elfs.items():
+        file = member.rpartition("/")[2]
+        if elf.dynamic and name in {unhashed(file), unhashed(elf.soname or "")}:
+            return member
+    return None
+
+
+@rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
+def soname_differs(context: Context) -> Iterator[Hit]:
+    """File name of a bundled library differs from its SONAME.
+
+    ## What it does
+    Reports DT_NEEDED entries that match no file name in the wheel, but the SONAME of a bundled
+    library.
+
+    ## Why is this bad?
+    The loader searches for *file names*; it compares SONAMEs only with libraries that are already
+    loaded. The dependent object fails to load, or loads a copy of the system; and auditwheel says
+    that the library `could not be located`, or grafts that of the build machine.
+
+    ## Example
+    The file `libin.so` has the SONAME `libin.so.2`, and `user.so` needs `libin.so.2`.
+
+    ## Common causes
+    - The symbolic link `libin.so.2 -> libin.so` is not in the wheel, because wheels cannot hold
+      links. **Solution**: ship the file under its SONAME, or `wheelfix repair`.
+
+    ## Fix safety
+    Safe: DT_NEEDED of the dependents changes to the file name, with the corresponding Verneed
+    records. Path and SONAME of the library stay: code that opens it by path, or relies on its being
+    loaded, still finds it.
+    """
+    wheel = context.wheel
+    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    for name in names:
+        if name in context.shipped or may_come_from_platform(name):
+            continue
+        users = dependents(wheel, name)
+        library = _with_soname(wheel, name, wheel.elfs[users[0]])
+        if library is None:
+            continue
+        file = library.rpartition("/")[2]
+        edits = tuple(
+            RenameNeeded(member=user, old=name, new=file) for user in users if user != library
+        )
+        yield Hit(
+            message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
+            "SONAME do not find the file",
+            member=library,
+            entry=name,
+            notes=(f"needed by {join_some(users, 3)}",),
+            hint="`wheelfix repair` changes their DT_NEEDED to the file name",
+            fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
+            severity=Severity.WARNING if opened_by_path(wheel, library) else None,
+        )
+
+
+def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
+    for member, elf in wheel.elfs.items():
+        fits = elf.abi == user.abi
+        if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
+            return member
+    return None
+
+
+@rule("WF314", "duplicate-soname", Severity.WARNING)
+def duplicate_soname(context: Context) -> Iterator[Hit]:
+    """Two different bundled libraries have the same SONAME.
+
+    ## What it does
+    Reports libraries with the same SONAME and different content, if an object of the wheel needs
+    that name.
+
+    ## Why is this bad?
+    A process loads only one library for a SONAME: the first one satisfies all later requests for
+    the name. Which one that is depends on the order of imports.
+
+    ## Example
+    `pkg/a/libcore.so.1` and `pkg/b/libcore.so.1`, two versions of a library.
+
+    ## Common causes
+    - Two parts of a package bundle different builds of a library. **Solution**: build both with the
+      same one, or give each its own SONAME.
+
+    ## Fix safety
+    Not fixed: it is unknown which object is meant to use which library.
+    """
+    groups: dict[tuple[str, Abi], list[str]] = {}
+    needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
+    for member, elf in context.wheel.elfs.items():
+        if elf.soname and elf.soname in needed and elf.dynamic and not elf.is_executable:
+            groups.setdefault((elf.soname, elf.abi), []).append(member)
+    for (soname, _), members in groups.items():
+        first, *others = members
+        for other in others:
+            if _content(context.wheel.elfs[first]) != _content(context.wheel.elfs[other]):
+                yield Hit(
+                    message=f"has the same SONAME `{soname}` as another library: the one that is "
+                    "loaded first is used for both",
+                    member=other,
+                    entry=soname,
+                    notes=(f"the other one is `{first}`",),
+                    hint="ship only one of them, or give each its own SONAME",
+                )
+
+
+def _content(elf: Elf) -> Elf:
+    """Return `elf` without what a repair may change, to compare two builds."""
+    return replace(elf, rpath=None, runpath=None, segments=())
+
+
+_COMMON = re.compile(
+    r"lib(?:z|ssl|crypto|stdc\+\+|gomp|gcc_s|gfortran|quadmath|jpeg|turbojpeg|png\d*|sqlite3|curl|"
+    r"lzma|bz2|zstd|lz4|ffi|xml2|xslt|freetype|tiff|webp|expat|openblas|blas|lapack|ncursesw?|"
+    r"tinfo|readline|pq|ssh2|nghttp2|protobuf|hdf5|iconv|pcre2?(?:-8)?|uuid|krb5|gssapi_krb5)"
+    r"\.so(?:\.\d+)*"
+)
+"""SONAMEs that many systems and other wheels have as well."""
+
+
+@rule("WF315", "common-soname", Severity.WARNING)
+def common_soname(context: Context) -> Iterator[Hit]:
+    """Bundled library keeps a common SONAME such as libz.so.1.
+
+    ## What it does
+    Reports bundled libraries with a widespread SONAME, such as `libz.so.1` or `libssl.so.3`,
+    instead of a unique one like `libz-1a2b3c4d.so.1`.
+
+    ## Why is this bad?
+    A process loads only one library for a SONAME: the first one. If that is the copy of the system
+    or of another wheel, this wheel uses it, although it may lack a symbol or a version; and the
+    other way round.
+
+    ## Example
+    `pkg/lib/libssl.so.3`: after `import ssl`, the wheel's own modules use the system's OpenSSL.
+
+    ## Common causes
+    - The library was copied into the package by hand. **Solution**: leave it out, and let `wheelfix
+      repair` graft it under a unique name; or link it statically.
+    - The library is meant to be shared (`libgomp` of a family of wheels). **Solution**: ignore the
+      rule, with a reason.
+
+    ## Fix safety
+    Not fixed: code that opens the library by its path or name would have to change as well.
+    """
+    for member, elf in context.wheel.elfs.items():
+        name = elf.soname or member.rpartition("/")[2]
+        if elf.dynamic and not elf.is_executable and _COMMON.fullmatch(name):
+            users = dependents(context.wheel, name)
+            yield Hit(
+                message=f"has the common SONAME `{name}`: the first copy loaded in the process "
+                "is used by all, whether this one or another",
+                member=member,
+                entry=name,
+                notes=(f"needed by {join_some(users, 3)}",) if users else (),
+                hint="leave it out and let `wheelfix repair` graft it under a unique name",
+            )
+
+
+_RUNTIMES: Mapping[str, tuple[str, Severity]] = {
+    "libstdc++": (
+        (
+            "types, locales and exceptions of the two copies do not mix, and an older copy that "
+            "is loaded first lacks `GLIBCXX` versions that others need"
+        ),
+        Severity.WARNING,
+    ),
+    "libgcc_s": (
+        (
+            "an exception or a `pthread_cancel` that one unwinder starts cannot pass frames that "
+            "only the other knows"
+        ),
+        Severity.WARNING,
+    ),
+    "libgomp": (
+        (
+            "each copy has its own thread pool: together they start more threads than there are "
+            "processors, and settings such as `omp_set_num_threads` affect only one of them"
+        ),
+        Severity.INFO,
+    ),
+}
+
+
+@rule("WF316", "second-runtime", Severity.WARNING)
+def second_runtime(context: Context) -> Iterator[Hit]:
+    """Wheel bundles a compiler runtime: libstdc++, libgcc_s or libgomp.
+
+    ## What it does
+    Reports libstdc++, libgcc_s and libgomp in the wheel, also when renamed by a graft.
+
+    ## Why is this bad?
+    Other modules of the process use the system's copy, or that of another wheel. State that should
+    exist once per process then exists twice: thread pools (libgomp), unwinder tables (libgcc_s),
+    locales and type identity (libstdc++).
+
+    ## Example
+    `scikit_learn.libs/libgomp-a34b3233.so.1.0.0`.
+
+    ## Common causes
+    - libstdc++ and libgcc_s are allowed by all manylinux tags. **Solution**: leave them out; build
+      on an older system if the promised version is too old.
+    - libgomp is allowed by none, so auditwheel grafts it. **Solution**: there is none that is
+      better in general; `OMP_NUM_THREADS` affects all copies.
+
+    ## Fix safety
+    Not fixed.
+    """
+    for member, elf in context.wheel.elfs.items():
+        name = member.rpartition("/")[2]
+        own = original_name(name)
+        runtime = _RUNTIMES.get(own.partition(".so")[0])
+        musl = Libc.MUSL in promised_libcs(context.wheel.name.platforms)
+        if runtime is None or not elf.dynamic or (musl and "gomp" not in own):
+            continue
+        consequence, severity = runtime
+        yield Hit(
+            message=f"bundles its own copy of the runtime `{own}`",
+            member=member,
+            entry=own,
+            notes=(consequence,),
+            severity=severity,
+        )
+
+
+RULES = (soname_differs, duplicate_soname, common_soname, second_runtime)

@@ -1,0 +1,76 @@
+"""A wheel under edit."""
+
+from dataclasses import replace
+
+from wheelfix.elf.model import Elf
+from wheelfix.errors import PlanConflictError
+from wheelfix.wheel.model import Member, Wheel
+
+_SOURCE_MODE = 0o100644
+
+
+class Draft:
+    """A wheel under edit: one mutable copy of its tables for a whole sequence of edits."""
+
+    def __init__(self, wheel: Wheel) -> None:
+        """Begin with `wheel` as it is."""
+        self.header = wheel
+        """Name, tags, metadata; its tables of members and objects are those of the beginning."""
+        self.elfs = dict(wheel.elfs)
+        self.sources = dict(wheel.sources)
+        self._members = {member.name: member for member in wheel.members}
+        self._added: dict[str, Member] = {}
+
+    def set_mode(self, name: str, mode: int) -> None:
+        """Set the `st_mode` of a member."""
+        self._members[name] = self._members[name]._replace(mode=mode)
+
+    def add(self, member: Member, elf: Elf | None = None) -> None:
+        """Add a member. Raises `PlanConflictError` if the wheel has it already."""
+        if member.name in self._members:
+            raise PlanConflictError(f"`{member.name}` is in the wheel already; it is not replaced")
+        self._added[member.name] = member
+        if elf is not None:
+            self.elfs[member.name] = elf
+
+    def write_source(self, name: str, content: bytes) -> None:
+        """Replace or add a Python source."""
+        new = Member(name=name, size=len(content), compressed_size=0, mode=_SOURCE_MODE)
+        table = self._members if name in self._members else self._added
+        table[name] = table.get(name, new)._replace(size=new.size, compressed_size=0)
+        self.sources[name] = content
+
+    def move(self, old: str, new: str) -> None:
+        """Rename a member. Raises `PlanConflictError` if the wheel has `new` already."""
+        if new in self._members:
+            raise PlanConflictError(f"`{old}` cannot move to `{new}`: that file exists already")
+        self._members = {
+            (new if name == old else name): member._replace(name=new) if name == old else member
+            for name, member in self._members.items()
+        }
+        if old in self.elfs:
+            self.elfs[new] = self.elfs.pop(old)
+        if old in self.sources:
+            self.sources[new] = self.sources.pop(old)
+
+    def remove(self, name: str) -> None:
+        """Remove a member, if it is there."""
+        for table in (self._members, self._added, self.elfs, self.sources):
+            table.pop(name, None)
+
+    def finish(self) -> Wheel:
+        """Return the edited wheel, with new members before the metadata.
+
+        PEP 427, "Recommended archiver features": `.dist-info` at the end of the archive.
+        """
+        names = list(self._members)
+        metadata = (n for n, name in enumerate(names) if name.startswith(self.header.dist_info))
+        place = next(metadata, len(names))
+        old = tuple(self._members.values())
+        members = (*old[:place], *self._added.values(), *old[place:])
+        return replace(
+            self.header,
+            members=members,
+            elfs={m.name: self.elfs[m.name] for m in members if m.name in self.elfs},
+            sources=self.sources,
+        )

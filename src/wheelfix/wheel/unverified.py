@@ -1,0 +1,36 @@
+"""Single texts of a wheel that was not verified: WHEEL, METADATA, or a list of its members."""
+
+import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from zipfile import ZipFile
+
+from wheelfix.errors import SettingsError
+
+_MAX_TEXT = 1 << 22
+"""Bytes read of one text."""
+
+
+@contextmanager
+def open_unverified(path: Path) -> Generator[ZipFile]:
+    """Open a wheel, to read a little of it.
+
+    Raises `SettingsError` if it cannot be opened, or turns out to be damaged while it is read.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a file")  # noqa: TRY301 - reported as the others are
+        with ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, ValueError, EOFError) as error:
+        raise SettingsError(
+            f"the provider `{path}` cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from error
+
+
+def member_text(archive: ZipFile, member: str) -> str:
+    """Return the first 4 MiB of a text member."""
+    with archive.open(member) as file:
+        return file.read(_MAX_TEXT).decode("utf-8", "replace")

@@ -1,0 +1,89 @@
+"""The reasons why a load does not use a certain file."""
+
+from tests.support.values import elf, wheel
+from wheelfix.analysis.installation import Installation, LoadOptions, find_subject, installation_of
+from wheelfix.analysis.why_not import why_not
+from wheelfix.elf.model import Machine
+from wheelfix.loader.targets import find
+from wheelfix.wheel.model import Wheel
+
+SITE = "/env/lib/python3.11/site-packages"
+
+
+def install(subject: Wheel) -> Installation:
+    return installation_of(subject, LoadOptions(target=find("glibc:2.28", subject)))
+
+
+def reason(subject: Wheel, root: str, path: str) -> str:
+    installation = install(subject)
+    (start,), (wanted,) = find_subject(installation, root), find_subject(installation, path)
+    answer = why_not(installation, start, wanted)
+    assert not answer.loaded
+    return "\n".join(answer.reasons)
+
+
+def test_a_file_can_be_shadowed() -> None:
+    subject = wheel(
+        {
+            "p/a.so": elf("libz.so", rpath="$ORIGIN/one:$ORIGIN/two"),
+            "p/one/libz.so": elf(soname="libz.so"),
+            "p/two/libz.so": elf(soname="libz.so"),
+        }
+    )
+    text = reason(subject, "p/a.so", "p/two/libz.so")
+    assert "`p/one/libz.so` is found first (rpath $ORIGIN/one)" in text
+    assert "it is shadowed: without the file before it, it would be loaded" in text
+    taken = why_not(install(subject), f"{SITE}/p/a.so", f"{SITE}/p/one/libz.so")
+    assert taken.loaded
+    assert "it is loaded" in taken.reasons[0]
+
+
+def test_a_file_can_be_tried_and_rejected() -> None:
+    subject = wheel(
+        {
+            "p/a.so": elf("libz.so", rpath="$ORIGIN"),
+            "p/libz.so": elf(soname="libz.so", machine=Machine.AARCH64),
+        }
+    )
+    assert "tried and rejected: wrong machine" in reason(subject, "p/a.so", "p/libz.so")
+
+
+def test_a_file_can_be_never_requested() -> None:
+    subject = wheel({"p/a.so": elf(), "p/libz.so": elf(soname="libz.so.1")})
+    text = reason(subject, "p/a.so", "p/libz.so")
+    assert text == "no object of this load needs `libz.so` or `libz.so.1`"
+
+
+def test_the_loader_searches_for_file_names_not_sonames() -> None:
+    subject = wheel(
+        {"p/a.so": elf("libq.so.1", rpath="$ORIGIN"), "p/libq.so": elf(soname="libq.so.1")}
+    )
+    text = reason(subject, "p/a.so", "p/libq.so")
+    assert "the loader searches for a file of that name; this one is `libq.so`" in text
+
+
+def test_a_runpath_disables_inherited_search_paths() -> None:
+    subject = wheel(
+        {
+            "p/a.so": elf("libb.so", rpath="$ORIGIN/../demo.libs"),
+            "demo.libs/libb.so": elf("libc1.so", soname="libb.so", runpath="/build/lib"),
+            "demo.libs/libc1.so": elf(soname="libc1.so"),
+        }
+    )
+    text = reason(subject, "p/a.so", "demo.libs/libc1.so")
+    assert f"`{SITE}/demo.libs` is not among the searched directories" in text
+    assert "the DT_RUNPATH of `demo.libs/libb.so` disables inherited paths" in text
+
+
+def test_a_name_can_be_already_loaded() -> None:
+    subject = wheel(
+        {
+            "p/a.so": elf("libb.so", "libz.so", rpath="$ORIGIN"),
+            "p/libb.so": elf("libz.so", soname="libb.so", rpath="$ORIGIN/own"),
+            "p/libz.so": elf(soname="libz.so"),
+            "p/own/libz.so": elf(soname="libz.so"),
+        }
+    )
+    text = reason(subject, "p/a.so", "p/own/libz.so")
+    assert "`p/libb.so` needs `libz.so`: `p/libz.so` has that name and was already" in text
+    assert "loaded by `p/a.so`" in text
