@@ -115,7 +115,8 @@ def _repaired(
     wheels: Sequence[Path], configuration: Configuration, terminal: Terminal, *, publish: bool
 ) -> Iterator[Outcome]:
     """Yield the outcome of each wheel, in their order."""
-    with Auditwheel(os.environ) as auditwheel:
+    jobs = configuration.settings.jobs
+    with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
 
         def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
             """Repair one wheel; a bug that it triggers must not stop the others."""
@@ -127,7 +128,6 @@ def _repaired(
             except Exception as error:  # noqa: BLE001 - reported, with exit code 2
                 return Outcome(source=path, status=Status.FAILED, error=internal_error(error))
 
-        jobs = configuration.settings.jobs
         yield from repair_each(
             wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs
         )
