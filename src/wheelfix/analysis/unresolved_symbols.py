@@ -160,7 +160,7 @@ class _Search:
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
         found = (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
         for library in found:
-            announce(library.exports, self._loaded.wanted)
+            announce(library.exports, self._loaded.index.wanted)
         return found
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
