@@ -25,10 +25,9 @@ from wheelfix.loader.install_schemes import (
     layouts,
     schemes,
 )
-from wheelfix.loader.installed_wheel import environment as installed_environment
 from wheelfix.loader.model import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
-from wheelfix.loader.targets import Target, abi_of, populate
+from wheelfix.loader.targets import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import Searches
 
@@ -200,7 +199,7 @@ def installation_of(
     if layout is None:
         layout = arranged(wheel, choose_scheme(wheel, options))
     scheme, target, planted = layout.scheme, options.target, options.planted
-    own = installed_environment(wheel, layout)
+    own = environment_of(wheel, layout)
     others = _others(options, scheme)
     bare = replace(
         own,
