@@ -134,11 +134,6 @@ class ProviderFiles:
     platforms: tuple[str, ...] = ()
     """The platform tags of its wheel, if that was read."""
 
-    def placed(self, scheme: Scheme) -> Iterator[tuple[str, tuple[str, Elf]]]:
-        """Yield for each object its path in `scheme`, with its label and the object."""
-        for (key, place), elf in self.elfs.items():
-            yield f"{scheme.base(key)}/{place}", (f"{self.name}!{place}", elf)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadOptions:
@@ -228,7 +223,11 @@ def installation_of(
 
 def _others(options: LoadOptions, scheme: Scheme) -> dict[str, tuple[str, Elf]]:
     """Return the objects of other wheels by their paths, each with its label."""
-    objects = dict(pair for files in options.beside for pair in files.placed(scheme))
+    objects = {
+        f"{scheme.base(key)}/{place}": (f"{files.name}!{place}", elf)
+        for files in options.beside
+        for (key, place), elf in files.elfs.items()
+    }
     for other in options.others:
         for member, elf in other.elfs.items():
             path = installed(member, other, scheme)
@@ -249,7 +248,7 @@ def _shimmed(wheel: Wheel, layout: Layout, others: Iterable[str]) -> dict[str, t
     """Return the paths of extension modules, and the files that shims open before each."""
     opened = opened_by_shims(wheel)
     files: dict[str, list[str]] = {}
-    for path in others if opened else ():
+    for path in others:
         files.setdefault(posixpath.basename(path), []).append(path)
     return {
         path: tuple(file for name in opened[member] for file in files.get(name, ()))

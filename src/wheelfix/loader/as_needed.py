@@ -103,10 +103,10 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     for name in names:
         if name in used:
             found[name] = Decision(name=name, why=Why.USED, symbols=tuple(used[name]))
-        elif libraries.get(name) is None:
-            found[name] = Decision(name=name, why=Why.ABSENT, open_references=doubtful)
+        elif library := libraries.get(name):
+            found[name] = _for_sibling(name, library, own, found, libraries)
         else:
-            found[name] = _for_sibling(name, own, found, libraries)
+            found[name] = Decision(name=name, why=Why.ABSENT, open_references=doubtful)
     return tuple(found.values())
 
 
@@ -132,20 +132,14 @@ def _providers(
         {reference.name for reference in references if reference.file not in names}, libraries
     )
     for reference in references:
-        symbol, _, name, _, _ = reference
+        name = reference.file
         if name not in names:
-            found = definers.get(symbol, ())
-            name = None
-            for library, exports in found:
-                if offers(exports, reference):
-                    name = library
-                    break
+            definitions = definers.get(reference.name, ())
+            name = next((own for own, exports in definitions if offers(exports, reference)), None)
         if name is None:
             unresolved.append(reference)
-        elif name in used:
-            used[name].append(symbol)
         else:
-            used[name] = [symbol]
+            used.setdefault(name, []).append(reference.name)
     return used, unresolved
 
 
@@ -154,7 +148,7 @@ def _definers(
 ) -> Mapping[str, list[tuple[str, Exports]]]:
     """Return for each of `symbols` the libraries that define it in some version, in order."""
     found: dict[str, list[tuple[str, Exports]]] = {}
-    for name, library in libraries.items() if symbols else ():
+    for name, library in libraries.items():
         if library is not None:
             for symbol in among(library.exports.definitions, symbols):
                 found.setdefault(symbol, []).append((name, library.exports))
@@ -178,22 +172,21 @@ def offers(exports: Exports, reference: Undefined) -> bool:
 
 def _for_sibling(
     name: str,
+    library: Library,
     own: Library,
     before: Mapping[str, Decision],
     libraries: Mapping[str, Library | None],
 ) -> Decision:
     """Keep a library for references of libraries kept before that nothing else defines so far."""
     unused = Decision(name=name, why=Why.UNUSED)
-    library = libraries[name]
     kept = [
         (other, known)
         for other, decision in before.items()
         if decision.keep and (known := libraries.get(other)) is not None
     ]
-    wants = {other: _wants(known, library) for other, known in kept} if library else {}
-    if library is None or not any(wants.values()):
-        return unused
-    if _on_needed_list(library.elf.soname or name, before, libraries):
+    wants = {other: _wants(known, library) for other, known in kept}
+    soname = library.elf.soname or name
+    if not any(wants.values()) or _on_needed_list(soname, before, libraries):
         return unused
     for user, wanted in wants.items():
         symbols = tuple(
@@ -209,12 +202,8 @@ def _for_sibling(
 
 def _wants(user: Library, library: Library) -> list[Undefined]:
     """Return the strong references of `user` that `library` defines."""
-    if not user.elf.undefined:
-        return []
     exports = library.exports
     there = among(exports.definitions, user.names)
-    if not there:
-        return []
     return [
         symbol
         for symbol in user.elf.undefined
