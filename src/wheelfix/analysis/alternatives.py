@@ -75,9 +75,6 @@ def _merged(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
     )
 
 
-# --- The same load under other conditions ---------------------------------------------------------
-
-
 def _without_conditions(
     installation: Installation, root: str, after: Sequence[str], known: Load
 ) -> Iterator[Alternative]:
@@ -114,9 +111,6 @@ def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its installatio
         if first != second:
             then = "it is not found" if second is None else f"it is `{second}`"
             yield Alternative(factor=factor, names=(request.name,), when=when, then=then)
-
-
-# --- What could differ in another process ---------------------------------------------------------
 
 
 def _in_another_process(installation: Installation, steps: Iterable[Step]) -> Iterator[Alternative]:

@@ -106,9 +106,6 @@ def _version_problems(installation: Installation, load: Load) -> Iterator[str]:
                     )
 
 
-# --- Searches by Python sources -------------------------------------------------------------------
-
-
 def python_choices(installation: Installation, root: str) -> Iterator[PythonChoice]:
     """Yield what Python sources open for the library `root`, if they read variables."""
     member = installation.members.get(root)

@@ -137,9 +137,6 @@ def graph_of_installation(
     )
 
 
-# --- Edges ----------------------------------------------------------------------------------------
-
-
 def _key(edge: Edge) -> tuple[str, str]:
     return edge.source, edge.name
 
@@ -202,9 +199,6 @@ def _edge(installation: Installation, step: Step) -> Edge | None:
         name=request.name,
         how=how_found(installation, step),
     )
-
-
-# --- Nodes ----------------------------------------------------------------------------------------
 
 
 def _nodes(

@@ -110,9 +110,6 @@ class Installations:
     elsewhere: tuple[Installation, ...]
 
 
-# --- What a wheel is installed with ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedLibraries:
     """Files that were read from directories of this machine."""
@@ -169,9 +166,6 @@ def choose_scheme(wheel: Wheel, options: LoadOptions) -> Scheme:
         hint=f"its tags allow {', '.join(known)}; or with a Python, as in "
         f"{allowed[0].name}/{allowed[0].python}",
     )
-
-
-# --- Installing -----------------------------------------------------------------------------------
 
 
 def installations_of(wheel: Wheel, options: LoadOptions) -> Installations:
@@ -255,9 +249,6 @@ def _shimmed(wheel: Wheel, layout: Layout, others: Iterable[str]) -> dict[str, t
         for path, member in layout.members.items()
         if member in opened
     }
-
-
-# --- Finding and loading --------------------------------------------------------------------------
 
 
 def find_subject(installation: Installation, text: str) -> tuple[str, ...]:

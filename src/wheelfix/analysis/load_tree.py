@@ -110,9 +110,6 @@ def _step(
     )
 
 
-# --- Requests for one name ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """One result for a library name, and the objects that get it."""
@@ -147,9 +144,6 @@ def resolutions(
         Resolution(name=name, step=step, roots=tuple(roots), requesters=tuple(requesters))
         for step, roots, requesters in groups.values()
     )
-
-
-# --- In words -------------------------------------------------------------------------------------
 
 
 def how_found(installation: Installation, step: Step) -> str:

@@ -223,9 +223,6 @@ def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
     return join_some([member for member, elf in wheel.elfs.items() if holds(elf)])
 
 
-# --- Failures -------------------------------------------------------------------------------------
-
-
 class Obstacle(StrEnum):
     """What keeps a wheel from a platform tag, apart from libraries."""
 

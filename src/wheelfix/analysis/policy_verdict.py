@@ -177,9 +177,6 @@ def _first(met: Iterable[bool]) -> int:
     return results.index(True) if True in results else len(results)
 
 
-# --- Which objects count --------------------------------------------------------------------------
-
-
 def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     machines = {
         member: machine
@@ -269,9 +266,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-# --- What a policy allows -------------------------------------------------------------------------
 
 
 def _ladder(
@@ -388,9 +382,6 @@ def _blacklisted(
             if private:
                 found.setdefault(library, set()).update(private)
     return {library: sorted(names) for library, names in sorted(found.items())}
-
-
-# --- Python builds that no tag allows -------------------------------------------------------------
 
 
 def _fpectl(subject: _Subject) -> bool:

@@ -143,9 +143,6 @@ def plan_preloads(
     )
 
 
-# --- What needs providers, and what loads it ------------------------------------------------------
-
-
 def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> dict[str, tuple[str, ...]]:
     needs: dict[str, tuple[str, ...]] = {}
     for use in provider_uses(wheel, providers):
@@ -258,9 +255,6 @@ def _why_no_hook(
     return reasons.get(entry, "is in no package with an `__init__.py` of the wheel's own")
 
 
-# --- Where shims are ------------------------------------------------------------------------------
-
-
 def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Hook]:
     """Choose packages that Python imports before these modules: few, and as deep as possible.
 
@@ -340,9 +334,6 @@ def opened_by_shims(wheel: Wheel) -> dict[str, tuple[str, ...]]:
         if opened:
             found[member] = tuple(opened)
     return found
-
-
-# --- What shims open ------------------------------------------------------------------------------
 
 
 class _Opened(NamedTuple):

@@ -86,9 +86,6 @@ def meet(one: WheelName, other: WheelName) -> bool:
     return _meets(_reach(one), _reach(other))
 
 
-# --- Requirements ---------------------------------------------------------------------------------
-
-
 class _Reach(NamedTuple):
     """The Pythons and machines that the tags of a wheel allow."""
 
@@ -255,9 +252,6 @@ def _not_shared(
     else:
         why = f"{len(covering)} of its wheels fit equally well"
     return f"nothing is shared with {canonicalize_name(requirement.name)}: {why}"
-
-
-# --- Chains and circles ---------------------------------------------------------------------------
 
 
 def _reachable(required: Sequence[_Required], start: int) -> frozenset[int]:

@@ -89,9 +89,6 @@ class Layout(NamedTuple):
         return self.schemes[0]
 
 
-# --- Which interpreters -------------------------------------------------------------------------
-
-
 def interpreters(name: WheelName) -> tuple[str, ...]:
     """Return the directory names of the Pythons that `name`'s tags allow, oldest first.
 
@@ -151,9 +148,6 @@ def _age(python: str) -> tuple[bool, int, int, bool]:
 def _version(python: str) -> str:
     """`python3.13t` -> `3.13`."""
     return python.removeprefix("pypy").removeprefix("python").removesuffix("t")
-
-
-# --- Which schemes ------------------------------------------------------------------------------
 
 
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
@@ -244,9 +238,6 @@ def _include(python: str) -> str:
     """Return the name of the include directory; before 3.8 it carried the `m` of pymalloc."""
     old_cpython = _age("python3.0") < _age(python) < _age("python3.8")
     return f"{python}m" if old_cpython else python
-
-
-# --- Installed paths of members -----------------------------------------------------------------
 
 
 def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
@@ -369,9 +360,6 @@ def _join(base: str, rest: str) -> str:
     return f"{base}/{rest}" if rest else base
 
 
-# --- Relative search path entries ---------------------------------------------------------------
-
-
 def relative_entry(from_dir: str, to_dir: str) -> str:
     """Return the search path entry from `from_dir` to `to_dir`, such as `$ORIGIN/../x.libs`."""
     relative = posixpath.relpath(to_dir, from_dir)
@@ -401,9 +389,6 @@ def entries_between(
             for own_base, library_base in found
         )
     )
-
-
-# --- For messages -------------------------------------------------------------------------------
 
 
 def describe(among: Iterable[Scheme]) -> str:

@@ -106,9 +106,6 @@ class Target:
         )
 
 
-# --- Choosing a target --------------------------------------------------------------------------
-
-
 def names() -> tuple[str, ...]:
     """Return all names that `find` accepts, with releases and Pythons."""
     data = _presets()
@@ -329,9 +326,6 @@ def _stubs(table: Mapping[str, Any]) -> dict[str, Stub]:
         _check(stub, {"needed", "soname"}, f"file `{path}`")
         found[path] = Stub(needed=_texts(stub, "needed"), soname=stub.get("soname"))
     return found
-
-
-# --- The environment of a target ----------------------------------------------------------------
 
 
 def environment_of(wheel: Wheel, layout: Layout) -> Environment:
