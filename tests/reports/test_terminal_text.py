@@ -101,7 +101,7 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
                 fails=("pip --target",),
             ),
         ),
-        verdict=Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("GLIBC_2.17",)),
+        verdict=Verdict(overall="manylinux_2_17_x86_64", external=(), reasons=("GLIBC_2.17",)),
         messages=("RECORD.jws was dropped",),
         bytes_before=12345,
         bytes_after=23456,
@@ -153,7 +153,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
         remaining=(finding,),
         edits=(step,),
         loads=(Loads(member=evil, libraries=((evil, evil),), works=(evil,), fails=(evil,)),),
-        verdict=Verdict(overall=evil, external={}, reasons=(evil,)),
+        verdict=Verdict(overall=evil, external=(), reasons=(evil,)),
         messages=(evil,),
     )
     shown = [

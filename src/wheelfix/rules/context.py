@@ -15,10 +15,9 @@ from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
-from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.search import load_each
-from wheelfix.loader.targets import Target, abi_of, find, is_page, populate
+from wheelfix.loader.targets import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.model import Wheel, normalized
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -71,7 +70,8 @@ class Context:
     def loads(self) -> tuple[Mapping[str, Load], ...]:
         """For each layout, what each installed object loads when it is opened first."""
         return tuple(
-            _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
+            _loads(self.wheel, layout, environment_of(self.wheel, layout))
+            for layout in self.layouts
         )
 
     @cached_property
@@ -105,7 +105,7 @@ class Context:
         if not self.targets or not self.layouts:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
-        bare = environment(wheel, layout)
+        bare = environment_of(wheel, layout)
         machine = abi_of(wheel)
 
         def loads(target: Target) -> Mapping[str, Load]:
@@ -138,7 +138,7 @@ class Context:
             return None
         layout = self.layouts[0]
         return LoadedWheel.around(
-            self.wheel, layout, environment(self.wheel, layout), self.definitions
+            self.wheel, layout, environment_of(self.wheel, layout), self.definitions
         )
 
     @cached_property

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import Key, split_all
+from wheelfix.loader.install_schemes import Key, split
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
@@ -239,14 +239,15 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     found: dict[str, list[str]] = {}
-    for member, key, rest in split_all(wheel):
-        top = rest.partition("/")[0]
+    for member in wheel.members:
+        key, place = split(member.name, wheel) or (None, "")
+        top = place.partition("/")[0]
         if (
             top in _COMMON
             and key in (Key.PURELIB, Key.PLATLIB)
             and normalized(top) != normalized(wheel.name.distribution)
         ):
-            found.setdefault(top, []).append(member)
+            found.setdefault(top, []).append(member.name)
     for top, members in found.items():
         yield Hit(
             message=f"installs the generic top-level name `{top}` into site-packages",

@@ -8,7 +8,7 @@ from wheelfix.analysis.provider_uses import (
     by_provider,
 )
 from wheelfix.analysis.providers import editions
-from wheelfix.loader.install_schemes import Key, describe, entries_to, split
+from wheelfix.loader.install_schemes import Key, describe, entries_between, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.preload import is_served
@@ -51,7 +51,7 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     installed = (
         scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
     )
-    return entries_to(member, (key, provider.directory), wheel, installed)
+    return entries_between(member, (key, provider.directory), wheel, installed)
 
 
 @rule("WF106", "provider-not-searched", Severity.ERROR)

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
-from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.model import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_all
+from wheelfix.loader.targets import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -317,7 +317,7 @@ def _opens(context: Context, member: str, name: str) -> bool:
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:
-            installed_as = environment(context.wheel, layout)
+            installed_as = environment_of(context.wheel, layout)
             alone = {path: replace(context.wheel.elfs[member], needed=())}
             there = replace(installed_as, files={**installed_as.files, **alone})
             *_, load = load_all([path, Dlopen(name=name, caller=path)], there)

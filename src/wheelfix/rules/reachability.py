@@ -140,7 +140,8 @@ def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]
         if dependent in layout.paths
         for scheme in layout.schemes
     ]
-    return entries_between(dependent, posixpath.dirname(provider), context.wheel, installed)
+    wheel = context.wheel
+    return entries_between(dependent, split(posixpath.dirname(provider), wheel), wheel, installed)
 
 
 # --- Fixes ----------------------------------------------------------------------------------------
@@ -221,7 +222,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
         for library in _closure(context, tuple(gap.libraries.values()))
         if f"{folder}/{posixpath.basename(library)}" not in names
     ]
-    entries = entries_between(gap.dependent, folder, wheel, schemes(wheel.name))
+    entries = entries_between(gap.dependent, split(folder, wheel), wheel, schemes(wheel.name))
     return Fix(
         title="copy the libraries to the file's own install scheme",
         edits=(*copies, *add_entries(context, gap.dependent, entries)),

@@ -89,7 +89,8 @@ def _directory(entry: str, member: str, layout: Layout) -> str:
 
 def _escapes(entry: str, member: str, layout: Layout) -> bool:
     directory = _directory(entry, member, layout)
-    return directory != layout.root and not directory.startswith(f"{layout.root}/")
+    root = layout.scheme.root
+    return directory != root and not directory.startswith(f"{root}/")
 
 
 def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:

@@ -220,7 +220,7 @@ def _absences(context: Context) -> dict[str, _Absence]:
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
     if verdict is not None and not _is_linux(context.wheel):
-        known |= verdict.external.keys()
+        known |= {*verdict.external}
     found: dict[str, _Absence] = {}
     for loaded in context.target_loads:
         for name, user in _missing(loaded):
