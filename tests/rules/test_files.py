@@ -24,8 +24,8 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Safety, Severity
 from wheelfix.rules.metadata import allows_any, is_plain_requirement
-from wheelfix.rules.registry import RULES, SET_RULES
-from wheelfix.rules.rule import AnyRule
+from wheelfix.rules.registry import RULES, SET_RULES, rules_in
+from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
@@ -41,7 +41,7 @@ def found(path: Path) -> dict[str, Finding]:
     """What the archive and metadata rules say of a built wheel, one finding a rule."""
     with open_wheel(path) as archive:
         context = Context(wheel=archive.wheel, settings=Settings())
-        rules = (*metadata.RULES, *contents.RULES, *leftovers.RULES)
+        rules = rules_in(Rule, metadata, contents, leftovers)
         return {finding.code: finding for finding in run_rules(context, rules)}
 
 

@@ -27,7 +27,8 @@ from wheelfix.rules import providers as rules
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.rules.registry import RULES
+from wheelfix.rules.registry import RULES, rules_in
+from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, Provider, PruneNeeded, Settings, name_of
 from wheelfix.wheel.model import Metadata, Wheel
@@ -49,12 +50,7 @@ BLAS = Provider(
     directory="nvidia/cublas/lib",
 )
 USER = "demo/_core.so"
-PROVIDER_RULES = (
-    *provider_paths.RULES,
-    *provider_requirements.RULES,
-    *provider_contents.RULES,
-    *rules.RULES,
-)
+PROVIDER_RULES = rules_in(Rule, provider_paths, provider_requirements, provider_contents, rules)
 
 
 def asked(*requirements: str) -> Metadata:

@@ -433,15 +433,3 @@ def removal(members: Iterable[str], safety: Safety = Safety.UNSAFE) -> Fix:
         edits=tuple(RemoveMember(member=member) for member in members),
         safety=safety,
     )
-
-
-RULES = (
-    elf_in_purelib,
-    elf_for_any_platform,
-    wrong_machine,
-    wrong_libc,
-    second_metadata,
-    program_without_run_bit,
-    script_of_build_machine,
-    flattened_links,
-)

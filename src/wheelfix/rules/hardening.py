@@ -193,6 +193,3 @@ def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: st
         ),
         hint=hint,
     )
-
-
-RULES = (text_relocations, writable_code, no_relro, lazy_binding, unique_symbols)

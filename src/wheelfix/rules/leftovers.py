@@ -254,6 +254,3 @@ def common_top_level(context: Context) -> Iterator[Hit]:
             entry=top,
             hint="list the packages to ship explicitly, without it",
         )
-
-
-RULES = (build_leftovers, build_machine_path, common_top_level)

@@ -61,9 +61,6 @@ def _where_promised(context: Context) -> Severity:
     return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
 
-# --- Files that are not objects -------------------------------------------------------------------
-
-
 @rule("WF601", "broken-elf", Severity.WARNING)
 def broken_elf(context: Context) -> Iterator[Hit]:
     """Corrupt or truncated ELF file.
@@ -155,9 +152,6 @@ def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
                 user = layout.members.get(request.requester or "", request.requester)
                 wanted.setdefault(member, f"`{user}` needs it")
     return wanted
-
-
-# --- Required features ----------------------------------------------------------------------------
 
 
 @rule("WF603", "executable-stack", Severity.ERROR)
@@ -359,9 +353,6 @@ def isa(context: Context) -> Iterator[Hit]:
         )
 
 
-# --- Segments -------------------------------------------------------------------------------------
-
-
 @rule("WF604", "misaligned-segment", Severity.ERROR)
 def misaligned_segment(context: Context) -> Iterator[Hit]:
     """Misaligned segment: ELF load command not page-aligned.
@@ -537,17 +528,3 @@ def no_hash_table(context: Context) -> Iterator[Hit]:
                 severity=Severity.ERROR if elf.module_hooks or _MODULE.search(member) else None,
                 hint="build the object again",
             )
-
-
-RULES = (
-    broken_elf,
-    not_elf,
-    executable_stack,
-    misaligned_segment,
-    small_alignment,
-    static_tls,
-    packed_relocations,
-    isa,
-    disordered_segments,
-    no_hash_table,
-)

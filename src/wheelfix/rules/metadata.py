@@ -438,14 +438,3 @@ def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     except ValueError:
         return True
     return any(wanted.contains(version, prereleases=True) for version in versions)
-
-
-RULES = (
-    record_mismatch,
-    stale_signature,
-    purelib_with_elf,
-    tags_differ,
-    name_differs,
-    invalid_metadata,
-    python_excluded,
-)

@@ -234,6 +234,3 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
 def _shown(pythons: Iterable[str]) -> str:
     names = list(pythons)
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-
-
-RULES = (module_hook, module_never_imported)

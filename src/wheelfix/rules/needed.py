@@ -18,9 +18,6 @@ _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _SHOWN = 8
 
 
-# --- Unused ---------------------------------------------------------------------------------------
-
-
 @rule("WF201", "unused-needed", Severity.WARNING, Stage.BEFORE)
 def unused_needed(context: Context) -> Iterator[Hit]:
     """Unused DT_NEEDED entry: the object uses no symbol of the library.
@@ -151,9 +148,6 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
             )
 
 
-# --- Missing --------------------------------------------------------------------------------------
-
-
 @rule("WF204", "underlinked", Severity.WARNING)
 def underlinked(context: Context) -> Iterator[Hit]:
     """Object uses a library missing from its DT_NEEDED (underlinked).
@@ -195,9 +189,6 @@ def underlinked(context: Context) -> Iterator[Hit]:
                 safety=Safety.UNSAFE,
             ),
         )
-
-
-# --- Wrong entries --------------------------------------------------------------------------------
 
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
@@ -368,9 +359,6 @@ def _own_name(context: Context, user: Elf, name: str) -> str | None:
     return library.elf.soname if library else None
 
 
-# --- Versions -------------------------------------------------------------------------------------
-
-
 @rule("WF209", "dangling-verneed", Severity.ERROR)
 def dangling_verneed(context: Context) -> Iterator[Hit]:
     """Object requires symbol versions (DT_VERNEED) of a library not in its DT_NEEDED.
@@ -465,9 +453,6 @@ def versym_alone(context: Context) -> Iterator[Hit]:
             )
 
 
-# --- Libraries that are no longer needed ----------------------------------------------------------
-
-
 @rule("WF401", "orphaned-library", Severity.WARNING, Stage.BEFORE)
 def orphaned_library(context: Context) -> Iterator[Hit]:
     """Vendored library is no longer needed.
@@ -513,18 +498,3 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:
     return frozenset(posixpath.basename(name) for elf in wheel.elfs.values() for name in elf.needed)
-
-
-RULES = (
-    unused_needed,
-    unused_needed_kept,
-    needed_not_at_hand,
-    underlinked,
-    libpython_needed,
-    needed_with_slash,
-    repeated_needed,
-    development_name,
-    dangling_verneed,
-    versym_alone,
-    orphaned_library,
-)

@@ -249,12 +249,3 @@ def _unprovided(context: Context, library: str) -> Hit:
         else f"`wheelfix repair` grafts it where it is installed; {exclude}",
         severity=Severity.WARNING if required else None,
     )
-
-
-RULES = (
-    tag_not_met,
-    unmatched_exclude,
-    tag_missed_by_little,
-    local_platform_tag,
-    unprovided_library,
-)

@@ -14,16 +14,12 @@ from wheelfix.analysis.providers import (
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Key
 from wheelfix.loader.symbols import binds
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
 from wheelfix.text import join_some
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 def _at_hand(context: Context, use: ProviderUse, version: Provider) -> Library | None:
@@ -221,6 +217,3 @@ def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] =
             taken.version, taken.versions, "exclude it by the specifier in `Requires-Dist`"
         ),
     )
-
-
-RULES = (provider_lacks_library, provider_lacks_symbol)

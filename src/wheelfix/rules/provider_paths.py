@@ -203,6 +203,3 @@ def _not_covered(
     if provider.directory is None:
         notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)
-
-
-RULES = (provider_not_searched, provider_beside)

@@ -9,7 +9,6 @@ from wheelfix.analysis.providers import (
     provider_of,
     suggest_pattern,
 )
-from wheelfix.loader.install_schemes import Key
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -17,9 +16,6 @@ from wheelfix.settings import Provider, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 @rule("WF826", "provider-unused", Severity.INFO)
@@ -132,6 +128,3 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
         if provider_of(name, settings.provider) is not None
         or (leaves_drivers(settings) and never_bundled(name) is not None)
     )
-
-
-RULES = (provider_unused, bundled_driver)

@@ -326,9 +326,6 @@ def _opens(context: Context, member: str, name: str) -> bool:
     return True
 
 
-# --- Limits ---------------------------------------------------------------------------------------
-
-
 @rule("WF320", "openings-not-judged", Severity.INFO)
 def openings_not_judged(context: Context) -> Iterator[Hit]:
     """Python sources are too complex to find all libraries that they open.
@@ -364,11 +361,3 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
 
 def _counted(sources: Sequence[str]) -> str:
     return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"
-
-
-RULES = (
-    opened_library_missing,
-    renamed_under_its_user,
-    noted_library_missing,
-    openings_not_judged,
-)

@@ -143,9 +143,6 @@ def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]
     return entries_between(dependent, posixpath.dirname(provider), context.wheel, installed)
 
 
-# --- Fixes ----------------------------------------------------------------------------------------
-
-
 def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tuple[Edit, ...]:
     """Return the edits that add `entries` to the search path, in the requested tag."""
     tag = wanted_tag(context, dependent)
@@ -252,9 +249,6 @@ def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
         providers = (_provider(context, library, name) for name in needed)
         waiting.extend(provider for provider in providers if provider is not None)
     return tuple(closed)
-
-
-# --- Rules ----------------------------------------------------------------------------------------
 
 
 def _searched(context: Context, gap: Gap) -> str:
@@ -477,12 +471,3 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
             )
-
-
-RULES = (
-    unreachable_library,
-    inherited_search_path,
-    no_common_path,
-    runpath_blocks_inheritance,
-    lost_by_installer,
-)

@@ -288,9 +288,6 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
     return tuple(sorted({f"{key.title()}: {value}" for key, value in fields if key in wanted}))
 
 
-# --- Comparing ------------------------------------------------------------------------------------
-
-
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same architecture and C library."""
     for wheels in context.releases:
@@ -316,6 +313,3 @@ def majority(values: Iterable[Value]) -> Value | None:
         if count > 1 and 2 * count > len(every):
             return value
     return None
-
-
-RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)

@@ -476,17 +476,3 @@ def sacrificial_entry(context: Context) -> Iterator[Hit]:
                 entry=elf.entries[0],
                 fix=Fix(title="put a sacrificial entry first", edits=(edit,)),
             )
-
-
-RULES = (
-    absolute_entry,
-    empty_entry,
-    relative_entry,
-    malformed_entry,
-    escaping_entry,
-    dead_entry,
-    repeated_entry,
-    two_path_tags,
-    search_path_tag,
-    sacrificial_entry,
-)

@@ -317,14 +317,3 @@ def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
         name = posixpath.join(folder, original_name(base))
         sizes[name] = sizes.get(name, 0) + member.compressed_size
     return sizes
-
-
-RULES = (
-    debug_sections,
-    symbol_tables,
-    duplicate_files,
-    largest_files,
-    wheel_over_budget,
-    file_over_budget,
-    grown,
-)

@@ -256,6 +256,3 @@ def second_runtime(context: Context) -> Iterator[Hit]:
             notes=(consequence,),
             severity=severity,
         )
-
-
-RULES = (soname_differs, duplicate_soname, common_soname, second_runtime)

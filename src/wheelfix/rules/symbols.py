@@ -28,9 +28,6 @@ def _spelled(reference: Reference) -> str:
     return demangle(name) + (f"@{version}" if version else "")
 
 
-# --- Undefined symbols ----------------------------------------------------------------------------
-
-
 def _may_be_newer(context: Context, name: str) -> bool:
     """Return whether an unknown Python, or one other than CPython, may define `name`."""
     pythons = interpreters(context.wheel.name)
@@ -201,9 +198,6 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
         )
 
 
-# --- Python C API ---------------------------------------------------------------------------------
-
-
 @rule("WF303", "python-symbol", Severity.ERROR)
 def python_symbol(context: Context) -> Iterator[Hit]:
     """Extension module uses Python C API that its Python versions lack.
@@ -311,9 +305,6 @@ def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]
         )
 
 
-# --- Versions of bundled libraries ----------------------------------------------------------------
-
-
 @rule("WF304", "missing-version", Severity.ERROR)
 def missing_version(context: Context) -> Iterator[Hit]:
     """Symbol version not found: the bundled library does not define it.
@@ -353,9 +344,6 @@ def missing_version(context: Context) -> Iterator[Hit]:
                         notes=(f"it defines {join_some(library.verdef, 3)}",),
                         hint="build against the bundled library",
                     )
-
-
-# --- Required by the project ----------------------------------------------------------------------
 
 
 @rule("WF305", "required-symbol-missing", Severity.ERROR)
@@ -414,12 +402,3 @@ def _is_called(member: str, elf: Elf, pattern: str) -> bool:
     file = member.rpartition("/")[2]
     names = {file, unhashed(file), elf.soname, unhashed(elf.soname or "")}
     return any(fnmatchcase(name, pattern) for name in names if name)
-
-
-RULES = (
-    undefined_symbol,
-    symbols_not_judged,
-    python_symbol,
-    missing_version,
-    required_symbol_missing,
-)

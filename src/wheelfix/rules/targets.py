@@ -30,9 +30,6 @@ _SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
 """Version names without a number, and the glibc release that introduced them."""
 
 
-# --- Installation -------------------------------------------------------------------------------
-
-
 @rule("WF811", "target-not-offered", Severity.ERROR)
 def target_not_offered(context: Context) -> Iterator[Hit]:
     """Wheel cannot be installed on a target machine.
@@ -66,9 +63,6 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
                 entry=target.name,
                 hint="build in an older image, or remove the machine from `target`",
             )
-
-
-# --- Loading ------------------------------------------------------------------------------------
 
 
 @rule("WF812", "target-lacks-version", Severity.ERROR)
@@ -342,12 +336,3 @@ def requires_executable_stack(elf: Elf) -> bool:
     if not flags:
         return elf.machine in _STACK_EXECUTABLE_UNLESS_SAID
     return bool(flags[-1] & _PF_X)
-
-
-RULES = (
-    target_not_offered,
-    target_lacks_version,
-    target_lacks_library,
-    target_page_size,
-    target_executable_stack,
-)
