@@ -8,10 +8,8 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
-from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 
 from tests.support.build import executable, make_wheel, record_text, shared_object, wheel_text
 from tests.support.values import elf, findings, wheel
@@ -23,7 +21,6 @@ from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Safety, Severity
-from wheelfix.rules.metadata import allows_any, is_plain_requirement
 from wheelfix.rules.registry import RULES, SET_RULES, rules_in
 from wheelfix.rules.rule import AnyRule, Rule
 from wheelfix.settings import Settings
@@ -150,35 +147,6 @@ def test_a_wheel_that_its_own_python_may_not_install(tmp_path: Path) -> None:
     assert "WF507" not in found(make_wheel(tmp_path, tag=here, metadata="Requires-Python: >=3.8\n"))
     open_tag = make_wheel(tmp_path, tag=PURE, metadata=f"Requires-Python: {next_one}\n")
     assert "WF507" not in found(open_tag)
-
-
-OPERATORS = ("<=", ">=", "==", "!=", "<", ">")
-RELEASES = ("2", "3", "3.0", "3.8", "3.11", "3.11.0", "3.11.7", "3.9.99", "4")
-
-
-@given(st.lists(st.tuples(st.sampled_from(OPERATORS), st.sampled_from(RELEASES)), min_size=1))
-def test_what_a_plain_requires_python_allows_is_what_packaging_says(
-    clauses: list[tuple[str, str]],
-) -> None:
-    text = " , ".join(map("".join, clauses))
-    wanted = SpecifierSet(text)
-    for version in RELEASES:
-        assert allows_any(text, [version]) is wanted.contains(version)
-
-
-@given(st.text("ab1.-_ \t<>=!,;'\"()[]@", max_size=12), st.text("ax'\" =><or", max_size=12))
-@example("a.b-c >=1.0, <2 ", " extra == 'x.y' and python_version<\"3.11\" ")
-@example("a", "")
-def test_a_requirement_that_is_plain_is_one(named: str, test: str) -> None:
-    """Most are none: those that pass without `packaging` must be what it takes."""
-    for text in (named, f"a{named}", f"a;extra=={test}", f"a;extra=='x'{test}", f"{named};{test}"):
-        if is_plain_requirement(text):
-            Requirement(text)
-
-
-def test_most_requirements_are_plain() -> None:
-    for text in ("numpy", "numpy>=1.2,<3", "a-b ; extra == 'x'", 'x!=2; python_version < "3.11"'):
-        assert is_plain_requirement(text)
 
 
 # --- Tags -----------------------------------------------------------------------------------------

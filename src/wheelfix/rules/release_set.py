@@ -226,7 +226,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     for wheels in _platforms(context):
         if len(wheels) < 3:
             continue
-        usual = _median(wheel.zip_size for wheel in wheels)
+        usual = median(wheel.zip_size for wheel in wheels)
         for wheel in wheels:
             size = wheel.zip_size
             if not usual / 2 <= size <= 2 * usual and abs(size - usual) >= NOTABLE:
@@ -236,10 +236,6 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                     wheel=str(wheel.name),
                     hint="compare it with one of the others: `wheelfix check --against`",
                 )
-
-
-def _median(sizes: Iterable[int]) -> float:
-    return median(sizes)
 
 
 @set_rule("WF855", "odd-metadata", Severity.WARNING)
