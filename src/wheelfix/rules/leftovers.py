@@ -61,8 +61,7 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     ## Common causes
     - `package_data` or `MANIFEST.in` with a broad glob. **Solution**: list the suffixes that the
       package needs, or exclude: `global-exclude *.o *.pyc`.
-    - The wheel was built in a development tree. **Solution**: `python -m build`, which builds the
-      wheel from the sdist.
+    - The wheel was built in a development tree. **Solution**: `python -m build`, through the sdist.
 
     ## Fix safety
     Unsafe: the files are removed, except object files, static libraries and sources.
@@ -119,8 +118,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The wheel was packed from an installed package. **Solution**: build it from source.
-    - A requirement on a local directory. **Solution**: require a version, and install the directory
-      first.
+    - A requirement on a local directory. **Solution**: require a version instead.
     - An SBOM of a Rust build. **Solution**: none is needed; remap the paths (`--remap-path-prefix`)
       for reproducible builds.
 

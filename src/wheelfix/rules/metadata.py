@@ -98,13 +98,11 @@ def purelib_with_elf(context: Context) -> Iterator[Hit]:
     Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL.
 
     ## Why is this bad?
-    Where platlib and purelib differ (Fedora's `lib64`), the files are installed to the directory
-    for pure Python, shared between architectures, and separated from parts of the package in
-    platlib.
+    Where platlib and purelib differ (Fedora's `lib64`), the files go to the directory for pure
+    Python, shared by architectures, away from parts of the package in platlib.
 
     ## Example
-    A wheel tagged `py3-none-manylinux_2_17_x86_64` from a build backend that does not know of the
-    library.
+    A library listed as package data, in a wheel tagged `py3-none-manylinux_2_17_x86_64`.
 
     ## Common causes
     - setuptools without an extension module. **Solution**: override `has_ext_modules` of the

@@ -350,12 +350,12 @@ def development_name(context: Context) -> Iterator[Hit]:
             )
 
 
-def _own_name(context: Context, user: Elf, name: str) -> str | None:
+def _own_name(context: Context, dependent: Elf, name: str) -> str | None:
     """Return the SONAME of the library that a DT_NEEDED entry names."""
     shipped = context.shipped.get(name)
     if shipped:
         return context.wheel.elfs[shipped[0]].soname
-    library = context.definitions.host(name, user) if context.definitions else None
+    library = context.definitions.host(name, dependent) if context.definitions else None
     return library.elf.soname if library else None
 
 

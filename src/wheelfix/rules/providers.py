@@ -42,9 +42,6 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """
     # Providers found among the wheels of the run are not configured by the user.
     providers = [provider for provider in context.settings.provider if not provider.owner]
-    needed = (
-        {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
-    )
     used = {(use.provider.name, use.provider.source) for use in context.provider_uses}
     named: dict[tuple[str, str], list[Provider]] = {}
     for provider in providers:
@@ -52,7 +49,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
         named.setdefault(key, []).append(provider)
     for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
         is_used = any(name == u[0] and (name or source == u[1]) for u in used)
-        near = list(_near(own, providers, needed))
+        near = list(_near(own, providers, context.dependents))
         if is_used and not near:
             continue
         yield Hit(

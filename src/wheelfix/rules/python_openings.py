@@ -17,7 +17,7 @@ from wheelfix.loader.search import load_all
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.rules.sonames import dependents, grafted_as, libraries_called
+from wheelfix.rules.sonames import grafted_as, libraries_called
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Opening, Wheel, Where
@@ -147,14 +147,13 @@ def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[H
         return
     if any(opened_by_path(wheel, library) for library in libraries):
         return  # once loaded, a library is found by its SONAME
-    users = dependents(wheel, name)
-    if users:
+    if name in context.dependents:
         yield Hit(
             message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
             "that needs it is loaded",
             member=source,
             entry=name,
-            notes=(f"needed by {join_some(users, 3)}",),
+            notes=(f"needed by {join_some(context.dependents[name], 3)}",),
             hint="import one of them first, or open the library by its path",
             severity=Severity.INFO,
         )
@@ -219,8 +218,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     external = {
         name
-        for elf in wheel.elfs.values()
-        for name in elf.needed
+        for name in context.dependents
         if name not in context.shipped and not may_come_from_platform(name)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude)
@@ -243,7 +241,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
             message=message,
             member=source,
             entry=name,
-            notes=(f"needed by {join_some(dependents(wheel, file), 3)}",),
+            notes=(f"needed by {join_some(context.dependents.get(file, ()), 3)}",),
             hint=f'`keep-names = ["{name}"]` grafts it under its own name',
             severity=severity,
         )

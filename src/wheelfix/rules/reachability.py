@@ -413,8 +413,7 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
     its DT_RUNPATH: `libb-4e504812.so.1: cannot open shared object file`.
 
     ## Common causes
-    - A grafted library kept the search path of the build machine.
-      **Solution**: `wheelfix repair`.
+    - A grafted library kept the search path of the build machine. **Solution**: `wheelfix repair`.
     - `patchelf --set-rpath` without `--force-rpath` converted DT_RPATH to DT_RUNPATH. **Solution**:
       add `--force-rpath`, or `wheelfix repair`.
 

@@ -6,7 +6,6 @@ reported. The time of every rule is linear in the number of files.
 """
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from statistics import median
@@ -15,14 +14,13 @@ from typing import TypeVar
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
-
-_SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?|abi3t?)\.so$")
 
 
 @set_rule("WF851", "built-differently", Severity.WARNING)
@@ -163,7 +161,7 @@ def _stable_names(wheel: Wheel) -> frozenset[str]:
 
 def _stable_name(member: str) -> str:
     folder, base = posixpath.split(member)
-    return posixpath.join(folder, _SUFFIX.sub(".so", original_name(base)))
+    return posixpath.join(folder, MODULE_SUFFIX.sub(".so", original_name(base)))
 
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)

@@ -106,10 +106,10 @@ def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
     return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 
-def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
-    """Return the platform library that `user` should have been linked with."""
+def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None:
+    """Return the platform library that `dependent` should have been linked with."""
     for library in _PROMISED:
-        host = context.definitions.host(library, user) if context.definitions else None
+        host = context.definitions.host(library, dependent) if context.definitions else None
         known = host.exports.definitions if host is not None else defined_by(library)
         if known is not None and name in known:
             return library
