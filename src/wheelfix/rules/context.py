@@ -115,13 +115,12 @@ class Context:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
         bare = environment(wheel, layout)
-        machine = abi_of(wheel)
-
-        def loads(target: Target) -> Mapping[str, Load]:
-            return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))
-
         return tuple(
-            TargetLoads(target=target, loads=loads(target), members=layout.members)
+            TargetLoads(
+                target=target,
+                loads=_loads(wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel))),
+                members=layout.members,
+            )
             for target in self.targets
         )
 

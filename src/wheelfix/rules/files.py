@@ -12,7 +12,7 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
-from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
 
 _KNOWN = frozenset(Machine)
@@ -278,18 +278,14 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
         is_script = member.name.startswith(scripts)
         may_run = is_script or member.name in wheel.elfs
         if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
+            edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
             yield Hit(
                 message=f"lacks the executable bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,
                 hint="`chmod +x` it in the build",
                 severity=Severity.ERROR if is_script else None,
-                fix=_let_run(member),
+                fix=Fix(title="set the executable bit", edits=(edit,)),
             )
-
-
-def _let_run(member: Member) -> Fix:
-    edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
-    return Fix(title="set the executable bit", edits=(edit,))
 
 
 def _is_program(wheel: Wheel, member: str) -> bool:

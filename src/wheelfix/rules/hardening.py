@@ -1,13 +1,13 @@
 """Whether objects are hardened against attacks, and load under security policies."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, Pt
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import promised_libcs
 
 _PF_X, _PF_W = 1, 2
@@ -180,13 +180,9 @@ def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: st
     found = [member for member, elf in objects.items() if holds(elf)]
     if not found:
         return
-    more = len(found) - _SHOWN
     yield Hit(
         message=f"{len(found)} of {len(objects)} objects: {what}",
         member=found[0] if len(found) == 1 else None,
-        notes=(
-            *(f"`{member}`" for member in islice(found, _SHOWN)),
-            *([f"and {more} more"] if more > 0 else []),
-        ),
+        notes=(join_some(found, _SHOWN),),
         hint=hint,
     )

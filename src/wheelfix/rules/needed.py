@@ -172,8 +172,8 @@ def underlinked(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Unsafe: the entry is added, and the library is then loaded where it was not before.
     """
-    missing = sorted(context.needed_verdicts.missing, key=lambda entry: (entry.member, entry.name))
-    for entry in reversed(missing):
+    missing = context.needed_verdicts.missing
+    for entry in sorted(missing, key=lambda entry: (entry.member, entry.name), reverse=True):
         yield Hit(
             message=f"uses symbols of `{entry.name}`, which is not in its DT_NEEDED",
             member=entry.member,
@@ -384,12 +384,9 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
         for need in elf.verneed:
             if need.file in elf.needed:
                 continue
-            used = [
-                symbol.name
-                for symbol in elf.undefined
-                if symbol.file == need.file and not symbol.weak
-            ]
+            used = [s.name for s in elf.undefined if s.file == need.file and not s.weak]
             asked = libc_of(need.file) is Libc.GLIBC or _is_asked_for(context, member, need.file)
+            drop = DropNeeded(member=member, name=need.file)
             yield Hit(
                 message=f"has symbol versions from `{need.file}` without DT_NEEDED on it",
                 member=member,
@@ -397,20 +394,12 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
                 severity=Severity.WARNING if asked else None,
                 notes=(
                     f"versions: {', '.join(need.versions)}",
-                    *(
-                        (f"used by {', '.join(f'`{name}`' for name in used[:_SHOWN])}",)
-                        * bool(used)
-                    ),
+                    *([f"used by {join_some(used, _SHOWN)}"] if used else []),
                 ),
                 hint=f"link it again with `{need.file}`"
                 if used
                 else "`wheelfix repair` removes it",
-                fix=None
-                if used
-                else Fix(
-                    title="remove the version record",
-                    edits=(DropNeeded(member=member, name=need.file),),
-                ),
+                fix=None if used else Fix(title="remove the version record", edits=(drop,)),
             )
 
 

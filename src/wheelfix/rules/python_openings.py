@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.rules.sonames import grafted_as, libraries_called
-from wheelfix.text import join_some
+from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Opening, Wheel, Where
 
@@ -349,13 +349,9 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     given_up = list(present(context.wheel, context.wheel.unfollowed))
     if given_up:
         yield Hit(
-            message=f"{_counted(given_up)} not evaluated completely: libraries that they open "
-            "by name may have been missed",
+            message=f"{counted(len(given_up), 'Python source')} not evaluated completely: "
+            "libraries opened by name there may have been missed",
             member=given_up[0],
             notes=(f"in {join_some(given_up, 3)}",),
             hint="open libraries in a short module of their own, or check these calls yourself",
         )
-
-
-def _counted(sources: Sequence[str]) -> str:
-    return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"

@@ -327,21 +327,23 @@ def missing_version(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     loaded = context.loaded_wheel
-    for member in loaded.paths if loaded else ():
-        for need in context.wheel.elfs[member].verneed:
-            path = loaded.results(member).get(need.file) if loaded else None
-            library = loaded.environment.files.get(path) if loaded and path else None
-            inside = loaded is not None and path in loaded.paths.values()
-            if library is None or not inside or not library.verdef:
-                continue
-            for version in need.versions:
-                if version not in library.verdef and loaded and path:
+    if loaded is None:
+        return
+    elfs = context.wheel.elfs
+    bundled = {path: elfs[member] for member, path in loaded.paths.items()}
+    for member in loaded.paths:
+        results = loaded.results(member)
+        for need in elfs[member].verneed:
+            library = bundled.get(results.get(need.file) or "")
+            defined = library.verdef if library is not None else ()
+            for version in need.versions if defined else ():
+                if version not in defined:
                     yield Hit(
                         message=f"needs version `{version}` of `{need.file}`, which the bundled "
                         "library does not define",
                         member=member,
                         entry=version,
-                        notes=(f"it defines {join_some(library.verdef, 3)}",),
+                        notes=(f"it defines {join_some(defined, 3)}",),
                         hint="build against the bundled library",
                     )
 

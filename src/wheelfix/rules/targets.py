@@ -4,7 +4,7 @@ The libraries of a machine are data (`loader.targets`). Loading of each object i
 installed by the first scheme, and each problem is reported once per machine and cause.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loadability import requires_executable_stack
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 _PAGES: Mapping[int, tuple[int, ...]] = {
@@ -96,9 +97,11 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                     dependents = wanted.setdefault((file, _newest(version, loaded.target)), {})
                     dependents.setdefault(member, []).append(_symbols(elf, file, version))
         for (file, there), dependents in wanted.items():
+            number = len(dependents)
+            who = f"{number} objects do" if number > 1 else f"`{next(iter(dependents))}` does"
             yield Hit(
                 message=f"`{loaded.target.name}` has no version newer than {there} in `{file}`: "
-                f"{_do_not_load(list(dependents))}",
+                f"{who} not load there",
                 member=next(iter(dependents)),
                 entry=loaded.target.name,
                 notes=tuple(
@@ -124,11 +127,9 @@ def _newest(version: str, target: Target) -> str:
 
 
 def _symbols(elf: Elf, file: str, version: str) -> str:
-    names = [
-        f"`{s.name}@{version}`" for s in elf.undefined if (s.file, s.version) == (file, version)
-    ]
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more if names else f"`{version}`"
+    asked = (file, version)
+    names = [f"{s.name}@{version}" for s in elf.undefined if (s.file, s.version) == asked]
+    return join_some(names or [version], 4)
 
 
 def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
@@ -141,12 +142,6 @@ def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
         and requester in loaded.members
         and request.result in loaded.members
     )
-
-
-def _do_not_load(members: Sequence[str]) -> str:
-    if len(members) == 1:
-        return f"`{members[0]}` does not load there"
-    return f"{len(members)} objects do not load there"
 
 
 @rule("WF813", "target-lacks-library", Severity.ERROR)
