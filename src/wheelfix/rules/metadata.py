@@ -92,7 +92,7 @@ def stale_signature(context: Context) -> Iterator[Hit]:
 
 @rule("WF503", "purelib-with-elf", Severity.WARNING, Stage.BEFORE)
 def purelib_with_elf(context: Context) -> Iterator[Hit]:
-    """`Root-Is-Purelib: true`, but the root of the wheel holds ELF objects.
+    """ELF objects in the root of a wheel with `Root-Is-Purelib: true`.
 
     ## What it does
     Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL.

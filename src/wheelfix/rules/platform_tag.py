@@ -70,7 +70,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
 def unmatched_exclude(context: Context) -> Iterator[Hit]:
-    """`--exclude` pattern matches no library, or none with a version.
+    """Pattern of `--exclude` matches no library, or none with a version.
 
     ## What it does
     Reports patterns of `exclude` that match neither a DT_NEEDED entry of the wheel or a grafted

@@ -421,7 +421,7 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
 
 @rule("WF105", "lost-by-installer", Severity.WARNING)
 def lost_by_installer(context: Context) -> Iterator[Hit]:
-    """`pip install --target` drops the file.
+    """File is dropped by `pip install --target`.
 
     ## What it does
     Reports ELF objects that `pip install --target` does not install.
