@@ -85,6 +85,15 @@ class Context:
         return shipped
 
     @cached_property
+    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+        """DT_NEEDED entry -> the objects of the wheel that have it."""
+        found: dict[str, list[str]] = {}
+        for member, elf in self.wheel.elfs.items():
+            for name in dict.fromkeys(elf.needed):
+                found.setdefault(name, []).append(member)
+        return {name: tuple(members) for name, members in found.items()}
+
+    @cached_property
     def provider_uses(self) -> tuple[ProviderUse, ...]:
         """The DT_NEEDED entries that providers serve."""
         return tuple(provider_uses(self.wheel, self.settings.provider))
@@ -106,13 +115,12 @@ class Context:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
         bare = environment_of(wheel, layout)
-        machine = abi_of(wheel)
-
-        def loads(target: Target) -> Mapping[str, Load]:
-            return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))
-
         return tuple(
-            TargetLoads(target=target, loads=loads(target), members=layout.members)
+            TargetLoads(
+                target=target,
+                loads=_loads(wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel))),
+                members=layout.members,
+            )
             for target in self.targets
         )
 
@@ -125,9 +133,9 @@ class Context:
         layout, loads = self.layouts[0], self.loads[0]
         return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
 
-    def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
+    def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""
-        found = self.definitions.host(library, user) if self.definitions is not None else None
+        found = self.definitions.host(library, dependent) if self.definitions is not None else None
         within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
         return found if within else None
 

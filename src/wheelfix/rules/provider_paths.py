@@ -89,22 +89,21 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if missing := tuple(entry for entry in entries if _normal(entry) not in own):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
-        searching = context.settings.data_libraries is DataLibraries.SEARCH
-        fixed = len(missing) == 1 or searching
+        note = f"the missing entry is `{missing[0]}`"
+        hint = "`wheelfix repair` adds it, with this provider"
         edits = add_entries(context, member, missing)
+        fix: Fix | None = Fix(title="add an entry for the provider", edits=edits)
+        if len(missing) > 1 and context.settings.data_libraries is not DataLibraries.SEARCH:
+            fix = None
+            note = f"no single entry leads there in all install schemes: {len(missing)} are needed"
+            hint = "`--data-libraries=search` adds an entry for each scheme"
         labels = join_some(use.provider.label for use in uses)
         yield Hit(
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
             member=member,
-            notes=(f"the missing entry is `{missing[0]}`",)
-            if fixed
-            else (
-                f"no single entry leads there in all install schemes: {len(missing)} are needed",
-            ),
-            hint="`wheelfix repair` adds it, with this provider"
-            if fixed
-            else "`--data-libraries=search` adds an entry for each scheme",
-            fix=Fix(title="add an entry for the provider", edits=edits) if fixed else None,
+            notes=(note,),
+            hint=hint,
+            fix=fix,
         )
 
 
@@ -203,6 +202,3 @@ def _not_covered(
     if provider.directory is None:
         notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)
-
-
-RULES = (provider_not_searched, provider_beside)
