@@ -38,7 +38,6 @@ def check(
         typer.Argument(
             metavar="WHEEL|DIR...",
             help="The wheels; a directory stands for all wheels in and below it.",
-            show_default=False,
         ),
     ] = None,
     from_file: Annotated[
@@ -48,7 +47,6 @@ def check(
             metavar="LIST",
             help="Also check the wheels and directories that this file lists, or stdin if it is "
             "`-`: one per line, or terminated by NUL.",
-            show_default=False,
         ),
     ] = None,
     strict: Annotated[
@@ -88,7 +86,6 @@ def check(
             metavar="FILE",
             envvar="WHEELFIX_OUTPUT_FILE",
             help="Write the report to this file instead of stdout.",
-            show_default=False,
         ),
     ] = None,
     more_reports: Annotated[
@@ -97,7 +94,6 @@ def check(
             "--report",
             metavar="FORMAT=FILE",
             help="Also write the report in another format; repeatable.",
-            show_default=False,
         ),
     ] = None,
     resume: Annotated[
@@ -114,7 +110,6 @@ def check(
             metavar="ADDRESS",
             envvar="WHEELFIX_DASK",
             help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
-            show_default=False,
         ),
     ] = None,
     config: options.Config = None,

@@ -44,7 +44,6 @@ def explain(
         typer.Argument(
             metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
             help="The wheel (not with --site), and what to explain; by default all load roots.",
-            show_default=False,
         ),
     ] = None,
     site: load_options.Site = None,
@@ -58,7 +57,6 @@ def explain(
             "--after",
             metavar="MODULE|WHEEL[!MEMBER]",
             help="A module or library that the process has loaded before; repeatable, in order.",
-            show_default=False,
         ),
     ] = None,
     beside: load_options.With = None,

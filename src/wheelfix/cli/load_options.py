@@ -25,7 +25,6 @@ Site = Annotated[
         "--site",
         metavar="DIR",
         help="Read an installed environment instead: a venv, a prefix, a site-packages folder.",
-        show_default=False,
     ),
 ]
 Scheme = Annotated[
@@ -35,7 +34,6 @@ Scheme = Annotated[
         metavar="NAME",
         help="Install scheme: venv, user, target-pip, debian-system, conda, ...; "
         "with a Python: venv/python3.12.",
-        show_default=False,
     ),
 ]
 TargetName = Annotated[
@@ -46,7 +44,6 @@ TargetName = Annotated[
         help="Machine: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
         "glibc:2.28, musl, conda, pyenv, debian:12+conda, or a description in a file. "
         "By default the machine that the platform tag promises.",
-        show_default=False,
     ),
 ]
 Variables = Annotated[
@@ -56,7 +53,6 @@ Variables = Annotated[
         metavar="NAME=VALUE",
         help="An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
         "Python code that searches them for libraries. Their directories are read on this machine.",
-        show_default=False,
     ),
 ]
 Env = Annotated[
@@ -65,7 +61,6 @@ Env = Annotated[
         "--env",
         metavar="LD_LIBRARY_PATH=DIRS",
         help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
-        show_default=False,
     ),
 ]
 With = Annotated[
@@ -74,7 +69,6 @@ With = Annotated[
         "--with",
         metavar="WHEEL",
         help="Another wheel in the same environment; repeatable.",
-        show_default=False,
     ),
 ]
 

@@ -76,9 +76,7 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Wheels = Annotated[
-    list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.", show_default=False)
-]
+Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -86,7 +84,6 @@ Config = Annotated[
         metavar="FILE",
         envvar="WHEELFIX_CONFIG",
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
-        show_default=False,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

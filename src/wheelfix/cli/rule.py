@@ -24,9 +24,7 @@ class RuleFormat(StrEnum):
 def rule(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[CODE|NAME]", help="The rule; without one, list all.", show_default=False
-        ),
+        typer.Argument(metavar="[CODE|NAME]", help="The rule; without one, list all."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
     output_format: Annotated[

@@ -21,7 +21,6 @@ def settings(
         typer.Argument(
             metavar="[WHEEL]",
             help="The file name of a wheel, to which overrides may apply.",
-            show_default=False,
         ),
     ] = None,
     schema: Annotated[

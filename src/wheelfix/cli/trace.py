@@ -25,7 +25,7 @@ def trace(
     context: typer.Context,
     command: Annotated[
         list[str],
-        typer.Argument(metavar="-- COMMAND...", help="The command to run.", show_default=False),
+        typer.Argument(metavar="-- COMMAND...", help="The command to run."),
     ],
     wheels: Annotated[
         list[Path] | None,

@@ -37,7 +37,6 @@ def tree(
         typer.Argument(
             metavar="[WHEEL|DISTRIBUTION]",
             help="The wheel; with --site, the distribution, by default all.",
-            show_default=False,
         ),
     ] = None,
     after: Annotated[
@@ -46,7 +45,6 @@ def tree(
             "--after",
             metavar="REPAIRED",
             help="The same wheel after a repair, to compare with.",
-            show_default=False,
         ),
     ] = None,
     site: load_options.Site = None,
@@ -55,7 +53,6 @@ def tree(
         typer.Option(
             "--format",
             help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
-            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -65,7 +62,6 @@ def tree(
             "--output",
             metavar="FILE",
             help="Write to this file instead of stdout.",
-            show_default=False,
         ),
     ] = None,
     beside: load_options.With = None,
