@@ -36,7 +36,7 @@ from wheelfix.cli.process_pool import processes
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
 from wheelfix.settings import Settings
 from wheelfix.system.crew import crew_of
 from wheelfix.system.spread import spread

@@ -20,7 +20,7 @@ from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.formats import Format
+from wheelfix.reports.render import Format
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity

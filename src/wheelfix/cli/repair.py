@@ -17,9 +17,9 @@ from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.reports.diff import diff as wheel_diff
 from wheelfix.reports.printable import printable
-from wheelfix.reports.terminal_text import failure, plan, summary
+from wheelfix.reports.repair_text import diff as wheel_diff
+from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 

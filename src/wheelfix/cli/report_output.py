@@ -10,9 +10,8 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.formats import Format
-from wheelfix.reports.render import render
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.render import Format, render
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
