@@ -11,6 +11,7 @@ from wheelfix.reports import (
     gitlab,
     json_report,
     junit,
+    markdown,
     sarif,
 )
 from wheelfix.reports.check_content import RenderOptions
@@ -31,13 +32,6 @@ class Format(StrEnum):
     HTML = "html"
 
 
-def _markdown(found: SetReport, options: RenderOptions) -> str:
-    # Only this format draws graphs, whose analysis takes a sixth of the start-up of `check`.
-    from wheelfix.reports import markdown  # noqa: PLC0415
-
-    return markdown.render(found, options)
-
-
 _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
     Format.FULL: full.render,
     Format.CONCISE: full.render_concise,
@@ -47,7 +41,7 @@ _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
     Format.GITHUB: github.render,
     Format.GITLAB: gitlab.render,
     Format.JUNIT: junit.render,
-    Format.MARKDOWN: _markdown,
+    Format.MARKDOWN: markdown.render,
     Format.HTML: check_page.render,
 }
 
