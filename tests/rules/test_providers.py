@@ -307,7 +307,7 @@ def test_a_table_says_all_and_a_text_what_to_look_up() -> None:
 REFUSED: list[tuple[object, str]] = [
     ("x", "list of tables"),
     ([{}], "requirement"),
-    ([{"requirement": ">=1"}], "no requirement"),
+    ([{"requirement": ">=1"}], "is not a requirement"),
     ([{"requirement": "x", "library": ["a"]}], "no key"),
     ([{"requirement": "x", "libraries": ["a"]}], "both"),
     ([{"requirement": "x", "libraries": ["a"], "directory": "/x"}], "relative"),
