@@ -43,7 +43,6 @@ def check(
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from-file",
             metavar="LIST",
             help="Also check the wheels and directories that this file lists, or stdin if it is "
             "`-`: one per line, or terminated by NUL.",
@@ -73,7 +72,6 @@ def check(
     output_format: Annotated[
         Format,
         typer.Option(
-            "--output-format",
             envvar="WHEELFIX_OUTPUT_FORMAT",
             help="Format of the report: for people, machines or code hosts.",
         ),
@@ -106,7 +104,6 @@ def check(
     dask: Annotated[
         str | None,
         typer.Option(
-            "--dask",
             metavar="ADDRESS",
             envvar="WHEELFIX_DASK",
             help="Use the Dask cluster of the scheduler at this address instead of --jobs.",

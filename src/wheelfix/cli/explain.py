@@ -48,13 +48,11 @@ def explain(
     ] = None,
     site: load_options.Site = None,
     why_not: Annotated[
-        str | None,
-        typer.Option("--why-not", metavar="PATH", help="Explain why this file is not loaded."),
+        str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
     ] = None,
     after: Annotated[
         list[str] | None,
         typer.Option(
-            "--after",
             metavar="MODULE|WHEEL[!MEMBER]",
             help="A module or library that the process has loaded before; repeatable, in order.",
         ),
@@ -163,9 +161,7 @@ def _in_wheel(path: Path, subject: str | None, how: _Options, settings: Settings
         )
         worlds = installations_of(archive.wheel, question)
         here = replace(
-            worlds.here,
-            searches=_searches(archive, subject, worlds.here),
-            variables=how.variables,
+            worlds.here, searches=_searches(archive, subject, worlds.here), variables=how.variables
         )
     opened = [file for prefix, name in after for file in _opened_before(here, prefix, name)]
     explain_path = partial(explain_everywhere, replace(worlds, here=here), after=opened)

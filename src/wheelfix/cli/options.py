@@ -80,7 +80,6 @@ Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The whee
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config",
         metavar="FILE",
         envvar="WHEELFIX_CONFIG",
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",

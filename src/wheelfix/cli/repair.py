@@ -40,8 +40,7 @@ def repair(
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
     diff: Annotated[
-        bool,
-        typer.Option("--diff", help="Print how the wheel would change, and write nothing."),
+        bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
     config: options.Config = None,
     verbose: options.Verbose = 0,

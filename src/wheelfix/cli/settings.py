@@ -19,8 +19,7 @@ def settings(
     wheel: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WHEEL]",
-            help="The file name of a wheel, to which overrides may apply.",
+            metavar="[WHEEL]", help="The file name of a wheel, to which overrides may apply."
         ),
     ] = None,
     schema: Annotated[

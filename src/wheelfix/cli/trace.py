@@ -24,8 +24,7 @@ from wheelfix.wheel.reader import open_wheel
 def trace(
     context: typer.Context,
     command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- COMMAND...", help="The command to run."),
+        list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")
     ],
     wheels: Annotated[
         list[Path] | None,

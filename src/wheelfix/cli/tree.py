@@ -41,11 +41,7 @@ def tree(
     ] = None,
     after: Annotated[
         Path | None,
-        typer.Option(
-            "--after",
-            metavar="REPAIRED",
-            help="The same wheel after a repair, to compare with.",
-        ),
+        typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
     ] = None,
     site: load_options.Site = None,
     form: Annotated[
@@ -58,10 +54,7 @@ def tree(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Write to this file instead of stdout.",
+            "-o", "--output", metavar="FILE", help="Write to this file instead of stdout."
         ),
     ] = None,
     beside: load_options.With = None,
