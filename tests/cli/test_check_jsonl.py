@@ -28,7 +28,7 @@ from wheelfix.cli.app import run
 from wheelfix.cli.check_records import records, tasks
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
 

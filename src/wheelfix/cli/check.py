@@ -19,7 +19,7 @@ from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.formats import Format
+from wheelfix.reports.render import Format
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
@@ -37,17 +37,14 @@ def check(
         typer.Argument(
             metavar="WHEEL|DIR...",
             help="The wheels; a directory stands for all wheels in and below it.",
-            show_default=False,
         ),
     ] = None,
     from_file: Annotated[
         Path | None,
         typer.Option(
-            "--from-file",
             metavar="LIST",
             help="Also check the wheels and directories that this file lists, or stdin if it is "
             "`-`: one per line, or terminated by NUL.",
-            show_default=False,
         ),
     ] = None,
     strict: Annotated[
@@ -74,7 +71,6 @@ def check(
     output_format: Annotated[
         Format,
         typer.Option(
-            "--output-format",
             envvar="WHEELFIX_OUTPUT_FORMAT",
             help="Format of the report: for people, machines or code hosts.",
         ),
@@ -87,7 +83,6 @@ def check(
             metavar="FILE",
             envvar="WHEELFIX_OUTPUT_FILE",
             help="Write the report to this file instead of stdout.",
-            show_default=False,
         ),
     ] = None,
     more_reports: Annotated[
@@ -96,7 +91,6 @@ def check(
             "--report",
             metavar="FORMAT=FILE",
             help="Also write the report in another format; repeatable.",
-            show_default=False,
         ),
     ] = None,
     resume: Annotated[
@@ -109,11 +103,9 @@ def check(
     dask: Annotated[
         str | None,
         typer.Option(
-            "--dask",
             metavar="ADDRESS",
             envvar="WHEELFIX_DASK",
             help="Use the Dask cluster of the scheduler at this address instead of --jobs.",
-            show_default=False,
         ),
     ] = None,
     config: options.Config = None,

@@ -14,7 +14,7 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
 from wheelfix.errors import ExitCode
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn

@@ -15,8 +15,8 @@ from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check, unfinished
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.jsonl import VERSION, record
-from wheelfix.reports.render_options import RenderOptions, shown_path
+from wheelfix.reports.check_content import RenderOptions, shown_path
+from wheelfix.reports.json_report import VERSION, record
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
