@@ -17,7 +17,7 @@ from wheelfix.elf.exports import SymbolTables
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
-from wheelfix.system.tmpdir import ADVICE, unnamed_file
+from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.zip_format import Entry
