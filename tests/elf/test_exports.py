@@ -80,11 +80,11 @@ def test_all_versions_of_a_name_come_in_their_order(tmp_path: Path) -> None:
     flags = [f"-Wl,--version-script={script}"]
     data = shared_object(tmp_path / "x.so", source, libc=False, flags=flags).read_bytes()
     whole, asked = both(data)
-    assert {each.version for each in asked.definitions["f"]} == {"V_1", "V_2"}
+    assert {definition.version for definition in asked.definitions["f"]} == {"V_1", "V_2"}
     assert asked.definitions["f"] == whole.definitions["f"]
 
 
-def test_names_are_found_without_announcement(tmp_path: Path) -> None:
+def test_names_are_found_without_looking_them_up_before(tmp_path: Path) -> None:
     data = shared_object(tmp_path / "x.so", MANY, libc=False).read_bytes()
     whole, asked = both(data)
     for number in range(100):
@@ -109,16 +109,16 @@ def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:
         return read_symbol_tables(path.read_bytes(), path.name)
 
     known = {
-        str(each): Library(
-            path=str(each),
-            elf=read_elf(each.read_bytes(), each.name),
-            read=partial(lazy_exports, partial(read, each)),
+        str(file): Library(
+            path=str(file),
+            elf=read_elf(file.read_bytes(), file.name),
+            read=partial(lazy_exports, partial(read, file)),
         )
-        for each in (user, path)
+        for file in (user, path)
     }
     environment = Environment(
         libc=Libc.GLIBC,
-        files={each: library.elf for each, library in known.items()},
+        files={file: library.elf for file, library in known.items()},
         default_directories=(str(tmp_path),),
     )
     found = bindings(load(str(user), environment), SymbolIndex(known))

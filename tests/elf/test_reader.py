@@ -187,7 +187,7 @@ def test_module_hooks_are_found_by_name(tmp_path: Path, *, single_phase: bool) -
     assert read(path).module_hooks == ("PyInit__thing",)
 
 
-def test_a_hook_that_is_only_wanted_or_hidden_is_none(tmp_path: Path) -> None:
+def test_an_undefined_or_hidden_hook_is_not_a_module_hook(tmp_path: Path) -> None:
     source = (
         "int PyInit_other(void); static int PyInit_local(void) { return 1; }"
         "int PyInit_thing(void) { return PyInit_other() + PyInit_local(); }"
@@ -199,7 +199,7 @@ def test_a_hook_that_is_only_wanted_or_hidden_is_none(tmp_path: Path) -> None:
     assert read(path).module_hooks == hooks
 
 
-def test_what_the_loader_has_no_business_with_is_not_dynamic(tmp_path: Path) -> None:
+def test_objects_that_are_not_for_the_loader_are_not_dynamic(tmp_path: Path) -> None:
     obj = shared_object(tmp_path / "o.o", flags=["-c"], libc=False)
     static = executable(tmp_path / "static", flags=["-static", "-no-pie"])
     library = shared_object(tmp_path / "lib.so", flags=["-g"])
@@ -251,7 +251,7 @@ def test_big_endian_is_read_as_little_endian_is() -> None:
         assert (elf.soname, elf.needed, elf.rpath) == ("libbig.so.1", ("libc.so.6",), "/opt/lib")
 
 
-def test_real_libraries_say_what_readelf_says() -> None:
+def test_real_libraries_are_read_as_readelf_reads_them() -> None:
     folders = [Path(sysconfig.get_path("purelib")), Path("/usr/lib")]
     found = [
         path

@@ -59,7 +59,7 @@ def test_line_ends_and_a_missing_last_one_are_kept() -> None:
     assert edit("Wheel-Version: 1.0", "b") == "Wheel-Version: 1.0\nTag: b\n"
 
 
-def test_saying_what_is_said_already_changes_nothing() -> None:
+def test_setting_the_same_values_changes_nothing() -> None:
     odd = "Wheel-Version:1.0\nTAG:  a\n\x0bfoo\x85"
     assert edit(odd, "a") == odd
 
@@ -67,7 +67,7 @@ def test_saying_what_is_said_already_changes_nothing() -> None:
 @given(
     st.text(), st.lists(st.from_regex(r"[a-z0-9_]+-[a-z]+-[a-z]+", fullmatch=True)), st.booleans()
 )
-def test_an_edit_says_what_was_asked(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001
+def test_an_edit_writes_the_given_values(rest: str, tags: list[str], purelib: bool) -> None:  # noqa: FBT001
     text = "Wheel-Version: 1.0\n" + rest
     after = edit_metadata(text, tags=tags, root_is_purelib=purelib)
     metadata = read_metadata(after)

@@ -76,7 +76,7 @@ def test_what_was_read_of_a_mapping_does_not_stay(tmp_path: Path) -> None:
 # --- Members -------------------------------------------------------------------------------------
 
 
-def test_tables_say_what_the_whole_object_says(tmp_path: Path) -> None:
+def test_symbol_tables_give_the_exports_of_the_object(tmp_path: Path) -> None:
     source = (
         "int a(void) { return 1; } __attribute__((weak)) int b; extern int c; int d() { return c; }"
     )

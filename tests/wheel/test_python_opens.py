@@ -241,7 +241,7 @@ def test_a_source_is_never_run() -> None:
 # --- Within bounds --------------------------------------------------------------------------------
 
 
-def test_a_source_says_nothing_on_stderr() -> None:
+def test_warnings_of_a_source_are_not_printed() -> None:
     """Python 3.12 warns of `"\\d"` with a SyntaxWarning, 3.11 with a hidden DeprecationWarning."""
     code = (
         "from wheelfix.wheel.python_opens import followed\n"
@@ -283,11 +283,11 @@ def test_what_was_found_before_effort_ended_is_kept() -> None:
     assert followed(source.encode(), "a.py", {}).to_its_end
 
 
-def test_a_source_that_is_no_python_has_nothing_more_to_tell() -> None:
+def test_a_source_that_is_not_python_is_complete() -> None:
     assert followed(b"print 'CDLL'", "a.py", {}) == ((), True)
 
 
-def test_a_source_of_more_tokens_than_anybody_writes_is_not_parsed() -> None:
+def test_a_source_of_too_many_tokens_is_not_parsed() -> None:
     opens = b"import ctypes\nctypes.CDLL('libx.so')\n"
     assert followed(opens + b"[" + b"0," * 20_000 + b"]", "a.py", {}).openings
     assert followed(opens + b"[" + b"0," * 60_000 + b"]", "a.py", {}) == ((), False)

@@ -59,10 +59,10 @@ def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tup
     Raises `BadElfError` if `before` cannot be read.
     """
     try:
-        said = read_elf(after, name)
+        actual = read_elf(after, name)
     except BadElfError as error:
         return (f"it cannot be read after the edit: {error.message}",)
-    found = list(_unlike(predicted, said))
+    found = list(_unlike(predicted, actual))
     with memoryview(before) as old_view, memoryview(after) as new_view:
         old, new = Image.parse(old_view, name), Image.parse(new_view, name)
         try:
@@ -72,10 +72,10 @@ def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tup
     return tuple(found)
 
 
-def _unlike(predicted: Elf, said: Elf) -> Iterator[str]:
-    for field in fields(said):
+def _unlike(predicted: Elf, actual: Elf) -> Iterator[str]:
+    for field in fields(actual):
         want: object = getattr(predicted, field.name)
-        got: object = getattr(said, field.name)
+        got: object = getattr(actual, field.name)
         if field.name == "segments" or want == got:
             continue
         if isinstance(want, tuple) and isinstance(got, tuple):

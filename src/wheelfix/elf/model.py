@@ -235,7 +235,7 @@ def without_needed(elf: Elf, names: Collection[str]) -> Elf:
 
     Their Verneed records go too, since the loader aborts on one whose library is not loaded
     (glibc, `_dl_check_map_versions`), and weak references that had their versions become
-    unversioned. A strong reference keeps its version: it says that the library is not unused.
+    unversioned. A strong reference keeps its version: it shows that the library is used.
     """
     return replace(
         elf,

@@ -30,13 +30,12 @@ class Edit(ABC):
     """One change of a wheel."""
 
     __slots__ = ()
-
     question: ClassVar[str]
-    """What the edit settles, as a word."""
+    """What the edit settles, in a word."""
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The question that the edit settles, and of what: two edits that settle one conflict."""
+        """The question, and its subject: two different edits that decide the same conflict."""
         return (self.question,)
 
     @abstractmethod
@@ -93,7 +92,6 @@ class _EntryEdit(ElfEdit, ABC):
     """One change of a search path entry."""
 
     question: ClassVar[str] = "entry"
-
     entry: str
 
     @property
@@ -175,7 +173,6 @@ class SetPathTag(ElfEdit):
     """Store the search path in `tag`, and in no other."""
 
     question: ClassVar[str] = "tag"
-
     tag: PathTag
 
     def on_elf(self, elf: Elf) -> Elf:
@@ -191,7 +188,6 @@ class SetSoname(ElfEdit):
     """Set DT_SONAME."""
 
     question: ClassVar[str] = "soname"
-
     soname: str
 
     def on_elf(self, elf: Elf) -> Elf:
@@ -206,12 +202,11 @@ class _NeededEdit(ElfEdit, ABC):
     """One change of a DT_NEEDED entry."""
 
     question: ClassVar[str] = "needed"
-
     name: str
 
     @property
     def decides(self) -> tuple[str, ...]:
-        return ("needed", self.member, self.name)
+        return (self.question, self.member, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,7 +307,6 @@ class _MemberEdit(Edit, ABC):
     """One change of a file."""
 
     question: ClassVar[str] = "member"
-
     member: str
 
     @property
@@ -357,7 +351,6 @@ class SetMode(_MemberEdit):
     """Set the permissions that a file has once installed."""
 
     question: ClassVar[str] = "mode"
-
     old: int
     new: int
     """`st_mode`, as in `Member.mode`."""
@@ -405,7 +398,6 @@ class Retag(Edit):
     """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
     question: ClassVar[str] = "platforms"
-
     platforms: tuple[str, ...]
     tags: tuple[str, ...]
 
@@ -423,7 +415,6 @@ class SetRootIsPurelib(Edit):
     """Set `Root-Is-Purelib` in WHEEL."""
 
     question: ClassVar[str] = "root"
-
     value: bool
 
     def change(self, draft: Draft) -> Change:
