@@ -32,7 +32,7 @@ from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings
 
 _LibraryPath = tuple[Path, ...]
-_Sources = tuple[tuple[str, str | Path], ...]
+_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 
 
 class _GivenLibrary(NamedTuple):
@@ -259,13 +259,14 @@ class HostLibraries(GivenLibraries):
     def _loader(self, user: Elf) -> Environment:
         """Return how the loader of `user` searches, with ld.so.conf in place of ld.so.cache.
 
-        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet.
+        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet. And it
+        searches the trusted directories (ld.so(8)) on every machine (lddtree.py, `load_ld_paths`).
         """
         key = (loader_of(user), user.libc, user.abi)
         if key not in self._cache.loaders:
             found = loader_environment(user)
             if found.libc is Libc.GLIBC:
-                directories = (*configured_directories(), *found.default_directories)
+                directories = (*configured_directories(), *found.default_directories, *_TRUSTED)
                 found = replace(found, default_directories=tuple(dict.fromkeys(directories)))
             self._cache.loaders[key] = found
         return self._cache.loaders[key]

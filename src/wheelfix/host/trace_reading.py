@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from wheelfix.analysis.providers import known_providers
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf
 from wheelfix.errors import ToolError
 from wheelfix.host.disk import read_file
@@ -233,17 +234,17 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def demangled(names: Sequence[str]) -> dict[str, str]:
-    """Demangle C++ names with `c++filt`, where there is one; others stay as they are."""
-    mangled = [name for name in dict.fromkeys(names) if name.startswith("_Z")]
-    program = shutil.which("c++filt")
-    if not mangled or program is None:
+def demangled(symbols: Sequence[str]) -> dict[str, str]:
+    """Return C++ symbols with their names by c++filt; without it, by `elf.demangle`."""
+    mangled = [symbol for symbol in dict.fromkeys(symbols) if symbol.startswith("_Z")]
+    if not mangled:
         return {}
+    command = ["c++filt"]
     try:
-        filter_ = start([program])
-        done = finish(filter_, [program], name="c++filt", task="\n".join(mangled), timeout=60)
+        process = start(command)
+        done = finish(process, command, name=command[0], task="\n".join(mangled), timeout=60)
     except ToolError:
-        return {}
+        return {symbol: demangle(symbol) for symbol in mangled}
     return dict(zip(mangled, done.stdout.splitlines(), strict=False))
 
 
