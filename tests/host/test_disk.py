@@ -163,7 +163,10 @@ def test_what_the_objects_reach_is_read_with_links_and_misfits(tmp_path: Path) -
     assert (request.result, request.how) == (os.path.realpath(inner), How.RUNPATH)
     assert not one.missing
     text.write_text("GROUP ( libinner.so )")
-    bad = read_process(PYTHON, [str(user)], library_path=(str(text.parent),))
+    disk = Disk()
+    real = disk.add(str(user))
+    assert real is not None
+    bad = disk.process(disk.files[real], None, (str(text.parent),))
     (missing,) = load_all([str(user)], bad)[0].missing
     assert missing.candidates[-1].outcome is SearchOutcome.NOT_ELF
 

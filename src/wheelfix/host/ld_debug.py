@@ -17,11 +17,10 @@ MAX_KEPT = 20_000
 MAX_LINE = 1 << 16
 """Bytes kept of an incomplete line: paths have at most 4,096 (PATH_MAX)."""
 
-_LABELS = {
+_RULES = {
     b"RPATH": How.RPATH,
     b"RUNPATH": How.RUNPATH,
     b"LD_LIBRARY_PATH": How.LIBRARY_PATH,
-    b"system search path": How.DEFAULT,
 }
 _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostream", "operator"})
 """Words of demangled names that are abbreviated in mangled ones (Itanium C++ ABI, 5.1.8)."""
@@ -80,8 +79,6 @@ class LoggedProgram:
     forked_from: int | None = None
     started: bool = False
     requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
-    inits: dict[str, None] = field(default_factory=dict[str, None])
-    """The objects whose constructors ran, by path, in that order."""
     versions: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Dependent and provider of a symbol version, by path."""
     bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
@@ -166,7 +163,7 @@ def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     """Compile the pattern of the lines that are read, and of the bindings of `symbols`."""
     words = (
         b"file=|find library=| search path=| search cache=|  trying file=|  dynamic: |"
-        b"calling init: |transferring control: |checking for version |"
+        b"transferring control: |checking for version |"
         rb"[^\n]*: error: "
     )
     line = rb"(?P<word>" + words + rb")(?P<rest>[^\n]*)"
@@ -240,7 +237,7 @@ def _search(logged: LoggedProgram, rest: bytes) -> None:
 def _list(logged: LoggedProgram, rest: bytes) -> None:
     match = _LIST.match(rest)
     if match is not None:
-        logged.how = _LABELS.get(match[1], How.DEFAULT)
+        logged.how = _RULES.get(match[1], How.DEFAULT)
         logged.owner = _text(match[2]) if match[2] else None
 
 
@@ -254,10 +251,6 @@ def _try(logged: LoggedProgram, rest: bytes) -> None:
         logged.current.tried.append(
             LoggedCandidate(path=_text(rest), how=logged.how, owner=logged.owner)
         )
-
-
-def _init(logged: LoggedProgram, rest: bytes) -> None:
-    logged.inits[_text(rest)] = None
 
 
 def _start(logged: LoggedProgram, rest: bytes) -> None:
@@ -292,7 +285,6 @@ _READERS = {
     b" search cache=": _cache,
     b"  trying file=": _try,
     b"  dynamic: ": _place,
-    b"calling init: ": _init,
     b"transferring control: ": _start,
     b"checking for version ": _version,
 }

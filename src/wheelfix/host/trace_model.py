@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.host.installed_files import File
@@ -122,7 +122,7 @@ class Trace:
     processes: tuple[Process, ...]
     variables: tuple[Variable, ...] = ()
     differences: tuple[Difference, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 # --- Questions ------------------------------------------------------------------------------------
@@ -160,10 +160,8 @@ def variables(environ: Mapping[str, str], processes: Sequence[Process]) -> tuple
 
 
 def _may_matter(name: str) -> bool:
-    exact = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH", "HOME"}
-    return name in exact - {"HOME"} or (
-        name.endswith(("_HOME", "_LIBRARY_PATH")) and name not in exact
-    )
+    exact = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH"}
+    return name in exact or name.endswith(("_HOME", "_LIBRARY_PATH"))
 
 
 def _leads_to(name: str, value: str, loaded: Loaded) -> bool:

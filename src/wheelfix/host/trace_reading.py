@@ -277,17 +277,13 @@ def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
 def with_distributions(trace: Trace) -> Trace:
     """Note for each file the installed distribution that it belongs to, by RECORD."""
     wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
-    parents = {parent: None for path in wanted for parent in Path(path).parents}
-    sites = [folder for folder in parents if next(folder.glob("*.dist-info"), None) is not None]
     owners: dict[str, str] = {}
-    for site in dict.fromkeys((*sites, *_sites((), trace))):
+    for site in dict.fromkeys(_sites((), trace)):
         owners |= distributions(site, wanted - owners.keys())
-    if not owners:
-        return trace
 
     def owned(loaded: Loaded) -> Loaded:
-        owner = owners.get(loaded.file.path) if loaded.file else None
-        return loaded if owner is None else replace(loaded, distribution=owner)
+        path = loaded.file.path if loaded.file else ""
+        return replace(loaded, distribution=owners.get(path))
 
     processes = (replace(p, loaded=tuple(map(owned, p.loaded))) for p in trace.processes)
     return replace(trace, processes=tuple(processes))
@@ -316,8 +312,7 @@ def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
     )
     for member in elfs:
         yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
-    parents = dict.fromkeys(parent for path in paths for parent in Path(path).parents)
-    yield from (folder for folder in parents if folder.name in {"site-packages", "dist-packages"})
+    yield from dict.fromkeys(parent for path in paths for parent in Path(path).parents)
     for variable in trace.variables:
         if variable.name == "PYTHONPATH":
             yield from (Path(folder) for folder in variable.value.split(":") if folder)
