@@ -307,8 +307,6 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - reported below
         archive = ZipFile(path)
     except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         raise SettingsError(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
+from wheelfix.host.installed_files import File
 from wheelfix.loader.model import How
 
 MAX_KEPT = 20_000
@@ -51,6 +52,8 @@ class LoggedRequest:
     """The file that was opened; None if none was, or if it was already loaded."""
     address: int | None = None
     """The address of its dynamic section in the process."""
+    file: File | None = None
+    """The file at that address, for the caller to note."""
     times: int = 1
 
     @property

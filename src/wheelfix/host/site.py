@@ -141,13 +141,10 @@ def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
 
 def _interpreter(root: str) -> str | None:
     """Return the Python of the environment that `root` is, or is in."""
-    prefix = root
-    for _ in range(6):
-        for name in ("python3", "python"):
-            path = f"{prefix}/bin/{name}"
+    for prefix in (Path(root), *Path(root).parents[:5]):
+        for path in (prefix / "bin/python3", prefix / "bin/python"):
             if os.access(path, os.X_OK):
                 return os.path.realpath(path)
-        prefix = os.path.dirname(prefix)  # noqa: PTH120 - text, as the loader sees it
     return None
 
 

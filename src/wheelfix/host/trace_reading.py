@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.demangle import demangle
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import ToolError
 from wheelfix.host.disk import read_file
 from wheelfix.host.installed_files import (
@@ -74,7 +74,7 @@ def _without_log(seen: SeenProcess) -> Iterator[Process]:
             continue
         if not elf.dynamic or elf.interpreter is None:
             reason = "it is static: no loader runs in it"
-        elif _is_musl(elf):
+        elif elf.libc is Libc.MUSL:
             reason = "musl's loader knows no LD_DEBUG"
         elif not request:
             reason = "it was started without LD_DEBUG in its environment"
@@ -84,10 +84,6 @@ def _without_log(seen: SeenProcess) -> Iterator[Process]:
         yield Process(
             pid=seen.pid, program=program, executable=program, silent=reason, mapped=files
         )
-
-
-def _is_musl(elf: Elf) -> bool:
-    return "musl" in (elf.interpreter or "") or elf.libc == "musl"
 
 
 def _process(
@@ -103,7 +99,7 @@ def _process(
         if request.path is not None:
             chain = list(_chain(request.requester, program, own, loaders))
             loaders.setdefault(request.path, None if request.dlopen else request.requester)
-            loaded.append(_loaded(request, watch.files.get(id(request)), read_elf, chain))
+            loaded.append(_loaded(request, read_elf, chain))
         elif not _is_loaded(request, opened, loaded):
             missed.append(_not_found(request, read_elf))
     seen = watch.seen.get(logged.pid)
@@ -144,10 +140,8 @@ def _is_loaded(request: LoggedRequest, opened: set[str], loaded: Sequence[Loaded
     return file is not None and any(entry.file and entry.file.id == file.id for entry in loaded)
 
 
-def _loaded(
-    request: LoggedRequest, file: File | None, read_elf: _ReadElf, chain: Sequence[str]
-) -> Loaded:
-    path = request.path or request.name
+def _loaded(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) -> Loaded:
+    path, file = request.path or request.name, request.file
     elf = read_elf(file.path if file else path)
     how, owner = _rule(request, chain, read_elf)
     return Loaded(

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.providers import install_advice
-from wheelfix.host.verify_attempts import Answer, WheelUnderTest
-from wheelfix.host.verify_model import Attempt, AttemptKind, Check, Status
+from wheelfix.host.verify_model import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
 from wheelfix.loader.model import Load, Request
 
 _MISSING = re.compile(
