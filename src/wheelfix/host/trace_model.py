@@ -289,26 +289,21 @@ def _from_elsewhere(
             )
 
 
-def rule(loaded: Loaded) -> str:  # noqa: PLR0911 - one for each rule
+_RULES = {
+    How.PATH: "its path",
+    How.RPATH: "RPATH",
+    How.INHERITED: "inherited RPATH",
+    How.RUNPATH: "RUNPATH",
+    How.LIBRARY_PATH: "LD_LIBRARY_PATH",
+    How.CACHE: "ld.so.cache",
+    How.DEFAULT: "default directory",
+}
+
+
+def rule(loaded: Loaded) -> str:
     """Return the rule of the loader that found the file, in a few words."""
-    of = f" of {loaded.owner}" if loaded.owner else ""
-    match loaded.how:
-        case How.PATH:
-            return "its path"
-        case How.RPATH:
-            return f"RPATH{of}"
-        case How.INHERITED:
-            return f"inherited RPATH{of}"
-        case How.RUNPATH:
-            return f"RUNPATH{of}"
-        case How.LIBRARY_PATH:
-            return "LD_LIBRARY_PATH"
-        case How.CACHE:
-            return "ld.so.cache"
-        case How.DEFAULT:
-            return "default directory"
-        case How.LOADED | How.SAME_FILE | How.LIBC:
-            return "what is loaded already"
+    name = _RULES.get(loaded.how, "what is loaded already")
+    return f"{name} of {loaded.owner}" if loaded.owner else name
 
 
 def cause(loaded: Loaded) -> str:

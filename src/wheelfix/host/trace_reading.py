@@ -91,7 +91,6 @@ def _process(
 ) -> Process:
     loaded: list[Loaded] = []
     missed: list[NotFound] = []
-    opened = {request.path for request in logged.requests if request.path} | logged.known
     program = logged.program or executable or "?"
     loaders: dict[str, str | None] = {}
     own = executable or shutil.which(program) or program
@@ -100,7 +99,7 @@ def _process(
             chain = list(_chain(request.requester, program, own, loaders))
             loaders.setdefault(request.path, None if request.dlopen else request.requester)
             loaded.append(_loaded(request, read_elf, chain))
-        elif not _is_loaded(request, opened, loaded):
+        elif not _is_loaded(request, logged.known, loaded):
             missed.append(_not_found(request, read_elf))
     seen = watch.seen.get(logged.pid)
     return Process(
@@ -153,7 +152,7 @@ def _loaded(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) ->
         soname=elf.soname if elf else None,
         how=how,
         owner=owner,
-        directory=path.rpartition("/")[0] if request.searched else None,
+        directory=path.rpartition("/")[0] if request.tried else None,
         passed=tuple(_skipped(request, elf, read_elf)),
         tried=len(request.tried),
         times=request.times,
@@ -169,8 +168,9 @@ def _rule(
     the program. For a directory, glibc logs the tag and the file that had it first, which may be
     wrong: the objects' own DT_RPATH and DT_RUNPATH decide.
     """
-    how = request.how
-    owner = request.tried[-1].owner if request.tried else None
+    if not request.tried:
+        return How.PATH, None
+    how, owner = request.tried[-1].how, request.tried[-1].owner
     requester = read_elf(chain[0])
     if how not in {How.RPATH, How.RUNPATH} or requester is None:
         return how, owner

@@ -53,9 +53,7 @@ def _check(subject: WheelUnderTest, attempt: Attempt, answer: Answer, load: Load
     status, message = _status(subject, attempt, answer)
     members = subject.members
     check = Check(
-        kind=attempt.kind,
-        member=attempt.member,
-        what=attempt.what,
+        **attempt._asdict(),
         status=status,
         message=message,
         tail=_without_frames(str(answer.get("tail", ""))),
