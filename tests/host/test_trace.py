@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.host.trace import trace
-from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
+from wheelfix.host.trace_model import Loaded, Process, Trace, copies, with_differences
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.loader.model import How
 from wheelfix.wheel.reader import open_wheel
@@ -550,7 +550,7 @@ def against(seen: Trace, path: Path) -> Trace:
         wheel = archive.wheel
     files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
     assert set(files) == set(wheel.elfs)
-    return with_differences(seen, [Installed(wheel=wheel, files=files)])
+    return with_differences(seen, wheel, files)
 
 
 @pytest.mark.parametrize(

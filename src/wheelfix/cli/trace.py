@@ -14,7 +14,7 @@ from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, wants_colour
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
-from wheelfix.host.trace_model import Installed, Trace, with_differences
+from wheelfix.host.trace_model import Trace, with_differences
 from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
@@ -113,7 +113,7 @@ def _compared(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
         if stale:
             note = f"{path.name}: another build is installed: {stale[0]} has another size"
             seen = replace(seen, notes=(*seen.notes, note))
-        seen = with_differences(seen, [Installed(wheel=wheel, files=files)])
+        seen = with_differences(seen, wheel, files)
     return seen
 
 

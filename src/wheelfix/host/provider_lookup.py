@@ -135,20 +135,17 @@ def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterat
     """
     taken: dict[tuple[str, str], str] = {}
     misfits: dict[str, str] = {}
-    fitting: set[str] = set()
     kept: list[Provider] = []
     for provider in providers:
-        if not provider.at_hand.endswith(".whl"):
-            kept.append(provider)
-            continue
-        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel)
+        is_wheel = provider.at_hand.endswith(".whl")
+        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel) if is_wheel else None
         if problem is not None:
             misfits.setdefault(provider.name, f"the provider `{provider.source}` is {problem}")
             continue
-        fitting.add(provider.name)
         key = (provider.name, provider.version)
-        if taken.setdefault(key, provider.at_hand) == provider.at_hand:
+        if not is_wheel or taken.setdefault(key, provider.at_hand) == provider.at_hand:
             kept.append(provider)
+    fitting = {name for name, _ in taken}
     for name, problem in misfits.items():
         if name not in fitting:
             raise SettingsError(

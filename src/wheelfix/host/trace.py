@@ -89,10 +89,8 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.
         )
     except OSError as error:
         if error.strerror == "Exec format error":  # a script without `#!`: execvp(3) asks the shell
-            words = ["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]]
-            return os.posix_spawn(
-                words[0], words, dict(environ), setsigmask=mask, setsigdef=defaults
-            )
+            script = shutil.which(command[0]) or command[0]
+            return _spawn(["/bin/sh", script, *command[1:]], environ, mask)
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise CommandError(command[0], error, code) from error
 

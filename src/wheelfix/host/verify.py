@@ -162,7 +162,11 @@ def _pythons(
 
 
 def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
-    """Yield an attempt for every object, extension module, package with objects, and program."""
+    """Yield an attempt for every object, extension module, package, and program.
+
+    A package is imported by itself if it has objects, but no extension module.
+    """
+    imported: set[str] = set()
     for member, elf in subject.wheel.elfs.items():
         file = subject.files.get(member)
         if file is None or not elf.dynamic or elf.is_executable:
@@ -170,9 +174,12 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
         yield Attempt(AttemptKind.LOAD, member, file.path)
         module = _module(subject, member, elf)
         if module is not None:
+            imported.add(member.partition("/")[0])
             yield Attempt(AttemptKind.IMPORT, member, module)
-    for package, member in _packages(subject):
-        yield Attempt(AttemptKind.IMPORT, member, package)
+    for package in dict.fromkeys(member.partition("/")[0] for member in subject.wheel.elfs):
+        member = f"{package}/__init__.py"
+        if member in subject.files and package.isidentifier() and package not in imported:
+            yield Attempt(AttemptKind.IMPORT, member, package)
     for member in _programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
 
@@ -193,30 +200,15 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
     return None
 
 
-def _packages(subject: WheelUnderTest) -> Iterator[tuple[str, str]]:
-    """Yield the packages with objects, but without an extension module that imports them."""
-    modules = {
-        member.partition("/")[0]
-        for member, elf in subject.wheel.elfs.items()
-        if member in subject.files and _module(subject, member, elf) is not None
-    }
-    for top in dict.fromkeys(member.partition("/")[0] for member in subject.wheel.elfs):
-        member = f"{top}/__init__.py"
-        if member in subject.files and top.isidentifier() and top not in modules:
-            yield top, member
-
-
 def _programs(subject: WheelUnderTest) -> Iterator[str]:
     """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
     scripts = f"{subject.wheel.data_dir}/scripts/"
     for member in subject.wheel.members:
-        elf = subject.wheel.elfs.get(member.name)
-        if member.name not in subject.files:
+        elf, file = subject.wheel.elfs.get(member.name), subject.files.get(member.name)
+        if file is None:
             continue
         is_program = elf is not None and elf.is_executable
-        if is_program and not os.access(subject.files[member.name].path, os.X_OK):
-            continue
-        if member.name.startswith(scripts) or is_program:
+        if os.access(file.path, os.X_OK) if is_program else member.name.startswith(scripts):
             yield member.name
 
 
