@@ -506,7 +506,7 @@ def install(wheel: Path, tree: str, directory: Path) -> trees.Tree:
 def state(tree: trees.Tree, wheel: Path) -> State:
     """Load every ELF file and start every program of `wheel` in `tree`."""
     outcomes = tree.load_all()
-    assert_foretold(tree, wheel, outcomes)
+    assert_predicted(tree, wheel, outcomes)
     programs = {name: tree.run([path]) for name, path in tree.scripts().items()}
     assert bool(programs) == any_script(wheel)
     return State(
@@ -540,11 +540,11 @@ class Fate:
     missing: str | None = None
 
 
-def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
+def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
     """Compare the predictions from the files and from the wheel with a process, per object."""
     real = {path: fate_of(tree, path, outcome) for path, outcome in outcomes.items()}
     assert real
-    assert foretold_by_files(tree, tuple(real)) == {
+    assert predicted_by_files(tree, tuple(real)) == {
         os.path.relpath(path, tree.root): fate for path, fate in real.items()
     }
     kind = tree.root.name if tree.root.name in SCHEMES else tree.root.name.partition("-")[0]
@@ -584,7 +584,7 @@ def fate_of(tree: trees.Tree, path: Path, outcome: trees.Outcome) -> Fate:
     return Fate(missing=missing[1])
 
 
-def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
+def predicted_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
     """Predict from the installed files and this Python, as `verify` does."""
     program = os.path.realpath(trees.BASE_PYTHON)
     environment = read_process(program, [os.path.realpath(path) for path in paths])
@@ -594,9 +594,9 @@ def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate
         one = load(real, environment)
         missing = [request.name for request in one.missing]
         own = frozenset(
-            os.path.relpath(each, os.path.realpath(tree.root))
-            for each in one.objects
-            if each.startswith(f"{os.path.realpath(tree.root)}/")
+            os.path.relpath(loaded, os.path.realpath(tree.root))
+            for loaded in one.objects
+            if loaded.startswith(f"{os.path.realpath(tree.root)}/")
         )
         found[os.path.relpath(path, tree.root)] = (
             Fate(missing=missing[0]) if missing else Fate(files=own)
@@ -610,8 +610,8 @@ def fate_in(explanation: Explanation, world: Installation, base: str, top: str) 
         in_order = load(explanation.root, world.environment).missing
         assert {step.request.name for step in explanation.missing} == {r.name for r in in_order}
         return Fate(missing=in_order[0].name)
-    own = (each for each in explanation.objects if each in world.members)
-    return Fate(files=frozenset(f"{top}{os.path.relpath(each, base)}" for each in own))
+    own = (path for path in explanation.objects if path in world.members)
+    return Fate(files=frozenset(f"{top}{os.path.relpath(path, base)}" for path in own))
 
 
 def any_script(wheel: Path) -> bool:
