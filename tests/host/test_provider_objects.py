@@ -100,8 +100,8 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int
 
 def installed(tmp_path: Path, *wheels: Path) -> Path:
     site = tmp_path / "venv" / "lib" / "python3" / "site-packages"
-    for wheel in wheels:
-        with zipfile.ZipFile(wheel) as archive:
+    for path in wheels:
+        with zipfile.ZipFile(path) as archive:
             archive.extractall(site)
     return site
 

@@ -187,9 +187,8 @@ def test_a_file_for_another_machine_is_reported_as_skipped(tmp_path: Path) -> No
         tmp_path / "libuser.so", "int g;", needed=[library], runpath="$ORIGIN/wrong:$ORIGIN/right"
     )
     found = find(watched(PYTHON, "-c", OPEN, user), "libany.so")
-    assert [(skipped.path, skipped.reason) for skipped in found.passed] == [
-        (str(planted), "wrong machine")
-    ]
+    (skipped,) = found.passed
+    assert (skipped.path, skipped.reason) == (str(planted), "wrong machine")
 
 
 @pytest.mark.parametrize("has_filter", [True, False])
@@ -517,7 +516,7 @@ def test_the_json_report_says_the_same(tmp_path: Path) -> None:
     report = json.loads(done.stderr)
     assert report["version"] == 1
     (process,) = report["processes"]
-    (found,) = (library for library in process["loaded"] if library["name"] == str(library))
+    (found,) = (entry for entry in process["loaded"] if entry["name"] == str(library))
     assert found["file"]["path"] == real(library)
 
 
