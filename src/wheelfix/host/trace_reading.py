@@ -25,7 +25,7 @@ from wheelfix.host.trace_model import Loaded, NotFound, Process, SkippedCandidat
 from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc import expand
 from wheelfix.loader.model import How
-from wheelfix.system.subprocesses import finish, start
+from wheelfix.system.subprocesses import run
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -233,10 +233,8 @@ def demangled(symbols: Sequence[str]) -> dict[str, str]:
     mangled = [symbol for symbol in dict.fromkeys(symbols) if symbol.startswith("_Z")]
     if not mangled:
         return {}
-    command = ["c++filt"]
     try:
-        process = start(command)
-        done = finish(process, command, name=command[0], task="\n".join(mangled), timeout=60)
+        done = run(["c++filt"], stdin="\n".join(mangled), timeout=60)
     except ToolError:
         return {symbol: demangle(symbol) for symbol in mangled}
     return dict(zip(mangled, done.stdout.splitlines(), strict=False))

@@ -41,8 +41,8 @@ from wheelfix.host.verify_results import checks
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
 from wheelfix.loader.model import Load
 from wheelfix.loader.search import load_all
-from wheelfix.system.scratch import scratch
-from wheelfix.system.subprocesses import finish, start
+from wheelfix.system.subprocesses import run
+from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
@@ -241,13 +241,11 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
         for attempt in planned
     ]
     python = subject.place.python
-    command = [python, "-B", "-u", str(_PROBE)]
-    probe = start(command, env=subject.place.environ, cwd=subject.place.root.parent / "home")
-    done = finish(
-        probe,
-        command,
-        name=python,
-        task="".join(f"{json.dumps(job)}\n" for job in jobs),
+    done = run(
+        [python, "-B", "-u", str(_PROBE)],
+        env=subject.place.environ,
+        cwd=subject.place.root.parent / "home",
+        stdin="".join(f"{json.dumps(job)}\n" for job in jobs),
         timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
         accepted=range(-64, 256),
     )
