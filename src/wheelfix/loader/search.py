@@ -44,16 +44,20 @@ def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...
 
 def load_all(roots: Iterable[str | Dlopen], environment: Environment) -> tuple[Load, ...]:
     """Open `roots` one after the other in one process: earlier loads provide for later ones."""
-    process = start_process(environment)
+    process = start_process(FileSystem(environment))
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots
     )
 
 
-def start_process(environment: Environment) -> LoaderProcess:
-    """Return a process with the program of `environment` and its dependencies loaded."""
-    return _started(FileSystem(environment))
+def start_process(files: FileSystem) -> LoaderProcess:
+    """Return a process with the program of an environment and its dependencies loaded."""
+    main = files.environment.main
+    process = _process(files, main)
+    if main is not None:
+        process.start(main)
+    return process
 
 
 def search_directories(
@@ -74,15 +78,7 @@ def _load(root: str, files: FileSystem) -> Load:
     _, elf = files.file(root)
     if isinstance(elf, Elf) and elf.is_executable:
         return _process(files, root).start(root)
-    return _started(files).dlopen(root)
-
-
-def _started(files: FileSystem) -> LoaderProcess:
-    main = files.environment.main
-    process = _process(files, main)
-    if main is not None:
-        process.start(main)
-    return process
+    return start_process(files).dlopen(root)
 
 
 def _process(files: FileSystem, main: str | None) -> LoaderProcess:
