@@ -28,6 +28,7 @@ from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
 from wheelfix.elf.reader import read_elf, read_exports
 from wheelfix.elf.symbol_tables import gnu_hash
 from wheelfix.host.disk import read_process
+from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.model import Environment, How, Load, SearchOutcome
 from wheelfix.loader.search import load, start_process
 
@@ -803,7 +804,7 @@ class _Run:
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[Foretold]:
-        process = start_process(self._case.environment)
+        process = start_process(FileSystem(self._case.environment))
         loads: list[Load] = []
         for name, caller in self._roots():
             one = process.dlopen(name, caller)

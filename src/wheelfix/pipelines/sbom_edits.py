@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 
 import wheelfix
-from wheelfix.analysis.provider_uses import ProvidedLibraries
+from wheelfix.analysis.providers import ProvidedLibraries
 from wheelfix.host.os_packages import owners
 from wheelfix.pipelines.graft_plan import GraftedLibrary
 from wheelfix.pipelines.sbom import (
