@@ -40,8 +40,8 @@ from oracle.lookups import Lookup, read_lookups, read_plt_entries
 from real_wheels.listed import read_corpus
 from real_wheels.programs import fetch as fetch_wheel
 from real_wheels.programs import tools_python
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Definition, Exports, Libc
-from wheelfix.elf.reader import read_exports
 from wheelfix.errors import WheelfixError
 from wheelfix.host.disk import read_process
 from wheelfix.host.ld_debug import Log, LoggedRequest

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
 from oracle.lookups import Lookup, read_lookups, read_plt_entries
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Libc, Machine
-from wheelfix.elf.reader import read_elf, read_exports
-from wheelfix.elf.symbol_tables import gnu_hash
+from wheelfix.elf.reader import read_elf
 from wheelfix.host.disk import read_process
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.model import Environment, How, Load, SearchOutcome
@@ -109,7 +109,7 @@ class _Writer:
         defined = [each for each in symbols if each.defined]
         self.undefined = len(undefined)
         self.buckets = max(1, len(defined) // 2)
-        defined.sort(key=lambda each: gnu_hash(each.name.encode()) % self.buckets)
+        defined.sort(key=lambda each: _gnu_hash(each.name.encode()) % self.buckets)
         self.symbols = [*undefined, *defined]
 
     def written(self) -> bytes:
@@ -193,7 +193,7 @@ class _Writer:
 
     def _gnu_table(self) -> bytes:
         first = self.undefined + 1
-        hashes = [gnu_hash(each.name.encode()) for each in self.symbols[self.undefined :]]
+        hashes = [_gnu_hash(each.name.encode()) for each in self.symbols[self.undefined :]]
         buckets = [0] * self.buckets
         chain: list[int] = []
         for number, value in enumerate(hashes):
@@ -259,6 +259,14 @@ class _Writer:
             self.tags += [(7, self._add(data)), (8, len(data)), (9, 24)]
         if jumps:
             self.tags += [(23, self._add(jumps)), (2, len(jumps)), (20, 7)]
+
+
+def _gnu_hash(name: bytes) -> int:
+    """Hash a symbol name for DT_GNU_HASH (glibc, `_dl_new_hash`)."""
+    value = 5381
+    for byte in name:
+        value = (value * 33 + byte) & 0xFFFFFFFF
+    return value
 
 
 def _sysv_hash(name: str) -> int:

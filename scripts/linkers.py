@@ -29,10 +29,10 @@ from functools import partial
 from pathlib import Path
 
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.model import Elf, Undefined
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.exports import read_exports
+from wheelfix.elf.model import Elf, Undefined, without_needed
+from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
-from wheelfix.wheel.edits import without_needed
 
 # ruff: noqa: S311 -- dice need no secrecy
 

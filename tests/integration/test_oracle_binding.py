@@ -11,8 +11,8 @@ import pytest
 from oracle.binding import Bound, MissingVersion
 from oracle.lookups import read_lookups, read_plt_entries
 from tests.support.scripting import load_script
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.elf.reader import read_exports
 from wheelfix.loader.model import Environment
 
 installations = load_script("installations")

@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.build import executable, shared_object
 from tests.support.scripting import load_script
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.exports import read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library, Why, decide
 
 linkers = load_script("linkers")

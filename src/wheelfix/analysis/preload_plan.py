@@ -20,7 +20,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.model import Load
 from wheelfix.settings import Provider, name_of
-from wheelfix.wheel.model import PRELOAD, Wheel, Where
+from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]
@@ -188,7 +188,7 @@ def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for source, opening in openings(wheel):
         key, path = place_of(wheel, source, opening) or (Key.DATA, "")
-        if key in _SITE and opening.on_import and opening.where is Where.SOURCE:
+        if key in _SITE and opening.on_import and opening.where is LookupPlace.SOURCE:
             opened = (places.get((other, path)) for other in dict.fromkeys((key, *_SITE)))
             found.setdefault(source, {}).update(dict.fromkeys(filter(None, opened)))
     return {source: tuple(members) for source, members in found.items() if members}

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from zipfile import ZipFile
 
 from wheelfix.analysis.providers import folder_of
-from wheelfix.elf.exports import lazy_exports
+from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
@@ -101,13 +101,15 @@ class GivenLibraries:
             return None
         return partial(self._exports, str(source), partial(self._tables, source))
 
-    def _exports(self, path: str, read: Callable[[], memoryview]) -> Exports:
+    def _exports(self, path: str, read: Callable[[], SymbolTables]) -> Exports:
         if path not in self._cache.exports:
-            self._cache.exports[path] = _read_exports(path, read)
+            self._cache.exports[path] = _read_exports(read)
         return self._cache.exports[path]
 
-    def _tables(self, source: str | Path) -> memoryview:
-        return self.archive.tables(source) if isinstance(source, str) else _map_file(source)
+    def _tables(self, source: str | Path) -> SymbolTables:
+        if isinstance(source, str):
+            return self.archive.symbol_tables(source)
+        return read_symbol_tables(_map_file(source), str(source))
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members with it as a string of their code.
@@ -146,7 +148,7 @@ class GivenLibraries:
         strings.finish()
         skipped = range(0)
         if member in self.archive.wheel.elfs:
-            skipped = dynamic_strings(self.archive.tables(member), member)
+            skipped = dynamic_strings(self.archive.buffer(member), member)
         return any(found == text and at not in skipped for at, found in strings.found)
 
     # --- Libraries that are not in the wheel
@@ -231,7 +233,11 @@ class GivenLibraries:
             return None
         if not elf.dynamic:
             return None
-        return Library(path=path, elf=elf, read=partial(self._exports, path, lambda: data))
+        return Library(
+            path=path,
+            elf=elf,
+            read=partial(self._exports, path, partial(read_symbol_tables, data, path)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,9 +278,9 @@ class HostLibraries(GivenLibraries):
         return self._cache.loaders[key]
 
 
-def _read_exports(path: str, read: Callable[[], memoryview]) -> Exports:
+def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
     try:
-        return lazy_exports(read, path)
+        return lazy_exports(read)
     except BadElfError:
         return Exports()
 

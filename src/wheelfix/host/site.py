@@ -20,7 +20,7 @@ from wheelfix.host.installed_files import recorded
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.model import Environment
 from wheelfix.loader.targets import Target, populate
-from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import Budget
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -62,19 +62,19 @@ def read_site(
     return replace(world, given=world.given | found)
 
 
-def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
+def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
     """Return the library searches in the Python sources of packages.
 
     `folders` are pairs of a site-packages folder and a package in it.
     """
-    found: list[Searches] = []
+    found: list[LibrarySearches] = []
     budget = Budget()
     for folder, package in folders:
         for path in sorted((folder / package).rglob("*.py")):
             name = str(path.relative_to(folder))
             with suppress(OSError):
                 if path.stat().st_size > MAX_SOURCE:
-                    found.append(Searches(unfollowed=(name,)))
+                    found.append(LibrarySearches(unfollowed=(name,)))
                 elif path.is_file():
                     found.append(searches(path.read_bytes(), name, budget))
     return joined(found)

@@ -21,7 +21,7 @@ from wheelfix.pipelines.sbom import (
 )
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
-from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, RemoveMember, Text
+from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.unverified import member_text, open_unverified
 
@@ -70,7 +70,9 @@ def sbom_edits(
     for name in dict.fromkeys((*earlier, member)):
         if name in present:
             yield RemoveMember(member=name)
-    yield AddMember(member=member, source=Text(content=content), size=len(content), mode=0o100644)
+    yield AddMember(
+        member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+    )
 
 
 def _places(member: str, edits: Iterable[Edit]) -> list[str]:
