@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.values import elf, wheel
+from tests.support.values import apply_fixes, elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
-from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, run_rules
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import plan, planned, run_rules
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
@@ -80,9 +80,7 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
         yield Hit(message="", fix=Fix(title="", edits=(edit,)))
 
     with pytest.raises(PlanConflictError, match="restless"):
-        apply_fixes_until_stable(
-            wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER
-        )
+        apply_fixes(wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings())
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import module_names as names
 from wheelfix.rules import python_openings, sonames
-from wheelfix.rules.context import Stage
+from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import attribute_to_stage, broken
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import CHECKPOINT_RULES
@@ -517,12 +517,11 @@ def test_a_finding_is_blamed_on_the_stage_that_brought_it() -> None:
 
 def test_only_errors_count_as_broken_names() -> None:
     subject = differing()
-    assert broken(subject, CHECKPOINT_RULES, Settings()) == {
+    assert broken(Context(wheel=subject, settings=Settings()), CHECKPOINT_RULES) == {
         ("WF313", "pkg/libin.so", "libin.so.2"),
     }
-    assert broken(
-        wheel({"pkg/libz.so.1": elf(soname="libz.so.1")}), CHECKPOINT_RULES, Settings()
-    ) == (frozenset())
+    sound = wheel({"pkg/libz.so.1": elf(soname="libz.so.1")})
+    assert broken(Context(wheel=sound, settings=Settings()), CHECKPOINT_RULES) == frozenset()
 
 
 def test_a_program_is_no_module(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
-from tests.support.values import elf, findings, wheel
+from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
 from wheelfix.cli.app import run
 from wheelfix.cli.config.values import settings_from
@@ -24,8 +24,8 @@ from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import provider_contents, provider_paths, provider_requirements
 from wheelfix.rules import providers as rules
-from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
@@ -83,9 +83,9 @@ def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, en
     (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     assert after.elfs[member].rpath == entry
-    again, steps = apply_fixes_until_stable(after, RULES, settings, Stage.AFTER)
+    again, steps = apply_fixes(after, RULES, settings)
     assert (again, steps) == (after, ())
 
 
@@ -115,7 +115,7 @@ def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> 
     (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     entries = after.elfs[program].entries
     assert "$ORIGIN/../lib/python3.11/site-packages/nvidia/cublas/lib" in entries
     assert "$ORIGIN/../lib/python3.11/dist-packages/nvidia/cublas/lib" in entries
@@ -125,7 +125,7 @@ def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
     mkl = Provider(requirement="mkl", libraries=("libmkl_*",), directory="lib", scheme="data")
     subject = wheel({USER: elf("libmkl_rt.so.3")})
     settings = Settings(provider=(mkl,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     assert "$ORIGIN/../../.." in after.elfs[USER].entries  # <prefix>/lib above site-packages
 
 
@@ -134,7 +134,7 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
         requirement="p", libraries=("libcublas.so.*",), directory="p/lib", scheme="purelib"
     )
     settings = Settings(provider=(pure,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(user_of_blas(), RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(user_of_blas(), RULES, settings)
     assert after.elfs[USER].entries == (
         "$ORIGIN/../p/lib",
         "$ORIGIN/../../../../lib/python3.11/site-packages/p/lib",
