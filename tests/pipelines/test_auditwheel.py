@@ -19,7 +19,7 @@ from wheelfix.analysis.policy_verdict import Verdict, satisfies, unmet
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.pipelines.auditwheel import graft, verdict
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
-from wheelfix.pipelines.graft_plan import Graft
+from wheelfix.pipelines.graft import Graft
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel

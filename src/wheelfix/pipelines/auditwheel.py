@@ -17,10 +17,10 @@ from wheelfix.analysis.policies import Policy, judged_libraries, judged_symbols,
 from wheelfix.analysis.policy_reasons import Obstacle, not_allowed, not_located
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.host.policy_tables import INSTALL_HINT, known_policies
+from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
-from wheelfix.pipelines.graft_plan import (
+from wheelfix.pipelines.graft import (
     Externals,
     Graft,
     copy_libraries,
@@ -46,8 +46,8 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
-    policies = known_policies()
-    view = build_view(wheel, settings, inspected=_inspected(policies))
+    policies = _policies()
+    view = build_view(wheel, settings, _inspected(policies))
     file = _write_view(view, workdir)
     environ = _environment(file.parent, auditwheel.environ)
     question = Question(
@@ -61,15 +61,15 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     analysis = _analyze(auditwheel, question, wheel)
     requested, platforms = _platforms(analysis, wheel, settings, policies)
     external = _external(analysis, platforms[0], view)
-    dropped = _dropped(external, analysis.libpython, wheel, view)
+    dropped = _dropped(external, analysis.libpython, wheel)
     externals = _located(external, analysis.libpython, wheel, _searched(settings, environ))
     hosts = copy_libraries(externals, file.parent)
     folder = str(PurePosixPath(wheel.name.distribution + settings.lib_sdir))
     replaced = analysis.policies[0].name
     return Graft(
         tags=retagged(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
-        libraries=grafted_libraries(externals, hosts, wheel, view, folder),
-        renames=renames(externals, hosts, wheel, view),
+        libraries=grafted_libraries(externals, hosts, wheel, folder),
+        renames=renames(externals, hosts, wheel),
         dropped=dropped,
         excluded=view.excluded | analysis.excluded,
         messages=(
@@ -88,8 +88,8 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
 
     Raises as `graft` does.
     """
-    policies = known_policies()
-    file = _write_view(build_view(wheel, settings, inspected=_inspected(policies)), workdir)
+    policies = _policies()
+    file = _write_view(build_view(wheel, settings, _inspected(policies)), workdir)
     environ = _environment(file.parent, auditwheel.environ)
     ldpaths = settings.ldpaths
     if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude):
@@ -109,13 +109,28 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
 # --- The question ---------------------------------------------------------------------------------
 
 
-def _inspected(policies: Sequence[Policy]) -> Inspected | None:
-    """Return the names that auditwheel inspects; None if its policies are not known."""
-    symbols = judged_symbols(policies)
-    if symbols is None:
-        return None
-    libraries, platform = judged_libraries(policies), platform_libraries(policies)
-    return Inspected(symbols=symbols, libraries=libraries, platform=platform)
+def _policies() -> tuple[Policy, ...]:
+    """Return the policies of a supported auditwheel. Raises `ToolError` if there is none."""
+    try:
+        version = metadata.version("auditwheel")
+    except metadata.PackageNotFoundError:
+        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+    if not is_supported("auditwheel", version):
+        releases = required("auditwheel")
+        raise ToolError(
+            f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
+            hint=f"pip install 'auditwheel{releases}'",
+        )
+    return read_policies()
+
+
+def _inspected(policies: Sequence[Policy]) -> Inspected:
+    """Return the names that auditwheel inspects."""
+    return Inspected(
+        symbols=judged_symbols(policies),
+        libraries=judged_libraries(policies),
+        platform=platform_libraries(policies),
+    )
 
 
 def _write_view(view: View, workdir: Path) -> Path:
@@ -160,7 +175,6 @@ def _searched(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]
 
 def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analysis:
     """Return the analysis of a view of `wheel`. Raises `BadWheelError`, or `ToolError`."""
-    _require_version()
     match auditwheel.analyze(question):
         case Analysis() as analysis:
             return analysis
@@ -175,19 +189,6 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 + join_some(wheel.elfs),
                 hint=f"were they built for {join_some(wheel.name.platforms)}?",
             )
-
-
-def _require_version() -> None:
-    try:
-        version = metadata.version("auditwheel")
-    except metadata.PackageNotFoundError:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
-    if not is_supported("auditwheel", version):
-        releases = required("auditwheel")
-        raise ToolError(
-            f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
-            hint=f"pip install 'auditwheel{releases}'",
-        )
 
 
 # --- The answer -----------------------------------------------------------------------------------
@@ -236,11 +237,12 @@ def _requested(analysis: Analysis, wheel: Wheel, platform: str) -> int:
 
 
 def _external(analysis: Analysis, policy: str, view: View) -> dict[str, dict[str, Path | None]]:
-    """Return for each searching object the libraries that `policy` does not provide."""
+    """Return for each member the libraries that `policy` does not provide."""
     return {
-        place: dict(sorted(analysis.external[place][policy].items()))
+        member: dict(sorted(analysis.external[place][policy].items()))
         for place, members in view.represented.items()
-        if members and place in analysis.external
+        if place in analysis.external
+        for member in members
     }
 
 
@@ -251,25 +253,25 @@ def _located(
     searched: Sequence[str],
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks one of them."""
-    found: dict[str, dict[str, Path]] = {place: {} for place in external}
-    for place, libraries in external.items():
+    found: dict[str, dict[str, Path]] = {}
+    for member, libraries in external.items():
+        found[member] = {}
         for name, source in libraries.items():
             if name in libpython:
                 continue
             if source is None:
                 raise not_located(name, wheel, searched)
-            found[place][name] = source
+            found[member][name] = source
     return found
 
 
 def _dropped(
-    external: Mapping[str, Container[str]], libpython: Container[str], wheel: Wheel, view: View
+    external: Mapping[str, Container[str]], libpython: Container[str], wheel: Wheel
 ) -> dict[str, tuple[str, ...]]:
     """Return by member the DT_NEEDED entries for libpython, which no policy allows."""
     found = {
         member: tuple(n for n in wheel.elfs[member].needed if n in libraries and n in libpython)
-        for place, libraries in external.items()
-        for member in view.represented[place]
+        for member, libraries in external.items()
     }
     return {member: names for member, names in found.items() if names}
 

@@ -19,7 +19,7 @@ from wheelfix.pipelines import auditwheel as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
-from wheelfix.pipelines.graft_plan import GraftedLibrary
+from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
     breaks_by_stage,
@@ -29,7 +29,7 @@ from wheelfix.pipelines.repair_proof import (
     verified,
 )
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.pipelines.sbom_edits import sbom_edits
+from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (

@@ -5,8 +5,7 @@ from fnmatch import fnmatchcase
 
 from wheelfix.analysis.providers import never_bundled, provider_of, provider_options
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.pipelines.graft import sharing
-from wheelfix.pipelines.graft_plan import Graft, GraftedLibrary
+from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
