@@ -408,7 +408,7 @@ def test_a_symbol_that_is_too_new_is_named_with_its_user(tmp_path: Path) -> None
     assert any("GLIBC_9.99" in reason and "p/libnew.so" in reason for reason in said.reasons)
 
 
-def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
+def test_an_impossible_platform_is_a_settings_error(wheel: Path) -> None:
     with pytest.raises(SettingsError, match="manylinux_2_17_m68k") as caught:
         _graft(wheel, plat="manylinux_2_17_m68k")
     assert "manylinux2014" in (caught.value.hint or "")

@@ -2,7 +2,6 @@
 
 import ctypes
 import itertools
-import stat
 import struct
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def test_any_search_path_becomes_any_other_in_one_call(
 
 
 @pytest.mark.parametrize("new", PATHS)
-def test_an_object_with_both_tags_keeps_the_one_it_shall(
+def test_an_object_with_both_tags_keeps_the_wanted_one(
     tmp_path: Path, patchelf: Patchelf, new: tuple[str | None, str | None]
 ) -> None:
     path = shared_object(tmp_path / "lib.so", runpath="/build/tree")
@@ -149,15 +148,12 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
     assert done.stdout == "1\n"
 
 
-def test_nothing_to_do_runs_nothing_and_modes_are_kept(tmp_path: Path, patchelf: Patchelf) -> None:
+def test_nothing_to_do_runs_nothing(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
-    path.chmod(0o555)
     before = read_elf(path.read_bytes(), "lib.so")
     content = path.read_bytes()
-    Patchelf(program="/nonexistent", version="0").patch(path, before, before)
+    Patchelf("/nonexistent").patch(path, before, before)
     assert path.read_bytes() == content
-    patched(patchelf, path, replace(before, soname="new.so"))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o555
 
 
 PLAIN = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=3)
@@ -215,16 +211,10 @@ def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
             arguments(plain, after)
 
 
-def test_hard_links_and_missing_section_headers_are_refused(
-    tmp_path: Path, patchelf: Patchelf
-) -> None:
+def test_missing_section_headers_are_refused(tmp_path: Path, patchelf: Patchelf) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
     before = read_elf(path.read_bytes(), "lib.so")
     after = replace(before, soname="new.so")
-    (tmp_path / "twin.so").hardlink_to(path)
-    with pytest.raises(ToolError, match="2 hard links"):
-        patchelf.patch(path, before, after)
-    (tmp_path / "twin.so").unlink()
     content = bytearray(path.read_bytes())
     content[0x28:0x30] = bytes(8)  # e_shoff
     content[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx

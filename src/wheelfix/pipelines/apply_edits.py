@@ -14,10 +14,11 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink import removable_ranges, restore, write_shrunken
-from wheelfix.errors import VerificationError
+from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
+from wheelfix.settings import ZipCodec
 from wheelfix.system.mmap_io import pieces
-from wheelfix.wheel.deflate import NewContent
+from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive
@@ -196,3 +197,22 @@ def _mapped(path: Path) -> Generator[memoryview]:
         memoryview(mapping) as data,
     ):
         yield data
+
+
+# --- The codec -------------------------------------------------------------------------------
+
+
+def codec_of(choice: ZipCodec) -> Codec:
+    """Return the codec for a setting; for `auto`, libdeflate where it is installed.
+
+    Raises `SettingsError` for `libdeflate` where that is not installed.
+    """
+    if choice is ZipCodec.ZLIB:
+        return ZLIB
+    codec = libdeflate()
+    if codec is None and choice is ZipCodec.LIBDEFLATE:
+        raise SettingsError(
+            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
+            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
+        )
+    return codec or ZLIB

@@ -9,6 +9,7 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -48,22 +49,13 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
         return Graft(tags=tags_of(wheel))
     policies = _policies()
     view = build_view(wheel, settings, _inspected(policies))
-    file = _write_view(view, workdir)
-    environ = _environment(file.parent, auditwheel.environ)
-    question = Question(
-        wheel=file,
-        exclude=frozenset(settings.exclude),
-        platform=settings.plat,
-        ldpaths=settings.ldpaths,
-        isa_ext_check=settings.isa_ext_check,
-        environ=environ,
-    )
+    question = _question(view, settings, auditwheel.environ, workdir)
     analysis = _analyze(auditwheel, question, wheel)
     requested, platforms = _platforms(analysis, wheel, settings, policies)
     external = _external(analysis, platforms[0], view)
     dropped = _dropped(external, analysis.libpython, wheel)
-    externals = _located(external, analysis.libpython, wheel, _searched(settings, environ))
-    hosts = copy_libraries(externals, file.parent)
+    externals = _located(external, analysis.libpython, wheel, _searched(question))
+    hosts = copy_libraries(externals, question.wheel.parent)
     folder = str(PurePosixPath(wheel.name.distribution + settings.lib_sdir))
     replaced = analysis.policies[0].name
     return Graft(
@@ -89,20 +81,12 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
     Raises as `graft` does.
     """
     policies = _policies()
-    file = _write_view(build_view(wheel, settings, _inspected(policies)), workdir)
-    environ = _environment(file.parent, auditwheel.environ)
-    ldpaths = settings.ldpaths
+    view = build_view(wheel, settings, _inspected(policies))
+    question = replace(_question(view, settings, auditwheel.environ, workdir), platform=None)
     if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude):
         # What this machine has for an external library makes no difference to the tag.
-        ldpaths, environ["AUDITWHEEL_LD_LIBRARY_PATH"] = "", ""
-    question = Question(
-        wheel=file,
-        exclude=frozenset(settings.exclude),
-        platform=None,
-        ldpaths=ldpaths,
-        isa_ext_check=settings.isa_ext_check,
-        environ=environ,
-    )
+        nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
+        question = replace(question, ldpaths="", environ=nowhere)
     return verdict_from(wheel, _shown(_analyze(auditwheel, question, wheel)), settings, policies)
 
 
@@ -133,8 +117,10 @@ def _inspected(policies: Sequence[Policy]) -> Inspected:
     )
 
 
-def _write_view(view: View, workdir: Path) -> Path:
-    """Write the view as a wheel, into a folder of its own in `workdir`; return its real path."""
+def _question(
+    view: View, settings: Settings, environ: Mapping[str, str], workdir: Path
+) -> Question:
+    """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
     workdir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
     with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
@@ -142,7 +128,14 @@ def _write_view(view: View, workdir: Path) -> Path:
             entry = zipfile.ZipInfo(name)
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content)
-    return folder / view.filename
+    return Question(
+        wheel=folder / view.filename,
+        exclude=frozenset(settings.exclude),
+        platform=settings.plat,
+        ldpaths=settings.ldpaths,
+        isa_ext_check=settings.isa_ext_check,
+        environ=_environment(folder, environ),
+    )
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -166,10 +159,10 @@ def _absolute(key: str, paths: str, cwd: str) -> str:
     return ":".join(entry for entry in absolute if entry.startswith("/"))
 
 
-def _searched(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _searched(question: Question) -> tuple[str, ...]:
     """Return the directories in which auditwheel was asked to look for external libraries."""
     variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
-    paths = (settings.ldpaths or "", *(environ.get(name, "") for name in variables))
+    paths = (question.ldpaths or "", *(question.environ.get(name, "") for name in variables))
     return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
 
 

@@ -133,9 +133,10 @@ def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
             place = f"anchor-{group.folder}/anchor"
             members[place] = _anchor(group)
             names[place] = represented[place] = ()
+    record = "".join(f"{place},,\n" for place in members)  # by which auditwheel finds the objects
     return View(
         filename=str(wheel.name),
-        members={**members, **_metadata(wheel, members)},
+        members={**members, f"{wheel.dist_info}/RECORD": record.encode()},
         names=names,
         represented=represented,
         excluded=excluded,
@@ -283,16 +284,3 @@ def _anchor(group: _Group) -> bytes:
         needed=[*((libc,) if libc else ()), *group.shipped],
         search_path=_search_path(group, ()),
     )
-
-
-def _metadata(wheel: Wheel, objects: Iterable[str]) -> dict[str, bytes]:
-    """Write WHEEL, whose tags auditwheel edits, and RECORD, by which it finds the objects."""
-    tags = "".join(f"Tag: {tag}\n" for tag in wheel.tags)
-    purelib = str(wheel.root_is_purelib).lower()
-    text = {
-        "METADATA": "Metadata-Version: 2.1\n"
-        f"Name: {wheel.name.distribution}\nVersion: {wheel.name.version}\n",
-        "WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: {purelib}\n{tags}",
-        "RECORD": "".join(f"{name},,\n" for name in objects),
-    }
-    return {f"{wheel.dist_info}/{name}": content.encode() for name, content in text.items()}

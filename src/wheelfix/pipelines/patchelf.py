@@ -30,7 +30,6 @@ class Patchelf(NamedTuple):
     """A patchelf that was found and is new enough."""
 
     program: str
-    version: str
 
     def patch(self, path: Path, before: Elf, after: Elf) -> None:
         """Edit the object at `path`, which is described by `before`, so that `after` describes it.
@@ -40,31 +39,12 @@ class Patchelf(NamedTuple):
 
         Raises `PlanConflictError` for what patchelf cannot do, `ToolError` if it fails.
         """
-        commands = list(calls(before, after))
-        if not commands:
-            return
-        status = path.stat()
-        if status.st_nlink > 1:
-            raise ToolError(
-                f"`{path}` has {status.st_nlink} hard links, and patchelf would change all of them",
-                hint="copy the file first",
-            )
-        if not status.st_mode & 0o200:
-            path.chmod(status.st_mode | 0o200)
-        try:
-            for arguments in commands:
-                self._run(path, arguments)
-        finally:
-            if not path.is_file():
-                raise ToolError(
-                    f"`{self.program}` removed `{path.name}` instead of editing it",
-                    hint=INSTALL_HINT,
-                )
-            path.chmod(status.st_mode)
+        for words in list(calls(before, after)):
+            self._run(path, words)
 
-    def _run(self, path: Path, arguments: list[str]) -> None:
+    def _run(self, path: Path, words: list[str]) -> None:
         try:
-            run([self.program, *arguments, str(path)])
+            run([self.program, *words, str(path)])
         except ToolError as error:
             if "no section headers" not in error.message:
                 raise
@@ -72,6 +52,10 @@ class Patchelf(NamedTuple):
                 f"`{path.name}` has no section headers, without which patchelf cannot edit it",
                 hint="it was stripped with a tool such as sstrip; build it again without that",
             ) from error
+        if not path.is_file():
+            raise ToolError(
+                f"`{self.program}` removed `{path.name}` instead of editing it", hint=INSTALL_HINT
+            )
 
 
 def find_patchelf() -> Patchelf:
@@ -91,7 +75,7 @@ def find_patchelf() -> Patchelf:
             f"`{program}` is version {version}, and wheelfix needs patchelf{required('patchelf')}",
             hint=INSTALL_HINT,
         )
-    return Patchelf(program=program, version=version)
+    return Patchelf(program)
 
 
 def _version(program: str) -> str:

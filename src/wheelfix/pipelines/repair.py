@@ -17,7 +17,7 @@ from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel as asking
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import apply
+from wheelfix.pipelines.apply_edits import apply, codec_of
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
@@ -30,7 +30,6 @@ from wheelfix.pipelines.repair_proof import (
 )
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
-from wheelfix.pipelines.zip_codec import codec_of
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (
     apply_fixes_until_stable,
@@ -243,7 +242,7 @@ def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome
 
 
 def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict | None:
-    """Ask auditwheel for its verdict; None for a wheel or a user that wants none."""
+    """Ask auditwheel for its verdict; None for a pure wheel, or if the settings say so."""
     if wheel.is_pure or not job.settings.verdict:
         return None
     others = given_by_others(wheel, job.settings)
@@ -285,7 +284,7 @@ def _decide(job: _Job) -> _Plan:
 def _refuse_false_record(job: _Job) -> None:
     problems = job.archive.wheel.record_problems
     if problems and not trusts_files_over_record(job.settings):
-        listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
+        listed = "; ".join(f"`{problem.member}`: {problem.message}" for problem in problems[:5])
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise BadWheelError(
             f"`{job.path.name}`: RECORD disagrees with the files: {listed}{more}",
@@ -373,7 +372,7 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str])
     names = {name for elf in wheel.elfs.values() for name in elf.needed} | {*excluded}
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
     others = {original_name(name) for name in names} - shipped
-    left = [name for name in others if not any(fnmatchcase(name, each) for each in patterns)]
+    left = [name for name in others if not any(fnmatchcase(name, glob) for glob in patterns)]
     found: list[str] = []
     for pattern in patterns:
         matched = [name for name in names if fnmatchcase(name, pattern)]

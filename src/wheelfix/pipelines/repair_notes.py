@@ -36,7 +36,7 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
     """Yield for each library that no pattern of the user excludes why it is not grafted."""
     needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     for name in needed:
-        if name not in excluded or any(fnmatchcase(name, each) for each in settings.exclude):
+        if name not in excluded or any(fnmatchcase(name, glob) for glob in settings.exclude):
             continue
         provider = provider_of(name, settings.provider)
         reason = never_bundled(name)

@@ -110,7 +110,7 @@ def sbom_edits(
     present = {member.name for member in wheel.members}
 
     def places(member: str) -> tuple[str, ...]:
-        return tuple(each for each in _places(member, edits) if each in present)
+        return tuple(place for place in _places(member, edits) if place in present)
 
     packages = owners([library.host.source for library in grafted], environ) if grafted else {}
     libraries = [
@@ -228,7 +228,7 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
     try:
         document: Any = json.loads(text)
         own = document["metadata"]["component"]["bom-ref"]
-        listed = [each for each in document["components"] if _reference_of(each) != own]
+        listed = [part for part in document["components"] if _reference_of(part) != own]
         kept = {
             component["bom-ref"]: moved
             for component in listed
@@ -272,14 +272,14 @@ def _moved(
     occurrences = component.get("evidence", {}).get("occurrences", ())
     if not occurrences:
         return component
-    members = [place for each in occurrences for place in places(str(each["location"]))]
+    locations = [found["location"] for found in occurrences]
+    members = [place for location in locations for place in places(str(location))]
     if not members:
         return None
     ref = component["bom-ref"]
-    is_member = any(each["location"] == ref for each in occurrences)
     return {
         **component,
-        "bom-ref": members[0] if is_member else ref,
+        "bom-ref": members[0] if ref in locations else ref,
         "evidence": {"occurrences": [{"location": name} for name in members]},
     }
 
@@ -294,7 +294,8 @@ def _reference_of(component: dict[str, Any]) -> str:
 
 
 def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
-    return {(str(each["name"]), str(each["value"])) for each in component.get("properties", ())}
+    listed = component.get("properties", ())
+    return {(str(entry["name"]), str(entry["value"])) for entry in listed}
 
 
 def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wheel) -> bool:
