@@ -578,7 +578,7 @@ def test_a_patchelf_that_misbehaves(
     script: str,
     words: tuple[str, ...],
 ) -> None:
-    fake = Patchelf(program=program(tmp_path / "patchelf", script), version="0.19.3")
+    fake = Patchelf(program(tmp_path / "patchelf", script))
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
     monkeypatch.setattr("wheelfix.pipelines.patchelf.run", partial(run, timeout=3))
     refused(repaired(wheel, tmp_path / "out", environ), *words)
@@ -674,7 +674,7 @@ def test_a_patchelf_that_writes_a_wrong_file(
                 spoil(content)
                 path.write_bytes(content)
 
-    fake = Spoiling(program=honest.program, version=honest.version)
+    fake = Spoiling(honest.program)
     monkeypatch.setattr("wheelfix.pipelines.apply_edits.find_patchelf", lambda: fake)
     refused(repaired(wheel, tmp_path / "out", environ), "core.so")
     assert left(tmp_path / "out", temporary) == []

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
-from tests.support.values import elf, findings, wheel
+from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.analysis.preload_shim import has_hook, read_shim
 from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
 from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
@@ -52,8 +50,8 @@ def module(name: str, *needed: str, **fields: Any) -> Any:
 
 def preloaded(subject: Wheel, by: str = "preload", *providers: Provider) -> Wheel:
     chosen = Settings(provider=providers or (PRO,), provider_by=ProviderBy(by))
-    after, _ = apply_fixes_until_stable(subject, RULES, chosen, Stage.AFTER)
-    again, steps = apply_fixes_until_stable(after, RULES, chosen, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, chosen)
+    again, steps = apply_fixes(after, RULES, chosen)
     assert (again, steps) == (after, ())
     return after
 
@@ -299,7 +297,7 @@ def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = apply_fixes_until_stable(subject, [provider_not_required], chosen, Stage.AFTER)
+    after, _ = apply_fixes(subject, [provider_not_required], chosen)
     assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 
