@@ -1,22 +1,15 @@
 """How `scripts/curves.py` reads growth off its points, and which wheels it measures."""
 
 import shutil
-import sys
 from math import isnan
 from pathlib import Path
 
 import pytest
 
 import curves
-from tests.support.scripting import SCRIPTS
 from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
-
-
-@pytest.fixture(autouse=True)
-def beside_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
 
 
 @pytest.mark.parametrize(("power", "expected"), [(1.0, 1.0), (1.5, 1.5), (2.0, 2.0)])

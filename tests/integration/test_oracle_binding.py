@@ -10,13 +10,15 @@ import pytest
 
 from oracle.binding import Bound, MissingVersion
 from oracle.lookups import read_lookups, read_plt_entries
-from tests.support.scripting import load_script
+from random_installations.case import Case, Step, write_files
+from random_installations.compare import differences
+from random_installations.objects import LIBRARY, Code, Symbol
+from random_installations.predict import predict
+from random_installations.programs import programs_for
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_exports
 from wheelfix.loader.model import Environment
 
-installations = load_script("installations")
-Code, Step, Symbol = installations.Code, installations.Step, installations.Symbol
 ADDRESS, GOT, CALL = 1, 6, 7
 
 Agreed = Callable[..., list[Any]]
@@ -25,7 +27,9 @@ Agreed = Callable[..., list[Any]]
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[Libc, Any]:
-    made = {each: installations.programs(each, tmp_path_factory.mktemp(each)) for each in Libc}
+    made: dict[Libc, Any] = {
+        libc: programs_for(libc, tmp_path_factory.mktemp(libc)) for libc in Libc
+    }
     if isinstance(made[Libc.GLIBC], str) and isinstance(made[Libc.MUSL], str):
         pytest.skip(made[Libc.GLIBC])
     return made
@@ -64,17 +68,16 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
             loaded={"libc.so.6": "/lib/libc.so.6"} if libc is Libc.GLIBC else {},
             **fields,
         )
-        written = installations.write(environment, codes, source)
-        case = installations.Case(root=root, environment=written, steps=steps)
-        assert installations.differences(case) == []
-        found: list[Any] = installations.predict(case)
-        return found
+        written = write_files(environment, codes, source)
+        case = Case(root=root, environment=written, steps=steps)
+        assert differences(case) == []
+        return predict(case)
 
     return agree
 
 
 def library(name: str, *symbols: Any, needed: tuple[str, ...] = (), **fields: Any) -> Any:
-    elf = replace(installations.LIBRARY, soname=name, needed=needed, rpath="$ORIGIN")
+    elf = replace(LIBRARY, soname=name, needed=needed, rpath="$ORIGIN")
     return elf, Code(symbols=symbols, **fields)
 
 
