@@ -1,7 +1,7 @@
 """Peak memory: 512 MB at most for a wheel whose largest member has 500 MB.
 
-A wheel with large objects needs no more than auditwheel needs for it; one of 50,000 small files
-needs more, as it is in memory as values, and stays below the same limit.
+A wheel with a large object needs no more than auditwheel needs for it. Wheels of 50,000 files or of
+a million symbols need more, as these are in memory as values, and stay below the same limit.
 """
 
 import os
@@ -106,4 +106,4 @@ def test_a_library_of_a_million_symbols_is_checked_and_repaired_in_512_mb(tmp_pa
     assert size < LIMIT
     size, code = peak("repair", "-w", tmp_path / "out", wheel)
     assert code == 0
-    assert size < min(LIMIT, needed_by_auditwheel(wheel, tmp_path))
+    assert size < LIMIT

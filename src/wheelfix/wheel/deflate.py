@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
+
+from wheelfix.wheel.inflate import LIBRARY, LIBRARY_NAME
 
 _PIECE = 2**20
 _WHOLE = 32 * 2**20
-"""Bytes; longer content is deflated in pieces, which only zlib can join."""
+"""Bytes; longer content is deflated in pieces, which libdeflate cannot join."""
 _AHEAD = 48 * 2**20
 """Bytes being deflated, or deflated and waiting to be written."""
 _WINDOW = 2**15
@@ -26,7 +29,9 @@ class Codec(NamedTuple):
     name: str
     """With the version: `zlib 1.3.1`."""
     compress: Callable[[bytes, int], bytes | bytearray] | None = None
-    """Deflate up to 32 MiB in one call, at a level (-1 for the default); None to use zlib."""
+    """Deflate up to 32 MiB in one call, at a level (-1 for the default); None to use `pieces`."""
+    pieces: ModuleType = zlib
+    """Deflates longer content piece by piece: zlib, or zlib-ng, which has the same functions."""
 
 
 ZLIB = Codec(f"zlib {zlib.ZLIB_RUNTIME_VERSION}")
@@ -43,7 +48,8 @@ def libdeflate() -> Codec | None:
         deflated: bytearray = package.deflate_compress(data, 6 if level < 0 else level)
         return deflated
 
-    return Codec(f"libdeflate (deflate {package.__version__})", compress)
+    name = f"libdeflate (deflate {package.__version__}, {LIBRARY_NAME})"
+    return Codec(name, compress, LIBRARY)
 
 
 class Piece(NamedTuple):
@@ -91,9 +97,10 @@ def _deflate(piece: Piece, codec: Codec, level: int) -> bytes | bytearray:
         return codec.compress(data, level)
     dictionary = _read(piece.content, max(0, piece.start - _WINDOW), piece.start)
     raw = -zlib.MAX_WBITS  # without a header
-    deflater = zlib.compressobj(level, zlib.DEFLATED, raw, zdict=dictionary)
-    compressed = deflater.compress(data)
-    return compressed + deflater.flush(zlib.Z_FINISH if piece.is_last else zlib.Z_SYNC_FLUSH)
+    deflater = codec.pieces.compressobj(level, zlib.DEFLATED, raw, zdict=dictionary)
+    compressed: bytes = deflater.compress(data)
+    rest: bytes = deflater.flush(zlib.Z_FINISH if piece.is_last else zlib.Z_SYNC_FLUSH)
+    return compressed + rest
 
 
 def _read(content: NewContent, start: int, stop: int) -> bytes:

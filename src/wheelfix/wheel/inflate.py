@@ -25,6 +25,12 @@ def _fastest() -> ModuleType:
 
 LIBRARY = _fastest()
 """The module that inflates; its interface is that of `zlib`."""
+LIBRARY_NAME = (
+    f"zlib {zlib.ZLIB_RUNTIME_VERSION}"
+    if LIBRARY is zlib
+    else f"zlib-ng {LIBRARY.ZLIBNG_RUNTIME_VERSION}"
+)
+"""With the version: `zlib-ng 2.3.3`."""
 crc32: Callable[[bytes, int], int] = LIBRARY.crc32
 
 
