@@ -6,13 +6,13 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object, stub_library_with_versions
+from tests.support.environment import ENVIRON
 from tests.support.values import elf, findings, wheel
 from wheelfix.analysis.providers import never_bundled, presets, suggest_pattern
 from wheelfix.cli.app import run
@@ -37,11 +37,6 @@ MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}"
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
 
 BLAS = Provider(
     requirement="nvidia-cublas-cu12>=12.4",

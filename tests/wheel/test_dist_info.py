@@ -1,11 +1,17 @@
-"""The WHEEL file: read as installers do, edited without touching what an edit does not concern."""
+"""The WHEEL and METADATA files: read as installers do; edits keep every other byte."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.dist_info import edit_metadata, read_metadata
+from wheelfix.wheel.dist_info import (
+    edit_core_metadata,
+    edit_metadata,
+    read_core_metadata,
+    read_metadata,
+    with_requirement,
+)
 
 WHEEL = (
     "Wheel-Version: 1.0\nGenerator: x: y\nRoot-Is-Purelib: false\n"
@@ -67,3 +73,28 @@ def test_an_edit_says_what_was_asked(rest: str, tags: list[str], purelib: bool) 
     metadata = read_metadata(after)
     assert (metadata.tags, metadata.root_is_purelib) == (tuple(tags), purelib)
     assert edit_metadata(after, tags=tags, root_is_purelib=purelib) == after
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\n\nText\n",
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: p>=1\n\nText\n",
+        ),
+        ("Name: a\nrequires-dist: b\nLicense: x\n", "Name: a\nrequires-dist: b\n+License: x\n"),
+        ("Requires-Dist: b\n  >=1\nName: a", "Requires-Dist: b\n  >=1\n+Name: a"),
+        ("Name: a\r\nVersion: 1\r\n\r\nRequires-Dist: no\r\n", None),
+        ("Name: a", "Name: a\n+"),
+        ("", "+"),
+    ],
+)
+def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
+    before: str, after: str | None
+) -> None:
+    made = edit_core_metadata(before, ["p>=1"])
+    if after is None:
+        assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
+    else:
+        assert made == after.replace("+", "Requires-Dist: p>=1\n")
+    assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
