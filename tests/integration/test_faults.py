@@ -233,7 +233,7 @@ def test_nothing_has_to_run_in_the_temporary_folder(
         ("ro", ("Read-only file system", "read-only")),
     ],
 )
-def test_odd_disks_for_who_may_not_mount(
+def test_full_and_read_only_disks_in_a_user_namespace(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, options: str, words: tuple[str, ...]
 ) -> None:
     """In a namespace of its own, any user may mount (user_namespaces(7))."""
@@ -315,7 +315,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
     place.chmod(0o755)
 
 
-def test_an_output_that_outgrows_a_limit(
+def test_an_output_over_the_file_size_limit(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -325,7 +325,7 @@ def test_an_output_that_outgrows_a_limit(
 
 
 @pytest.mark.parametrize("size", [0, 4_000, 12_000])
-def test_temporary_files_that_outgrow_a_limit(
+def test_temporary_files_over_the_file_size_limit(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, size: int
 ) -> None:
     process = started(wheel, tmp_path / "out", environ, confine=no_larger_than(size))
@@ -529,7 +529,7 @@ def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
     assert left(tmp_path / "out", temporary) == []
 
 
-def test_a_wheel_that_gets_another_name_and_mode_while_it_is_read_is_repaired(
+def test_a_wheel_renamed_while_it_is_read_is_repaired(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     """Its inode changes, its content does not."""
@@ -848,7 +848,7 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     assert left(tmp_path / "tmp") == []
 
 
-def test_what_is_in_use_is_not_swept_away(temporary: Path) -> None:
+def test_a_folder_in_use_is_not_removed(temporary: Path) -> None:
     with scratch() as one, scratch() as other:
         sweep(temporary, PREFIX)
         (temporary / f"{PREFIX}dead").mkdir(mode=0o500)
@@ -865,7 +865,7 @@ def test_what_is_in_use_is_not_swept_away(temporary: Path) -> None:
             }
 
 
-def test_a_folder_that_was_swept_away_when_it_was_new_is_made_again(
+def test_a_folder_removed_when_new_is_created_again(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []

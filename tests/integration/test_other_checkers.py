@@ -60,13 +60,13 @@ def with_false_record(wheel: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize(("rule", "member"), DEFECTS.items())
-def test_each_of_the_six_is_reported(wheel: Path, rule: str, member: str) -> None:
+def test_each_of_the_six_defects_is_reported(wheel: Path, rule: str, member: str) -> None:
     found = {(each.name, each.member) for each in check(wheel, Settings()).findings}
     assert (rule, member) in found
 
 
 @pytest.mark.parametrize("peer", PEERS)
-def test_the_other_checkers_miss_them(wheel: Path, peer: str) -> None:
+def test_other_checkers_do_not_report_them(wheel: Path, peer: str) -> None:
     name, *arguments = PEERS[peer]
     command = Path(sys.executable).parent / name
     if not command.exists():

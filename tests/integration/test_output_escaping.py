@@ -208,7 +208,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_check_of_what_was_linked(linked: Path, tmp_path: Path, form: str) -> None:
+def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> None:
     text, _ = said(
         "check", "-v", "--target", "debian:12", "--output-format", form, linked, cwd=tmp_path
     )
@@ -238,7 +238,7 @@ def test_check_of_what_was_linked(linked: Path, tmp_path: Path, form: str) -> No
     ],
     ids=" ".join,
 )
-def test_other_commands_on_what_was_linked(
+def test_other_commands_on_a_linked_wheel(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
     options = [word.format(wheel=linked) for word in words]
@@ -259,7 +259,7 @@ class Shape(HTMLParser):
 
 
 @pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--format")])
-def test_names_make_no_elements_and_no_attributes(
+def test_names_add_no_html_elements_or_attributes(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
     """A page on hostile names has the elements of one on harmless names."""
@@ -280,7 +280,7 @@ def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path)
         said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
 
 
-def test_the_summary_of_a_step(linked: Path, wheel: Path, tmp_path: Path) -> None:
+def test_the_step_summary_of_github(linked: Path, wheel: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     for each in (linked, wheel):
         subprocess.run(
@@ -292,7 +292,7 @@ def test_the_summary_of_a_step(linked: Path, wheel: Path, tmp_path: Path) -> Non
     assert_harmless(summary.read_text("utf-8"))
 
 
-def test_two_wheels_of_one_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+def test_two_wheels_with_the_same_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
     """As before and after a repair; what they have differs in every way."""
     text, _ = said("check", wheel, linked, cwd=tmp_path, code=(1,))
     assert str(wheel.parent.name).removeprefix("::") in text
@@ -323,7 +323,7 @@ def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
             said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
 
 
-def test_where_an_error_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_traceback_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     """With -v, Python's traceback is shown, and what it says may quote the wheel."""
     Terminal(verbosity=1).trace(ValueError("\n::error::\x1b[2J##[group]\u202e"))
     said = capsys.readouterr().err
@@ -340,7 +340,7 @@ def test_repair(wheel: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     assert notes
 
 
-def test_repair_of_what_can_be_repaired(tmp_path: Path) -> None:
+def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
     """Its plan, its summary and its output say what was hostile."""
     files: dict[str, bytes | str | Path] = {
         "demo/::add-mask::x/y.so": shared_object(
@@ -397,7 +397,7 @@ def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
-def test_the_name_of_the_file_itself(tmp_path: Path, name: str, command: str) -> None:
+def test_a_hostile_file_name(tmp_path: Path, name: str, command: str) -> None:
     (tmp_path / name).write_bytes(b"PK")
     said(command, name, cwd=tmp_path, code=(2,))
     (tmp_path / name).unlink()

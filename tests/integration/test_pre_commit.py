@@ -28,7 +28,7 @@ def pre_commit(folder: Path, *arguments: str, home: Path) -> subprocess.Complete
     )
 
 
-def test_the_manifest_is_one(tmp_path: Path) -> None:
+def test_the_hook_manifest_is_valid(tmp_path: Path) -> None:
     done = pre_commit(
         tmp_path, "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"), home=tmp_path
     )

@@ -335,7 +335,9 @@ def test_a_user_install_finds_a_provider_in_the_system_folder(
     assert found["preload"].endswith(" 7")
 
 
-def test_a_missing_requirement_is_added_with_the_version_at_hand(tmp_path: Path, pro: Path) -> None:
+def test_a_missing_requirement_is_added_with_the_available_version(
+    tmp_path: Path, pro: Path
+) -> None:
     provider = provider_wheel(tmp_path, "pro", pro)
     path = user_wheel(tmp_path, pro, "", "from .sub import _core")
     refused = repaired(path, tmp_path / "no", "entry", provider)
@@ -371,7 +373,7 @@ int main(int count, char **paths) {
 
 
 @pytest.mark.parametrize(("compiler", "works"), [("gcc", True), ("musl-gcc", False)])
-def test_a_library_opened_by_its_path_counts_on_glibc_and_not_on_musl(
+def test_only_glibc_uses_a_library_opened_by_path_for_dt_needed(
     tmp_path: Path, compiler: str, *, works: bool
 ) -> None:
     if shutil.which(compiler) is None:

@@ -56,7 +56,7 @@ def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
     assert not added or not findings(provider_not_required, after, provider=(PRO,))
 
 
-def test_nothing_is_added_unless_asked() -> None:
+def test_no_line_is_added_without_the_setting() -> None:
     subject = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(name="demo"))
     (found,) = findings(provider_not_required, subject, provider=(PRO,))
     assert found.fix is None

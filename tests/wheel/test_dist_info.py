@@ -89,7 +89,7 @@ def test_an_edit_says_what_was_asked(rest: str, tags: list[str], purelib: bool) 
         ("", "+"),
     ],
 )
-def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
+def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
     before: str, after: str | None
 ) -> None:
     made = edit_core_metadata(before, ["p>=1"])

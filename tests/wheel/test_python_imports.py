@@ -19,7 +19,7 @@ IMPORTS: list[tuple[bytes, set[str]]] = [
 
 
 @pytest.mark.parametrize(("source", "imported"), IMPORTS)
-def test_what_importing_a_package_surely_imports(source: bytes, imported: set[str]) -> None:
+def test_modules_that_importing_a_package_always_imports(source: bytes, imported: set[str]) -> None:
     packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
     found = surely_imported(packages)
     assert imported <= found
