@@ -92,7 +92,7 @@ def try_wheel(data: bytes) -> None:
         path = Path(folder) / _NAME
         path.write_bytes(data)
         found = check_set([check(path, Settings())], lambda _: Settings())
-    options = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    options = RenderOptions(version="0", rules=_rules_of(found, everything=len(data) % 32 == 0))
     for form in Format:
         _judged(form, render(found, form, options))
     for report in found.unreadable:
@@ -100,7 +100,7 @@ def try_wheel(data: bytes) -> None:
             raise report.error
 
 
-def _told(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
+def _rules_of(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
     """Return the rules to draw: mostly those that found something, as the others take the time."""
     hit = {finding.code for _, finding in found.all_findings}
     return tuple(rule for rule in _rules() if everything or rule.code in hit)

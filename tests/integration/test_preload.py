@@ -169,10 +169,10 @@ def test_a_provider_that_is_installed_without_the_library_is_named_with_its_vers
 ) -> None:
     library = apart[1] / "pro/lib/libpro.so.3"
     library.write_bytes(b"no library")
-    told = "ImportError: demo.sub._core needs libpro.so.3 of pro>=2; pro 2.0 is installed, and "
-    assert said(IMPORT, *apart).startswith(f"{told}{library}: ")
+    error = "ImportError: demo.sub._core needs libpro.so.3 of pro>=2; pro 2.0 is installed, and "
+    assert said(IMPORT, *apart).startswith(f"{error}{library}: ")
     library.unlink()
-    assert said(IMPORT, *apart) == f"{told}does not have it"
+    assert said(IMPORT, *apart) == f"{error}does not have it"
 
 
 def test_a_module_that_fails_for_another_reason_keeps_its_error(apart: tuple[Path, Path]) -> None:
@@ -207,7 +207,7 @@ def test_the_dependencies_of_a_providers_library_are_opened_before_it(tmp_path: 
 
 
 def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> None:
-    """As it is with MKL: its parts need each other, and the user needs all of them."""
+    """Like MKL's parts, which need each other, while the dependent needs all of them."""
     dep = shared_object(
         tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
     )
@@ -231,9 +231,9 @@ def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> Non
     assert outcome.output, outcome
     assert outcome.after is not None
     assert not shims(outcome.after)
-    (told,) = (each for each in outcome.remaining if each.code == "WF108")
+    (found,) = (finding for finding in outcome.remaining if finding.code == "WF108")
     assert (
-        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in told.message
+        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in found.message
     )
     alone = said(f"import ctypes; ctypes.CDLL({str(pro)!r})")
     assert alone.endswith("undefined symbol: dep")

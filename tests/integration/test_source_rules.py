@@ -5,7 +5,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from pathlib import Path
 
@@ -50,9 +50,19 @@ FORBIDDEN = {
 }
 
 
-def process_accesses(source: str) -> Iterator[str]:
+WORKER_FUNCTIONS = {"pipelines/auditwheel_worker.py": {"analyze", "_end_with_parent"}}
+"""Functions that run in a worker process only, which may change itself."""
+
+
+def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]:
     """Yield uses of the process in `source` that only `cli` may make, or none at all."""
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    tree.body = [
+        statement
+        for statement in tree.body
+        if not (isinstance(statement, ast.FunctionDef) and statement.name in exempt)
+    ]
+    for node in ast.walk(tree):
         match node:
             case ast.Name() | ast.Attribute():
                 name = ast.unparse(node)
@@ -73,7 +83,8 @@ def process_accesses(source: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", BELOW_CLI, ids=relative)
 def test_nothing_below_the_command_line_touches_the_process(path: Path) -> None:
-    assert list(process_accesses(path.read_text(encoding="utf-8"))) == []
+    exempt = WORKER_FUNCTIONS.get(relative(path), set())
+    assert list(process_accesses(path.read_text(encoding="utf-8"), exempt)) == []
 
 
 @pytest.mark.parametrize(

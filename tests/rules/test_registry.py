@@ -30,7 +30,7 @@ def test_every_rule_that_is_written_is_registered() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_explains_itself(rule: Rule) -> None:
     first, _, rest = rule.explanation.partition("\n")
-    assert re.fullmatch(r"[A-Z].*\.", first), "one sentence"
+    assert re.fullmatch(r"[A-Z`].*\.", first), "one sentence"
     parts = re.split(r"^ *## (.+)$", rest, flags=re.MULTILINE)
     assert parts[1::2] == HEADINGS
     assert all(text.strip() for text in parts[2::2]), "no heading without a text"

@@ -1,4 +1,4 @@
-"""How `scripts/curves.py` reads growth off its points, and which wheels it measures."""
+"""Growth curves of `scripts/curves.py`, and the wheels that it measures."""
 
 import shutil
 from math import isnan

@@ -1,7 +1,7 @@
-"""Some thousands of the cases of `scripts/fuzz.py`: broken input meets only our own errors.
+"""Some thousands of cases of `scripts/fuzz.py`: damaged input raises only our own errors.
 
-Each target runs in a process of its own, whose memory is limited; the cases that are kept in
-fixtures/fuzz are tried as they are, and are damaged further.
+Each target runs in its own process, whose memory is limited; the cases kept in fixtures/fuzz are
+tried unchanged, and damaged further.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ from fuzzing.targets import TARGETS, Target
 from tests.support.scripting import SCRIPTS
 
 NEVER_REFUSED = {"source", "record", "wheel"}
-"""What is wrong there is a finding, or nothing."""
+"""Errors in these inputs are findings."""
 CASES = {"wheel": 40, "source": 1000}
 
 
@@ -38,7 +38,7 @@ def test_damaged_input_raises_only_our_own_errors(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_kept_cases_are_still_refused(target: str) -> None:
-    """Each is one way to be refused, or has once taken too much; it is named after that."""
+    """Each is named after the error it raised, or after a limit that it once exceeded."""
     for path in sorted((CORPUS / target).glob("*")):
         said = tried(target, path.read_bytes())
         refused = target not in NEVER_REFUSED and not path.name.startswith("took-")
