@@ -4,9 +4,9 @@
     scripts/placements.py [--cache DIR] [--work DIR]
 
 Links extension modules and a program against libcudart, libcufft and libcublas of the nvidia
-wheels, repairs the wheel in each way, installs it with pip into the same and into other folders, and
-imports it in a new process; no GPU is needed. Prints a table, and the errors without a provider.
-Wheels are fetched by `pip download` unless DIR has them: about 800 MB, and 6 GB on disk.
+wheels, repairs the wheel in each way, installs it with pip into the same folder and into others,
+and imports it in a new process; no GPU is needed. Prints a table, and the errors without a
+provider. Wheels are fetched by `pip download` unless DIR has them: about 800 MB, and 6 GB on disk.
 """
 
 import argparse

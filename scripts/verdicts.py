@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_verdict import show_json
+from wheelfix.analysis.policy_reasons import Judgement
+from wheelfix.analysis.policy_verdict import judge
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -55,7 +56,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = show_json(wheel, Settings(), policies) or {"overall_tag": "none"}
+    ours = _as_json(judge(wheel, Settings(), policies))
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()
@@ -66,6 +67,18 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
         objects=len(wheel.elfs),
         seconds=(shown - judged, opened - start, judged - opened),
     )
+
+
+def _as_json(found: Judgement | None) -> dict[str, Any]:
+    if found is None:
+        return {"overall_tag": "none"}
+    return {
+        "overall_tag": found.overall,
+        "pyfpe": found.fpectl,
+        "ucs2": found.narrow_unicode,
+        "unsupported_isa": found.unsupported_isa,
+        "external_libs": {name for short in found.upgrades.values() for name in short.libraries},
+    }
 
 
 def show(path: Path) -> dict[str, Any]:

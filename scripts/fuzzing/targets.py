@@ -30,9 +30,8 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.formats import Format
-from wheelfix.reports.render import render
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.render import Format, render
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

@@ -1,16 +1,16 @@
 """Every setting of a run, with its help, bounds and flag.
 
 Flags, environment variables, `[tool.wheelfix]`, its JSON schema and the help texts are derived from
-the fields of `Settings`. Nothing below the command line sees a raw option.
+the fields of `Settings`.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, get_args, get_type_hints
+from typing import Literal, NamedTuple, TypeVar
 
 from packaging.utils import canonicalize_name
 
@@ -177,12 +177,7 @@ class Provider:
 
     def has(self, library: str) -> bool:
         """Return whether `library`, a DT_NEEDED entry, is one of its libraries."""
-        # Comparing the prefix before the first wildcard is faster than compiling the pattern.
-        globs = (glob for glob in self.libraries if library.startswith(_WILD.split(glob, 1)[0]))
-        return any(fnmatchcase(library, glob) for glob in globs)
-
-
-_WILD = re.compile(r"[*?[]")
+        return any(fnmatchcase(library, glob) for glob in self.libraries)
 
 
 def name_of(requirement: str) -> str:
@@ -197,6 +192,8 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 # --- The settings ---------------------------------------------------------------------------------
 
 SeverityLabel = Literal["info", "warning", "error"]
+_SETTING = "setting"
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +226,10 @@ class Setting:
     example: str = ""
     """The value to show if the default is None."""
 
+    def default(self, value: _T) -> _T:
+        """Declare a field with this setting, and `value` as its default."""
+        return field(default_factory=lambda: value, metadata={_SETTING: self})
+
 
 _REPAIR = ("repair",)
 _CHECK = ("check",)
@@ -239,310 +240,202 @@ class Settings:
     """What a run was asked to do."""
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
-    wheel_dir: Annotated[
-        Path,
-        Setting(
-            "Directory to write repaired wheels to.", short="-w", metavar="DIR", commands=_REPAIR
-        ),
-    ] = Path("wheelhouse")
-    plat: Annotated[
-        str,
-        Setting(
-            "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
-            metavar="TAG",
-            variable="AUDITWHEEL_PLAT",
-            commands=_REPAIR,
-        ),
-    ] = "auto"
-    lib_sdir: Annotated[
-        str,
-        Setting(
-            "Suffix of the directory for grafted libraries.",
-            short="-L",
-            metavar="SUFFIX",
-            commands=_REPAIR,
-        ),
-    ] = ".libs"
-    exclude: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Do not graft libraries whose SONAME or path matches this glob; repeatable.",
-            metavar="GLOB",
-        ),
-    ] = ()
-    only_plat: Annotated[
-        bool,
-        Setting("Do not add a better platform tag than the one asked for.", commands=_REPAIR),
-    ] = False
-    update_tags: Annotated[
-        bool,
-        Setting("Update the platform tags of the file name and of WHEEL.", commands=_REPAIR),
-    ] = True
-    strip: Annotated[bool, Setting("Strip symbols from the ELF objects.", commands=_REPAIR)] = False
-    zip_level: Annotated[
-        int,
-        Setting(
-            "Compression level of changed members, 0 to 9; unchanged members are copied as is.",
-            flag="--zip-compression-level",
-            short="-z",
-            variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
-            least=-1,
-            most=9,
-            commands=_REPAIR,
-        ),
-    ] = -1
-    zip_codec: Annotated[
-        ZipCodec,
-        Setting(
-            "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
-            "auto, the faster one installed. Equal bytes are compressed by the same library.",
-            commands=_REPAIR,
-        ),
-    ] = ZipCodec.AUTO
-    ldpaths: Annotated[
-        str | None,
-        Setting(
-            "Colon-separated directories to search for external libraries, instead of the "
-            "system's.",
-            metavar="DIRS",
-            commands=_REPAIR,
-            example="/opt/lib:/usr/lib64",
-        ),
-    ] = None
-    isa_ext_check: Annotated[
-        bool,
-        Setting(
-            "Refuse objects that need more than the baseline instruction set.",
-            off_flag="--disable-isa-ext-check",
-            commands=_REPAIR,
-        ),
-    ] = True
-    allow_pure_python_wheel: Annotated[
-        bool,
-        Setting(
-            "Accept pure Python wheels. wheelfix always does; this exists for users of auditwheel.",
-            commands=_REPAIR,
-        ),
-    ] = True
+    wheel_dir: Path = Setting(
+        "Directory to write repaired wheels to.", short="-w", metavar="DIR", commands=_REPAIR
+    ).default(Path("wheelhouse"))
+    plat: str = Setting(
+        "Desired platform tag, such as manylinux_2_28_x86_64, or auto.",
+        metavar="TAG",
+        variable="AUDITWHEEL_PLAT",
+        commands=_REPAIR,
+    ).default("auto")
+    lib_sdir: str = Setting(
+        "Suffix of the directory for grafted libraries.",
+        short="-L",
+        metavar="SUFFIX",
+        commands=_REPAIR,
+    ).default(".libs")
+    exclude: tuple[str, ...] = Setting(
+        "Do not graft libraries whose SONAME or path matches this glob; repeatable.", metavar="GLOB"
+    ).default(())
+    only_plat: bool = Setting(
+        "Do not add a better platform tag than the one asked for.", commands=_REPAIR
+    ).default(False)
+    update_tags: bool = Setting(
+        "Update the platform tags of the file name and of WHEEL.", commands=_REPAIR
+    ).default(True)
+    strip: bool = Setting("Strip symbols from the ELF objects.", commands=_REPAIR).default(False)
+    zip_level: int = Setting(
+        "Compression level of changed members, 0 to 9; unchanged members are copied as is.",
+        flag="--zip-compression-level",
+        short="-z",
+        variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
+        least=-1,
+        most=9,
+        commands=_REPAIR,
+    ).default(-1)
+    zip_codec: ZipCodec = Setting(
+        "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
+        "auto, the faster one installed. Equal bytes are compressed by the same library.",
+        commands=_REPAIR,
+    ).default(ZipCodec.AUTO)
+    ldpaths: str | None = Setting(
+        "Colon-separated directories to search for external libraries, instead of the system's.",
+        metavar="DIRS",
+        commands=_REPAIR,
+        example="/opt/lib:/usr/lib64",
+    ).default(None)
+    isa_ext_check: bool = Setting(
+        "Refuse objects that need more than the baseline instruction set.",
+        off_flag="--disable-isa-ext-check",
+        commands=_REPAIR,
+    ).default(True)
+    allow_pure_python_wheel: bool = Setting(
+        "Accept pure Python wheels. wheelfix always does; this exists for users of auditwheel.",
+        commands=_REPAIR,
+    ).default(True)
 
     # --- which rules, and how far they may go ----------------------------------------------------
-    select: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Rules to run, by code, prefix or name; ALL includes those of plug-ins.",
-            metavar="RULES",
-            has_commas=True,
-        ),
-    ] = ("ALL",)
-    extend_select: Annotated[
-        tuple[str, ...],
-        Setting("Rules to run besides those.", metavar="RULES", has_commas=True, is_added=True),
-    ] = ()
-    ignore: Annotated[
-        Mapping[str, str],
-        Setting(
-            "Rules not to run, by code, prefix or name; in the file, a table may give each a "
-            "reason.",
-            metavar="RULES",
-            has_commas=True,
-            is_added=True,
-        ),
-    ] = field(default_factory=dict[str, str])
-    per_file_ignores: Annotated[
-        Mapping[str, tuple[str, ...]],
-        Setting(
-            "Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
-            metavar="GLOB:RULES",
-            is_added=True,
-        ),
-    ] = field(default_factory=dict[str, tuple[str, ...]])
-    severity: Annotated[
-        Mapping[str, SeverityLabel],
-        Setting(
-            "Severity of a rule's findings: WF113=error, or warning, or info; repeatable.",
-            metavar="RULES=SEVERITY",
-            is_added=True,
-        ),
-    ] = field(default_factory=dict[str, SeverityLabel])
-    unsafe_fixes: Annotated[
-        bool,
-        Setting("Also apply fixes that may change which file is loaded.", commands=_REPAIR),
-    ] = False
+    select: tuple[str, ...] = Setting(
+        "Rules to run, by code, prefix or name; ALL includes those of plug-ins.",
+        metavar="RULES",
+        has_commas=True,
+    ).default(("ALL",))
+    extend_select: tuple[str, ...] = Setting(
+        "Rules to run besides those.", metavar="RULES", has_commas=True, is_added=True
+    ).default(())
+    ignore: Mapping[str, str] = Setting(
+        "Rules not to run, by code, prefix or name; in the file, a table may give each a reason.",
+        metavar="RULES",
+        has_commas=True,
+        is_added=True,
+    ).default({})
+    per_file_ignores: Mapping[str, tuple[str, ...]] = Setting(
+        "Rules not to run on members that match a glob: 'pkg/tests/*:WF311,WF313'; repeatable.",
+        metavar="GLOB:RULES",
+        is_added=True,
+    ).default({})
+    severity: Mapping[str, SeverityLabel] = Setting(
+        "Severity of a rule's findings: WF113=error, or warning, or info; repeatable.",
+        metavar="RULES=SEVERITY",
+        is_added=True,
+    ).default({})
+    unsafe_fixes: bool = Setting(
+        "Also apply fixes that may change which file is loaded.", commands=_REPAIR
+    ).default(False)
 
     # --- wheelfix's own policies -----------------------------------------------------------------
-    data_libraries: Annotated[
-        DataLibraries,
-        Setting(
-            "How a file outside site-packages finds its libraries: colocate, search or move.",
-            commands=_REPAIR,
-        ),
-    ] = DataLibraries.COLOCATE
-    search_path_tag: Annotated[
-        SearchPathTag,
-        Setting("The dynamic tag of search paths: auto, rpath or runpath.", commands=_REPAIR),
-    ] = SearchPathTag.AUTO
-    sacrificial_entry: Annotated[
-        SacrificialEntry,
-        Setting("A harmless first search path entry: off, keep or remove.", commands=_REPAIR),
-    ] = SacrificialEntry.OFF
-    keep_entries: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Leave search path entries that match this glob alone, such as /opt/rocm/*; "
-            "repeatable.",
-            flag="--keep-entry",
-            metavar="GLOB",
-        ),
-    ] = ()
-    keep_names: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Do not rename grafted libraries whose SONAME or file name matches this glob; "
-            "repeatable.",
-            flag="--keep-name",
-            metavar="GLOB",
-        ),
-    ] = ()
-    prune_needed: Annotated[
-        PruneNeeded, Setting("Which unused DT_NEEDED entries to drop: off, safe or all.")
-    ] = PruneNeeded.SAFE
-    keep_needed: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
-            metavar="GLOB",
-        ),
-    ] = ()
-    drop_needed: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Always drop unused DT_NEEDED entries that match this glob; repeatable.",
-            metavar="GLOB",
-        ),
-    ] = ()
-    library_path: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Directory or wheel to read libraries of other distributions from; repeatable.",
-            metavar="PATH",
-        ),
-    ] = ()
-    provider: Annotated[
-        tuple[Provider, ...],
-        Setting(
-            "Another wheel or distribution, or a directory of wheels or libraries. Its libraries "
-            "are not grafted, but found where they are installed; repeatable.",
-            metavar="WHEEL|NAME|DIR",
-            is_added=True,
-            commands=("repair", "check", "explain", "tree", "verify"),
-        ),
-    ] = ()
-    share: Annotated[
-        Share,
-        Setting(
-            "Graft libraries once that a wheel has in common with another wheel it requires: off, "
-            "product (pinned, or of the same version) or required.",
-            commands=_REPAIR,
-        ),
-    ] = Share.PRODUCT
-    provider_by: Annotated[
-        ProviderBy,
-        Setting(
-            "How libraries of providers are found: by entry, preload or both.", commands=_REPAIR
-        ),
-    ] = ProviderBy.ENTRY
-    add_requires: Annotated[
-        bool,
-        Setting("Add missing Requires-Dist lines for providers to METADATA.", commands=_REPAIR),
-    ] = False
-    require: Annotated[
-        tuple[Requirement, ...],
-        Setting(
-            "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
-            metavar="LIBRARY[=SYMBOL,...]",
-        ),
-    ] = ()
-    target: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Machines that must load the wheel, such as "
-            "debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable.",
-            metavar="MACHINES",
-            has_commas=True,
-            commands=_CHECK,
-        ),
-    ] = ()
-    fail_on: Annotated[
-        FailOn,
-        Setting(
-            "Lowest severity that makes a check fail: error, warning, info or never.",
-            commands=_CHECK,
-            is_run_wide=True,
-        ),
-    ] = FailOn.ERROR
-    baseline: Annotated[
-        str | None,
-        Setting(
-            "File with known findings, which do not count; --write-baseline makes it.",
-            metavar="FILE",
-            commands=_CHECK,
-            is_run_wide=True,
-            example="wheelfix-baseline.json",
-        ),
-    ] = None
-    max_size: Annotated[
-        Size,
-        Setting("Maximum size of a wheel, such as 50MB or 48MiB.", metavar="SIZE", commands=_CHECK),
-    ] = NO_LIMIT
-    max_file_size: Annotated[
-        Size,
-        Setting(
-            "Maximum uncompressed size of a file in a wheel, such as 20MB.",
-            metavar="SIZE",
-            commands=_CHECK,
-        ),
-    ] = NO_LIMIT
-    max_growth: Annotated[
-        int,
-        Setting(
-            "Maximum growth in percent over the wheel of --against.",
-            metavar="PERCENT",
-            least=0,
-            commands=_CHECK,
-        ),
-    ] = 10
-    against: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Wheel of an earlier release to compare sizes with; repeatable.",
-            metavar="WHEEL",
-            commands=_CHECK,
-        ),
-    ] = ()
-    verify: Annotated[
-        bool,
-        Setting(
-            "Install the result, load everything in it, and write it only if all works.",
-            commands=_REPAIR,
-        ),
-    ] = False
-    verdict: Annotated[
-        bool, Setting("Revalidate the result with auditwheel.", commands=_REPAIR)
-    ] = True
-    jobs: Annotated[
-        int,
-        Setting("Number of wheels to process in parallel.", short="-j", least=1, is_run_wide=True),
-    ] = 1
-    timeout: Annotated[
-        int,
-        Setting(
-            "Maximum seconds to check one wheel; 0 for no limit.",
-            metavar="SECONDS",
-            least=0,
-            commands=_CHECK,
-            is_run_wide=True,
-        ),
-    ] = 1800
+    data_libraries: DataLibraries = Setting(
+        "How a file outside site-packages finds its libraries: colocate, search or move.",
+        commands=_REPAIR,
+    ).default(DataLibraries.COLOCATE)
+    search_path_tag: SearchPathTag = Setting(
+        "The dynamic tag of search paths: auto, rpath or runpath.", commands=_REPAIR
+    ).default(SearchPathTag.AUTO)
+    sacrificial_entry: SacrificialEntry = Setting(
+        "A harmless first search path entry: off, keep or remove.", commands=_REPAIR
+    ).default(SacrificialEntry.OFF)
+    keep_entries: tuple[str, ...] = Setting(
+        "Leave search path entries that match this glob alone, such as /opt/rocm/*; repeatable.",
+        flag="--keep-entry",
+        metavar="GLOB",
+    ).default(())
+    keep_names: tuple[str, ...] = Setting(
+        "Do not rename grafted libraries whose SONAME or file name matches this glob; repeatable.",
+        flag="--keep-name",
+        metavar="GLOB",
+    ).default(())
+    prune_needed: PruneNeeded = Setting(
+        "Which unused DT_NEEDED entries to drop: off, safe or all."
+    ).default(PruneNeeded.SAFE)
+    keep_needed: tuple[str, ...] = Setting(
+        "Never drop DT_NEEDED entries that match this glob, such as libtorch*.so; repeatable.",
+        metavar="GLOB",
+    ).default(())
+    drop_needed: tuple[str, ...] = Setting(
+        "Always drop unused DT_NEEDED entries that match this glob; repeatable.", metavar="GLOB"
+    ).default(())
+    library_path: tuple[str, ...] = Setting(
+        "Directory or wheel to read libraries of other distributions from; repeatable.",
+        metavar="PATH",
+    ).default(())
+    provider: tuple[Provider, ...] = Setting(
+        "Another wheel or distribution, or a directory of wheels or libraries. Its libraries "
+        "are not grafted, but found where they are installed; repeatable.",
+        metavar="WHEEL|NAME|DIR",
+        is_added=True,
+        commands=("repair", "check", "explain", "tree", "verify"),
+    ).default(())
+    share: Share = Setting(
+        "Graft libraries once that a wheel has in common with another wheel it requires: off, "
+        "product (pinned, or of the same version) or required.",
+        commands=_REPAIR,
+    ).default(Share.PRODUCT)
+    provider_by: ProviderBy = Setting(
+        "How libraries of providers are found: by entry, preload or both.", commands=_REPAIR
+    ).default(ProviderBy.ENTRY)
+    add_requires: bool = Setting(
+        "Add missing Requires-Dist lines for providers to METADATA.", commands=_REPAIR
+    ).default(False)
+    require: tuple[Requirement, ...] = Setting(
+        "Require a library, and symbols that it defines: libx.so=x_*,y_*; repeatable.",
+        metavar="LIBRARY[=SYMBOL,...]",
+    ).default(())
+    target: tuple[str, ...] = Setting(
+        "Machines that must load the wheel, such as "
+        "debian:11,alpine:3.20,glibc:2.41,page:64k; repeatable.",
+        metavar="MACHINES",
+        has_commas=True,
+        commands=_CHECK,
+    ).default(())
+    fail_on: FailOn = Setting(
+        "Lowest severity that makes a check fail: error, warning, info or never.",
+        commands=_CHECK,
+        is_run_wide=True,
+    ).default(FailOn.ERROR)
+    baseline: str | None = Setting(
+        "File with known findings, which do not count; --write-baseline makes it.",
+        metavar="FILE",
+        commands=_CHECK,
+        is_run_wide=True,
+        example="wheelfix-baseline.json",
+    ).default(None)
+    max_size: Size = Setting(
+        "Maximum size of a wheel, such as 50MB or 48MiB.", metavar="SIZE", commands=_CHECK
+    ).default(NO_LIMIT)
+    max_file_size: Size = Setting(
+        "Maximum uncompressed size of a file in a wheel, such as 20MB.",
+        metavar="SIZE",
+        commands=_CHECK,
+    ).default(NO_LIMIT)
+    max_growth: int = Setting(
+        "Maximum growth in percent over the wheel of --against.",
+        metavar="PERCENT",
+        least=0,
+        commands=_CHECK,
+    ).default(10)
+    against: tuple[str, ...] = Setting(
+        "Wheel of an earlier release to compare sizes with; repeatable.",
+        metavar="WHEEL",
+        commands=_CHECK,
+    ).default(())
+    verify: bool = Setting(
+        "Install the result, load everything in it, and write it only if all works.",
+        commands=_REPAIR,
+    ).default(False)
+    verdict: bool = Setting("Revalidate the result with auditwheel.", commands=_REPAIR).default(
+        True
+    )
+    jobs: int = Setting(
+        "Number of wheels to process in parallel.", short="-j", least=1, is_run_wide=True
+    ).default(1)
+    timeout: int = Setting(
+        "Maximum seconds to check one wheel; 0 for no limit.",
+        metavar="SECONDS",
+        least=0,
+        commands=_CHECK,
+        is_run_wide=True,
+    ).default(1800)
 
 
 class SettingField(NamedTuple):
@@ -550,7 +443,6 @@ class SettingField(NamedTuple):
 
     name: str
     type: object
-    """Its annotation, without the `Setting`."""
     setting: Setting
 
     @property
@@ -565,10 +457,7 @@ class SettingField(NamedTuple):
 
 
 _DEFAULTS = Settings()
-
-
 SETTING_FIELDS = tuple(
-    SettingField(name, *get_args(annotation))
-    for name, annotation in get_type_hints(Settings, include_extras=True).items()
+    SettingField(field.name, field.type, field.metadata[_SETTING]) for field in fields(Settings)
 )
 """The fields of `Settings`, in their order."""

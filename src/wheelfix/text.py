@@ -1,6 +1,10 @@
-"""Words for people: lists of names, counts and sizes."""
+"""Lists of names, counts and sizes in words, and groups to list."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
@@ -26,3 +30,11 @@ def in_units(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
+
+
+def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
+    """Return the items by their key, in the order of the first item of each key."""
+    groups: dict[_Key, list[_Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -471,7 +471,7 @@ def test_help_and_version_import_no_rules(arguments: list[str]) -> None:
 def test_rule_prints_the_docstring(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["rule", name]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("# unreachable-library (WF101, error)\n\nA library in the wheel")
+    assert out.startswith("# unreachable-library (WF101, error)\n\nBundled library is not found")
     assert "\n## What it does\n" in out
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bindings import bindings
 from tests.support.build import shared_object
 from wheelfix.elf.exports import LazyDefinitions, Wanted, among, announce, lazy_exports
 from wheelfix.elf.image import Image
@@ -16,7 +17,7 @@ from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.model import Environment
 from wheelfix.loader.search import load
-from wheelfix.loader.symbols import Reference, SymbolIndex, bindings
+from wheelfix.loader.symbols import Reference, SymbolIndex
 
 MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for number in range(600))
 

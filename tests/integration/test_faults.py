@@ -32,12 +32,12 @@ from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.settings import Settings
-from wheelfix.system import scratch as scratch_module
-from wheelfix.system.scratch import PREFIX, hold, scratch, sweep
+from wheelfix.system import tempfiles
 from wheelfix.system.subprocesses import run
+from wheelfix.system.tempfiles import PREFIX, hold, scratch, sweep
 from wheelfix.wheel.reader import open_wheel
 
-SOURCES = os.pathsep.join(map(str, (Path(scratch_module.__file__).parents[2],)))
+SOURCES = os.pathsep.join(map(str, (Path(tempfiles.__file__).parents[2],)))
 PLATFORM = f"linux_{os.uname().machine}"
 
 
@@ -265,7 +265,7 @@ def test_no_temporary_folder_at_all(
     wheel: Path, environ: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "gone"))
-    monkeypatch.setattr("wheelfix.system.tmpdir._OTHERS", ())
+    monkeypatch.setattr("wheelfix.system.tempfiles._DEFAULTS", ())
     refused(repaired(wheel, tmp_path / "out", environ), "no folder for temporary files", "TMPDIR")
     assert not (tmp_path / "out").exists()
 
@@ -359,8 +359,8 @@ def test_no_temporary_folder_with_permission(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, locked: Path
 ) -> None:
     code = (
-        "import sys, wheelfix.system.tmpdir as t, wheelfix.cli.app as c; "
-        "t._OTHERS = (); sys.exit(c.main())"
+        "import sys, wheelfix.system.tempfiles as t, wheelfix.cli.app as c; "
+        "t._DEFAULTS = (); sys.exit(c.main())"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", code, "repair", "-w", str(tmp_path / "out"), str(wheel)],
@@ -876,7 +876,7 @@ def test_a_folder_removed_when_new_is_created_again(
             Path(f"/proc/self/fd/{descriptor}").resolve().rmdir()
         return hold(descriptor)
 
-    monkeypatch.setattr(scratch_module, "hold", unlucky)
+    monkeypatch.setattr(tempfiles, "hold", unlucky)
     with scratch() as folder:
         assert folder.is_dir()
         assert len(calls) == 2

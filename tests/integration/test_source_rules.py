@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "wheelfix"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 PROGRAMS = {"__main__.py", "verify_probe.py"}
 """Modules that run as a process: the command line, and the probe of `verify`."""
-SHELLS = {"api.py", "tmpdir.py", *PROGRAMS}
+SHELLS = {"api.py", *PROGRAMS}
 """Modules that may read the process's environment."""
 BELOW_CLI = [path for path in SOURCES if "cli" not in path.parts and path.name not in SHELLS]
 
@@ -50,8 +50,12 @@ FORBIDDEN = {
 }
 
 
-WORKER_FUNCTIONS = {"pipelines/auditwheel_worker.py": {"analyze", "_end_with_parent"}}
-"""Functions that run in a worker process only, which may change itself."""
+EXEMPT = {
+    "system/tempfiles.py": {"tmpdir"},
+    "system/workers.py": {"_end_with_parent"},
+    "pipelines/auditwheel_worker.py": {"analyze", "_end_with_parent"},
+}
+"""Functions that read TMPDIR, or run only in a worker process, which may change itself."""
 
 
 def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]:
@@ -83,7 +87,7 @@ def process_accesses(source: str, exempt: Collection[str] = ()) -> Iterator[str]
 
 @pytest.mark.parametrize("path", BELOW_CLI, ids=relative)
 def test_nothing_below_the_command_line_touches_the_process(path: Path) -> None:
-    exempt = WORKER_FUNCTIONS.get(relative(path), set())
+    exempt = EXEMPT.get(relative(path), set())
     assert list(process_accesses(path.read_text(encoding="utf-8"), exempt)) == []
 
 

@@ -388,7 +388,7 @@ def test_a_missing_library_is_named_with_its_user(tmp_path: Path, libraries: Pat
         _graft(wheel)
     assert "--exclude libb.so.2" in (caught.value.hint or "")
     said = _verdict(wheel)
-    assert said.external == {"libb.so.2": None}
+    assert said.external == ("libb.so.2",)
     assert "`p/x.so`" in said.reasons[0]
 
 
@@ -440,7 +440,7 @@ def test_an_old_auditwheel_is_refused(
     ],
 )
 def test_which_tags_a_verdict_allows(overall: str, platforms: list[str], left: list[str]) -> None:
-    found = Verdict(overall=overall, external={}, reasons=())
+    found = Verdict(overall=overall, external=(), reasons=())
     assert list(unmet(found, platforms)) == left
 
 

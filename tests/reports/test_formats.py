@@ -19,11 +19,10 @@ from tests.support import values
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.check_content import RenderOptions
 from wheelfix.reports.check_page import render as html_page
-from wheelfix.reports.formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import render
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.render import Format, render
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
     Finding,
@@ -133,7 +132,7 @@ def found() -> SetReport:
     """One bad wheel, one with nothing wrong, one file that is none, and the set."""
     core = values.elf("libfoo.so.1", module_hooks=("_core",))
     wheel = values.wheel({"demo/_core.so": core, "demo.libs/libfoo.so.1": values.elf()}, name=NAME)
-    verdict = Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("`memcpy`",))
+    verdict = Verdict(overall="manylinux_2_17_x86_64", external=(), reasons=("`memcpy`",))
     return SetReport(
         reports=(
             Report(

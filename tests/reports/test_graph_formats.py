@@ -21,7 +21,6 @@ from wheelfix.reports.graph_formats import (
     graph_text,
     graph_value,
     mermaid,
-    size_text,
 )
 from wheelfix.reports.graph_page import page
 from wheelfix.wheel.model import Wheel
@@ -141,21 +140,6 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert "+ demo.libs/libx-0a1b2c3d.so.1 | - | 1 B" in lines
     assert "- libx.so.1 | not found | -" in lines
     assert lines[-1] == "1 object unchanged"
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (None, ""),
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1.0 kB"),
-        (999_960, "1.0 MB"),
-        (25e6, "25.0 MB"),
-    ],
-)
-def test_sizes(size: int | None, text: str) -> None:
-    assert size_text(size) == text
 
 
 def test_mermaid_lets_no_name_out_of_its_label() -> None:

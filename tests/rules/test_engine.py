@@ -4,12 +4,21 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.naming import differing
 from tests.support.values import elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, run_rules
+from wheelfix.rules.engine import (
+    apply_fixes_until_stable,
+    attribute_to_stage,
+    broken,
+    plan,
+    planned,
+    run_rules,
+)
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.draft import Draft
@@ -205,3 +214,23 @@ def test_a_rule_is_named_by_code_prefix_or_name() -> None:
     found: Rule = some
     assert all(found.matches(selector) for selector in ("WF123", "WF1", "wf", "some-name"))
     assert not any(found.matches(selector) for selector in ("WF2", "some", "name"))
+
+
+def test_a_finding_names_the_stage_of_the_repair_that_caused_it() -> None:
+    found = Finding(
+        code="WF313", name="x", severity=Severity.ERROR, message="", member="a.so", entry="b"
+    )
+    assert attribute_to_stage(found, {("WF313", "a.so", "b"): "graft"}).notes == (
+        "broken by this repair's stage: graft",
+    )
+    assert attribute_to_stage(found, {("WF313", "a.so", "c"): "graft"}) == found
+
+
+def test_only_errors_count_as_broken_names() -> None:
+    subject = differing()
+    assert broken(subject, CHECKPOINT_RULES, Settings()) == {
+        ("WF313", "pkg/libin.so", "libin.so.2"),
+    }
+    assert broken(
+        wheel({"pkg/libz.so.1": elf(soname="libz.so.1")}), CHECKPOINT_RULES, Settings()
+    ) == (frozenset())

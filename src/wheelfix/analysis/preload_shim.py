@@ -39,9 +39,6 @@ their path, are not covered.
 _UNREADABLE = (SyntaxError, ValueError, TypeError, KeyError, RecursionError, MemoryError)
 
 
-# --- The shim's text ------------------------------------------------------------------------------
-
-
 class Source(NamedTuple):
     """The distribution and folder of a library."""
 
@@ -128,9 +125,6 @@ def _quoted(text: str) -> str:
 @cache
 def _code() -> str:
     return read_text("wheelfix.analysis", "preload_shim.txt")
-
-
-# --- The import of the shim -----------------------------------------------------------------------
 
 
 def has_hook(source: bytes) -> bool:

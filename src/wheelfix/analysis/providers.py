@@ -36,9 +36,6 @@ def folder_of(path: str, place: str) -> str:
 _DATA = re.compile(r"^[^/]+\.data/[^/]+/")
 
 
-# --- Several versions -----------------------------------------------------------------------------
-
-
 def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
     """Return which of `versions` any of the `requirements` allows, the lowest first.
 
@@ -96,9 +93,6 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
     unmatched = [name for name in names if not fnmatchcase(name, pattern)]
     matches = ((glob, tuple(n for n in unmatched if fnmatchcase(n, glob))) for glob in globs)
     return next(((glob, found) for glob, found in matches if found), None)
-
-
-# --- Shipped knowledge ----------------------------------------------------------------------------
 
 
 @cache

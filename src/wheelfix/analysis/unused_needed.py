@@ -112,9 +112,6 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-# --- Dropping entries on trial --------------------------------------------------------------------
-
-
 class _Change(NamedTuple):
     """A load that differs without some entries."""
 
@@ -184,8 +181,6 @@ class _Trial:
                     moved=self._moved(loaded.scopes[root], after),
                 )
 
-    # --- Symbols
-
     def _moved(self, before: Scope, load: Load) -> dict[Reference, tuple[str, str | None]]:
         """Return the references bound in the scope `before` that bind otherwise in `load`."""
         loaded, after = self._loaded, Scope(load.objects, self._loaded.index)
@@ -249,8 +244,6 @@ class _Trial:
             for drop in here
             if drop.library and provider in _closure(change.before, drop.library)
         )
-
-    # --- Effects that symbols do not show
 
     def _hook(self, drop: Unused) -> str | None:
         """Return the hazard that the library has the module's entry point, found by dlsym."""
@@ -341,9 +334,6 @@ def _quoted(path: str) -> str:
 
 def _is_platform(path: str) -> bool:
     return may_come_from_platform(path.rpartition("/")[2])
-
-
-# --- Missing entries ------------------------------------------------------------------------------
 
 
 def _missing(loaded: LoadedWheel) -> Iterator[Missing]:

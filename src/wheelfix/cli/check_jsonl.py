@@ -14,11 +14,11 @@ from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
 from wheelfix.errors import ExitCode
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn
-from wheelfix.system.crew import Crew
+from wheelfix.system.workers import Workers
 
 SKIPPED = "cross-wheel rules (WF85x, WF901) were skipped"
 
@@ -69,7 +69,7 @@ def write_records(
     configuration: Configuration,
     baseline: Baseline,
     terminal: Terminal,
-    crew: Crew | None,
+    workers: Workers,
     *,
     output: Path | None,
     resume: bool,
@@ -85,7 +85,7 @@ def write_records(
         for kept in file.kept.values() if file else ():
             progress.add(kept)
         progress.kept = progress.done
-        for record in records(left, crew):
+        for record in records(left, workers):
             if file is None:
                 terminal.result(record.text)
             else:

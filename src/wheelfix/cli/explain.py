@@ -44,21 +44,17 @@ def explain(
         typer.Argument(
             metavar="[WHEEL] [MEMBER|MODULE|SONAME]",
             help="The wheel (not with --site), and what to explain; by default all load roots.",
-            show_default=False,
         ),
     ] = None,
     site: load_options.Site = None,
     why_not: Annotated[
-        str | None,
-        typer.Option("--why-not", metavar="PATH", help="Explain why this file is not loaded."),
+        str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
     ] = None,
     after: Annotated[
         list[str] | None,
         typer.Option(
-            "--after",
             metavar="MODULE|WHEEL[!MEMBER]",
             help="A module or library that the process has loaded before; repeatable, in order.",
-            show_default=False,
         ),
     ] = None,
     beside: load_options.With = None,
@@ -91,18 +87,10 @@ def explain(
         path, subject = _wheel_and_subject(words)
         settings = configuration_of(context, given, config).settings_for(path.name)
         process = _in_wheel(path, subject, how, settings)
-    request = _Request(subject=subject, why_not=why_not, as_json=as_json)
     terminal = Terminal(verbosity=verbose + int(context.obj or 0))
-    ok = _answer(process, request, terminal)
-    raise typer.Exit(ExitCode.OK if ok else ExitCode.FINDINGS)
-
-
-class _Request(NamedTuple):
-    """What to explain, and how to print it."""
-
-    subject: str | None
-    why_not: str | None
-    as_json: bool
+    answer = _answer(process, subject, why_not, terminal)
+    terminal.result(json_text({"version": 1, **answer.value}) if as_json else answer.text)
+    raise typer.Exit(ExitCode.OK if answer.is_found else ExitCode.FINDINGS)
 
 
 class _Options(NamedTuple):
@@ -122,6 +110,15 @@ class _Process(NamedTuple):
     opened: Sequence[str]
     explain: Callable[[str], Explanation]
     """Explain what opening a path loads."""
+
+
+class _Answer(NamedTuple):
+    """An explanation as text and as JSON types."""
+
+    text: str
+    value: Mapping[str, object]
+    is_found: bool
+    """Whether everything that it explains is found."""
 
 
 # --- Options --------------------------------------------------------------------------------------
@@ -164,9 +161,7 @@ def _in_wheel(path: Path, subject: str | None, how: _Options, settings: Settings
         )
         worlds = installations_of(archive.wheel, question)
         here = replace(
-            worlds.here,
-            searches=_searches(archive, subject, worlds.here),
-            variables=how.variables,
+            worlds.here, searches=_searches(archive, subject, worlds.here), variables=how.variables
         )
     opened = [file for prefix, name in after for file in _opened_before(here, prefix, name)]
     explain_path = partial(explain_everywhere, replace(worlds, here=here), after=opened)
@@ -240,32 +235,25 @@ def _in_site(directory: Path, subject: str | None, how: _Options) -> _Process:
 # --- Answers --------------------------------------------------------------------------------------
 
 
-def _answer(process: _Process, request: _Request, terminal: Terminal) -> bool:
-    """Print the explanation, and return whether everything is found."""
-    if request.subject is None:
-        if request.why_not is not None:
-            raise SettingsError("--why-not needs a member, module or library that is loaded")
-        return _explain_roots(process, request, terminal)
-    if request.why_not is not None:
-        _explain_why_not(process, request.subject, request.why_not, request, terminal)
-        return True
-    return _explain_subject(process, request.subject, request, terminal)
+def _answer(
+    process: _Process, subject: str | None, why_not: str | None, terminal: Terminal
+) -> _Answer:
+    if why_not is not None:
+        return _why_not(process, subject, why_not, terminal)
+    return _roots(process, terminal) if subject is None else _subject(process, subject, terminal)
 
 
-def _explain_roots(process: _Process, request: _Request, terminal: Terminal) -> bool:
+def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world = process.installation
     found = [process.explain(path) for path in load_roots(world) if path in world.members]
-    if request.as_json:
-        values = [explain_text.explanation_value(world, explanation) for explanation in found]
-        _print_json(terminal, {"explanations": values})
-    else:
-        terminal.result(explain_text.roots_text(found, colour=terminal.colours_results))
-    return all(explanation.ok for explanation in found)
+    return _Answer(
+        text=explain_text.roots_text(found, colour=terminal.colours_results),
+        value={"explanations": [explain_text.explanation_value(world, root) for root in found]},
+        is_found=all(explanation.ok for explanation in found),
+    )
 
 
-def _explain_subject(
-    process: _Process, subject: str, request: _Request, terminal: Terminal
-) -> bool:
+def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     world, colour = process.installation, terminal.colours_results
     paths = find_subject(world, subject)
     served = resolutions(world, subject, process.opened) if "/" not in subject else ()
@@ -275,53 +263,44 @@ def _explain_subject(
             hint="name a member, a module such as pkg._core, or a SONAME",
         )
     explained = [process.explain(path) for path in paths]
-    elsewhere = dict.fromkeys(
-        choice.path
-        for explanation in explained
-        for choice in explanation.choices
-        if choice.elsewhere
-    )
+    choices = [choice for explanation in explained for choice in explanation.choices]
+    elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
-    if request.as_json:
-        values = [explain_text.explanation_value(world, explanation) for explanation in explained]
-        asked = explain_text.resolutions_value(world, served)
-        _print_json(terminal, {"explanations": values, "asked_for": asked})
-    else:
-        is_verbose = terminal.verbosity > 0
-        texts = [
-            explain_text.explanation_text(world, explanation, verbose=is_verbose, colour=colour)
-            for explanation in explained
-        ]
-        if served:
-            texts.append(explain_text.resolutions_text(world, subject, served, colour=colour))
-        terminal.result("\n\n".join(texts))
-    all_served = not any(event.step.request.failed for event in served)
-    return all_served and all(explanation.ok for explanation in explained)
-
-
-def _explain_why_not(
-    process: _Process, subject: str, wanted: str, request: _Request, terminal: Terminal
-) -> None:
-    world = process.installation
-    found = find_subject(world, wanted) or (
-        (os.path.normpath(wanted),) if wanted.startswith("/") else ()
+    texts = [
+        explain_text.explanation_text(
+            world, explanation, verbose=terminal.verbosity > 0, colour=colour
+        )
+        for explanation in explained
+    ]
+    if served:
+        texts.append(explain_text.resolutions_text(world, subject, served, colour=colour))
+    return _Answer(
+        text="\n\n".join(texts),
+        value={
+            "explanations": [explain_text.explanation_value(world, found) for found in explained],
+            "asked_for": explain_text.resolutions_value(world, served),
+        },
+        is_found=not any(resolution.step.request.failed for resolution in served)
+        and all(explanation.ok for explanation in explained),
     )
+
+
+def _why_not(process: _Process, subject: str | None, wanted: str, terminal: Terminal) -> _Answer:
+    world = process.installation
+    found = find_subject(world, wanted)
+    if not found and wanted.startswith("/"):
+        found = (os.path.normpath(wanted),)
     if not found:
         raise SettingsError(f"`--why-not {wanted}`: not found")
-    roots = find_subject(world, subject)
+    roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
     answers = [
         why_not_loaded(world, root, path, process.opened) for root in roots for path in found
     ]
-    if request.as_json:
-        values = [explain_text.why_not_value(answer) for answer in answers]
-        _print_json(terminal, {"why_not": values})
-    else:
-        colour = terminal.colours_results
-        texts = [explain_text.why_not_text(answer, colour=colour) for answer in answers]
-        terminal.result("\n".join(texts))
-
-
-def _print_json(terminal: Terminal, value: Mapping[str, object]) -> None:
-    terminal.result(json_text({"version": 1, **value}))
+    colour = terminal.colours_results
+    return _Answer(
+        text="\n".join(explain_text.why_not_text(answer, colour=colour) for answer in answers),
+        value={"why_not": [explain_text.why_not_value(answer) for answer in answers]},
+        is_found=True,
+    )

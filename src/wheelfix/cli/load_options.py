@@ -22,59 +22,46 @@ from wheelfix.wheel.reader import open_wheel
 Site = Annotated[
     Path | None,
     typer.Option(
-        "--site",
         metavar="DIR",
         help="Read an installed environment instead: a venv, a prefix, a site-packages folder.",
-        show_default=False,
     ),
 ]
 Scheme = Annotated[
     str | None,
     typer.Option(
-        "--scheme",
         metavar="NAME",
         help="Install scheme: venv, user, target-pip, debian-system, conda, ...; "
         "with a Python: venv/python3.12.",
-        show_default=False,
     ),
 ]
 TargetName = Annotated[
     str | None,
     typer.Option(
-        "--target",
         metavar="NAME|FILE",
         help="Machine: debian:12, ubuntu:24.04, rhel:9, fedora:42, alpine:3.20, "
         "glibc:2.28, musl, conda, pyenv, debian:12+conda, or a description in a file. "
         "By default the machine that the platform tag promises.",
-        show_default=False,
     ),
 ]
 Variables = Annotated[
     list[str] | None,
     typer.Option(
-        "--env",
         metavar="NAME=VALUE",
         help="An environment variable of the process: LD_LIBRARY_PATH for the loader, others for "
         "Python code that searches them for libraries. Their directories are read on this machine.",
-        show_default=False,
     ),
 ]
 Env = Annotated[
     list[str] | None,
     typer.Option(
-        "--env",
         metavar="LD_LIBRARY_PATH=DIRS",
         help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
-        show_default=False,
     ),
 ]
 With = Annotated[
     list[Path] | None,
     typer.Option(
-        "--with",
-        metavar="WHEEL",
-        help="Another wheel in the same environment; repeatable.",
-        show_default=False,
+        "--with", metavar="WHEEL", help="Another wheel in the same environment; repeatable."
     ),
 ]
 
@@ -173,10 +160,7 @@ def question_of(
     """Return the installation that the options describe; `directories` are read on this machine."""
     planted = PlantedLibraries()
     provided = _provided(wheel, settings)
-    tags = (
-        *(other.name.platforms for other in others),
-        *(files.platforms for files in provided),
-    )
+    tags = (*(other.name.platforms for other in others), *(files.platforms for files in provided))
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
         planted = read_planted((*(library_path or found.library_path), *directories))

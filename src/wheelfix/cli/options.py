@@ -76,17 +76,13 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Wheels = Annotated[
-    list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.", show_default=False)
-]
+Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
 Config = Annotated[
     Path | None,
     typer.Option(
-        "--config",
         metavar="FILE",
         envvar="WHEELFIX_CONFIG",
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
-        show_default=False,
     ),
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

@@ -17,9 +17,9 @@ from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.reports.diff import diff as wheel_diff
 from wheelfix.reports.printable import printable
-from wheelfix.reports.terminal_text import failure, plan, summary
+from wheelfix.reports.repair_text import diff as wheel_diff
+from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
@@ -40,8 +40,7 @@ def repair(
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
     diff: Annotated[
-        bool,
-        typer.Option("--diff", help="Print how the wheel would change, and write nothing."),
+        bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
     config: options.Config = None,
     verbose: options.Verbose = 0,

@@ -10,9 +10,9 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.formats import Format
-from wheelfix.reports.render import render
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
+from wheelfix.reports.render import Format, render
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
@@ -66,8 +66,6 @@ class ReportWriter(NamedTuple):
         """
         if not (file := environ.get("GITHUB_STEP_SUMMARY")):
             return
-        from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary  # noqa: PLC0415 - as in `render`
-
         options = self._options(Format.MARKDOWN, colour=False)
         try:
             written = Path(file).stat().st_size if Path(file).exists() else 0

@@ -23,14 +23,11 @@ class RuleFormat(StrEnum):
 
 def rule(
     name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[CODE|NAME]", help="The rule; without one, list all.", show_default=False
-        ),
+        str | None, typer.Argument(metavar="[CODE|NAME]", help="The rule; without one, list all.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="List all rules.")] = False,
     output_format: Annotated[
-        RuleFormat, typer.Option("--output-format", help="Text, or Markdown with all explanations.")
+        RuleFormat, typer.Option(help="Text, or Markdown with all explanations.")
     ] = RuleFormat.TEXT,
 ) -> None:
     """Explain a rule, or list all rules."""

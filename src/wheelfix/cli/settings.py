@@ -19,9 +19,7 @@ def settings(
     wheel: Annotated[
         str | None,
         typer.Argument(
-            metavar="[WHEEL]",
-            help="The file name of a wheel, to which overrides may apply.",
-            show_default=False,
+            metavar="[WHEEL]", help="The file name of a wheel, to which overrides may apply."
         ),
     ] = None,
     schema: Annotated[

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,7 @@ from wheelfix.wheel.reader import open_wheel
 def trace(
     context: typer.Context,
     command: Annotated[
-        list[str],
-        typer.Argument(metavar="-- COMMAND...", help="The command to run.", show_default=False),
+        list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")
     ],
     wheels: Annotated[
         list[Path] | None,
@@ -93,29 +92,18 @@ def _report(output: Path | None) -> Generator[TextIO]:
         yield stream
 
 
-def _compared(seen: Trace, wheels: list[Path] | tuple[()]) -> Trace:
+def _compared(seen: Trace, wheels: Sequence[Path]) -> Trace:
     """Compare the trace with each wheel that is found installed."""
+    notes: list[str] = []
     for path in wheels:
         with open_wheel(path) as archive:
             wheel = archive.wheel
         files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
+        sizes = {name: Path(file.path).stat().st_size for name, file in files.items()}
+        stale = [m.name for m in wheel.members if sizes.get(m.name, m.size) != m.size]
         if not files:
-            note = (
-                f"{path.name}: no installed copy was found near the files that the command loaded"
-            )
-            seen = replace(seen, notes=(*seen.notes, note))
-            continue
-        stale = [
-            member.name
-            for member in wheel.members
-            if member.name in files and _differs(files[member.name].path, member.size)
-        ]
-        if stale:
-            note = f"{path.name}: another build is installed: {stale[0]} has another size"
-            seen = replace(seen, notes=(*seen.notes, note))
+            notes.append(f"{path.name}: no installed copy was found near the loaded files")
+        elif stale:
+            notes.append(f"{path.name}: another build is installed: {stale[0]} has another size")
         seen = with_differences(seen, [Installed(wheel=wheel, files=files)])
-    return seen
-
-
-def _differs(path: str, size: int) -> bool:
-    return Path(path).stat().st_size != size
+    return replace(seen, notes=(*seen.notes, *notes))

@@ -37,17 +37,11 @@ def tree(
         typer.Argument(
             metavar="[WHEEL|DISTRIBUTION]",
             help="The wheel; with --site, the distribution, by default all.",
-            show_default=False,
         ),
     ] = None,
     after: Annotated[
         Path | None,
-        typer.Option(
-            "--after",
-            metavar="REPAIRED",
-            help="The same wheel after a repair, to compare with.",
-            show_default=False,
-        ),
+        typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
     ] = None,
     site: load_options.Site = None,
     form: Annotated[
@@ -55,17 +49,12 @@ def tree(
         typer.Option(
             "--format",
             help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
-            show_default=False,
         ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Write to this file instead of stdout.",
-            show_default=False,
+            "-o", "--output", metavar="FILE", help="Write to this file instead of stdout."
         ),
     ] = None,
     beside: load_options.With = None,

@@ -32,7 +32,6 @@ def verify(
     python: Annotated[
         list[str] | None,
         typer.Option(
-            "--python",
             metavar="PATH",
             help="Verify for this Python, by default the one that runs wheelfix; repeatable.",
         ),

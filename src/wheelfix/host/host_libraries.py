@@ -26,7 +26,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc import expand
 from wheelfix.loader.model import Environment
 from wheelfix.settings import Settings
-from wheelfix.system.tmpdir import unnamed_file
+from wheelfix.system.tempfiles import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings

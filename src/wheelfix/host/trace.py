@@ -19,7 +19,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.trace_model import Trace, variables
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
-from wheelfix.system.tmpdir import tmpdir
+from wheelfix.system.tempfiles import tmpdir
 
 _FORWARDED = (
     signal.SIGHUP,

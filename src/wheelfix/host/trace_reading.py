@@ -24,7 +24,7 @@ from wheelfix.host.trace_model import Loaded, NotFound, Process, SkippedCandidat
 from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc import expand
 from wheelfix.loader.model import How
-from wheelfix.system.subprocesses import finish, start
+from wheelfix.system.subprocesses import run
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -240,8 +240,7 @@ def demangled(names: Sequence[str]) -> dict[str, str]:
     if not mangled or program is None:
         return {}
     try:
-        filter_ = start([program])
-        done = finish(filter_, [program], name="c++filt", task="\n".join(mangled), timeout=60)
+        done = run([program], stdin="\n".join(mangled), timeout=60)
     except ToolError:
         return {}
     return dict(zip(mangled, done.stdout.splitlines(), strict=False))

@@ -31,7 +31,7 @@ from wheelfix.host.verify_results import checks
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
 from wheelfix.loader.model import Load
 from wheelfix.loader.search import load_all
-from wheelfix.system.scratch import scratch
+from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 

@@ -14,7 +14,7 @@ from wheelfix.errors import ToolError
 from wheelfix.host.installed_files import File
 from wheelfix.host.pythons import FreshEnvironment, Interpreter
 from wheelfix.host.verify_model import Attempt, AttemptKind, Options
-from wheelfix.system.subprocesses import finish, start
+from wheelfix.system.subprocesses import run
 from wheelfix.wheel.model import Wheel
 
 _PROBE = Path(__file__).with_name("verify_probe.py")
@@ -133,13 +133,11 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
         for attempt in planned
     ]
     python = subject.place.python
-    command = [python, "-B", "-u", str(_PROBE)]
-    probe = start(command, env=subject.place.environ, cwd=subject.place.root.parent / "home")
-    done = finish(
-        probe,
-        command,
-        name=python,
-        task="".join(f"{json.dumps(job)}\n" for job in jobs),
+    done = run(
+        [python, "-B", "-u", str(_PROBE)],
+        env=subject.place.environ,
+        cwd=subject.place.root.parent / "home",
+        stdin="".join(f"{json.dumps(job)}\n" for job in jobs),
         timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
         accepted=range(-64, 256),
     )

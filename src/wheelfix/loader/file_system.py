@@ -1,5 +1,7 @@
 """A virtual file system: directories, symbolic links and hard links of an environment."""
 
+from itertools import chain
+
 from wheelfix.elf.model import Elf
 from wheelfix.loader.model import Environment, SearchOutcome
 
@@ -12,8 +14,8 @@ class FileSystem:
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}
-        everything = (environment.files, environment.broken, environment.links)
-        for path in [*environment.directories, *(path for some in everything for path in some)]:
+        paths = (environment.files, environment.broken, environment.links)
+        for path in chain(environment.directories, *paths):
             directory = path.rpartition("/")[0]
             while directory and directory not in self.directories:
                 self.directories.add(directory)
@@ -21,11 +23,9 @@ class FileSystem:
 
     def directory(self, text: str) -> str | None:
         """Return the canonical path of the directory `text`, None if there is none."""
-        try:
-            return self._real[text]
-        except KeyError:
-            real = self._real[text] = self._existing(self.absolute(text))
-            return real
+        if text not in self._real:
+            self._real[text] = self._existing(self.absolute(text))
+        return self._real[text]
 
     def file(self, path: str) -> tuple[str, Elf | SearchOutcome]:
         """Return the canonical path of `path`, and the object there or the loader's error."""

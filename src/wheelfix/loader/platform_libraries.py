@@ -43,9 +43,6 @@ def may_come_from_platform(name: str) -> bool:
     return name in _MANYLINUX or is_dynamic_loader(name)
 
 
-# --- Their symbols --------------------------------------------------------------------------------
-
-
 def defined_by(library: str) -> Container[str] | None:
     """Return the symbols that `library`, a DT_NEEDED entry, may define on some platform.
 

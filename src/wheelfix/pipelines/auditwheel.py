@@ -11,10 +11,15 @@ import zipfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from wheelfix.analysis.policies import Policy, judged_libraries, judged_symbols, platform_libraries
-from wheelfix.analysis.policy_reasons import Obstacle, not_allowed, not_located
+from wheelfix.analysis.policy_reasons import (
+    Judgement,
+    Obstacle,
+    Shortfall,
+    not_allowed,
+    not_located,
+)
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.policy_tables import INSTALL_HINT, known_policies
@@ -103,7 +108,8 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
         isa_ext_check=settings.isa_ext_check,
         environ=environ,
     )
-    return verdict_from(wheel, _shown(_analyze(auditwheel, question, wheel)), settings, policies)
+    judgement = _judgement(_analyze(auditwheel, question, wheel))
+    return verdict_from(wheel, judgement, settings, policies)
 
 
 # --- The question ---------------------------------------------------------------------------------
@@ -274,27 +280,20 @@ def _dropped(
     return {member: names for member, names in found.items() if names}
 
 
-def _shown(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as `auditwheel show --json` does, schema version 1."""
-    linux, highest = analysis.policies[0], analysis.policies[-1]
+def _judgement(analysis: Analysis) -> Judgement:
+    linux = analysis.policies[0].name
     best = [policy.name for policy in analysis.policies].index(analysis.overall)
-    return {
-        "overall_tag": analysis.overall,
-        "sym_tag": analysis.symbols,
-        "pyfpe": analysis.pyfpe == linux.name,
-        "ucs2": analysis.ucs2 == linux.name,
-        "unsupported_isa": analysis.machine == linux.name,
-        "external_libs": {
-            name: str(path) if path else None for name, path in sorted(highest.external.items())
-        },
-        "policy_upgrades": {
-            policy.name: {
-                "libs_to_eliminate": sorted(policy.external),
-                "blacklisted_symbols": policy.blacklisted,
-            }
+    return Judgement(
+        overall=analysis.overall,
+        symbols=analysis.symbols,
+        fpectl=analysis.pyfpe == linux,
+        narrow_unicode=analysis.ucs2 == linux,
+        unsupported_isa=analysis.machine == linux,
+        upgrades={
+            policy.name: Shortfall(tuple(sorted(policy.external)), policy.blacklisted)
             for policy in analysis.policies[best + 1 :]
         },
-    }
+    )
 
 
 # --- Messages -------------------------------------------------------------------------------------

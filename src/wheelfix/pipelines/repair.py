@@ -46,9 +46,7 @@ from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
-from wheelfix.system.scratch import scratch
-from wheelfix.system.tempfiles import PendingFile
-from wheelfix.system.tmpdir import ADVICE
+from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name

@@ -18,7 +18,7 @@ from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Provider, Settings, Share
-from wheelfix.system.scratch import scratch
+from wheelfix.system.tempfiles import scratch
 from wheelfix.text import in_units
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import unhashed

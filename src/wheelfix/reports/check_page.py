@@ -11,12 +11,20 @@ from hashlib import sha256
 from html import escape
 
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.check_content import (
+    LocatedFinding,
+    RenderOptions,
+    advice,
+    backtick_spans,
+    error_words,
+    of_set,
+    of_wheel,
+    shown_path,
+    titled,
+)
 from wheelfix.reports.full import totals
-from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
 from wheelfix.reports.printable import printable
-from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import why
-from wheelfix.reports.wording import advice, backtick_spans, error_words, titled
 from wheelfix.system.resources import read_text
 from wheelfix.text import counted
 

@@ -1,13 +1,15 @@
 """Explanations as text, in the manner of libtree, and as JSON values."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from wheelfix.analysis.alternatives import Factor
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not import WhyNot
-from wheelfix.loader.model import Candidate, How, SearchOutcome
+from wheelfix.loader.model import How, SearchOutcome
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import join_some
 
@@ -92,39 +94,34 @@ def _tree(
     installation: Installation, steps: Sequence[Step], *, verbose: bool, colour: bool
 ) -> Iterator[str]:
     """Yield a line for each step; the platform's libraries of one object share a line."""
+    shown = groupby(_visible(steps), lambda step: (step.depth, not verbose and _is_plain(step)))
+    for (depth, is_plain), group in shown:
+        if is_plain:
+            names = ", ".join(step.request.name for step in group)
+            text = printable(f"{names}  [platform {installation.name}]")
+            yield "  " * depth + paint(text, Colour.DIM, on=colour)
+            continue
+        for step in group:
+            yield from _step(installation, step, verbose=verbose, colour=colour)
+
+
+def _visible(steps: Sequence[Step]) -> Iterator[Step]:
+    """Yield the steps, except what libraries of the platform need."""
     hidden: int | None = None
-    quiet: list[str] = []
-    depth = 0
     for step in steps:
-        if hidden is not None and step.depth > hidden:
-            continue
-        hidden = None
-        if quiet and step.depth != depth:
-            yield _platform(installation, depth, quiet, colour=colour)
-            quiet = []
-        depth = step.depth
-        of_platform = step.origin is not None and step.origin.provenance is Provenance.PLATFORM
-        outside = of_platform and depth > 0
-        if outside:
-            hidden = depth
-        if outside and not verbose and _is_plain(step):
-            quiet.append(step.request.name)
-            continue
-        if quiet:
-            yield _platform(installation, depth, quiet, colour=colour)
-            quiet = []
-        yield from _step(installation, step, verbose=verbose, colour=colour)
-    if quiet:
-        yield _platform(installation, depth, quiet, colour=colour)
+        if hidden is None or step.depth <= hidden:
+            hidden = step.depth if _is_platform(step) else None
+            yield step
+
+
+def _is_platform(step: Step) -> bool:
+    is_given = step.origin is not None and step.origin.provenance is Provenance.PLATFORM
+    return is_given and step.depth > 0
 
 
 def _is_plain(step: Step) -> bool:
-    return step.request.how in {How.DEFAULT, How.LOADED, How.LIBC, How.CACHE, None}
-
-
-def _platform(installation: Installation, depth: int, names: Sequence[str], *, colour: bool) -> str:
-    text = printable(f"{', '.join(names)}  [platform {installation.name}]")
-    return "  " * depth + paint(text, Colour.DIM, on=colour)
+    usual = {How.DEFAULT, How.LOADED, How.LIBC, How.CACHE, None}
+    return _is_platform(step) and step.request.how in usual
 
 
 def _step(installation: Installation, step: Step, *, verbose: bool, colour: bool) -> Iterator[str]:
@@ -163,27 +160,27 @@ def _candidates(
         if step.origin is None:
             yield f"{indent}    nothing was searched: there is no list of directories"
         return
-    heading: tuple[object, ...] = ()
-    for candidate in step.request.candidates:
-        if heading != (candidate.how, candidate.owner):
-            heading = (candidate.how, candidate.owner)
-            yield f"{indent}    {printable(list_name(installation, candidate))}"
-        good = candidate.outcome is SearchOutcome.FOUND
-        shown = printable(f"{candidate.path}: {candidate.outcome}")
-        yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
+    for (how, owner), group in groupby(
+        step.request.candidates, lambda tried: (tried.how, tried.owner)
+    ):
+        yield f"{indent}    {printable(_list_name(installation, how, owner))}"
+        for candidate in group:
+            good = candidate.outcome is SearchOutcome.FOUND
+            shown = printable(f"{candidate.path}: {candidate.outcome}")
+            yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 
 
-def list_name(installation: Installation, candidate: Candidate) -> str:
-    """Return the name of the search list that `candidate` is from."""
+def _list_name(installation: Installation, how: How, owner: str) -> str:
+    """Return the name of the search list `how` of the object `owner`."""
     words = {
         How.RPATH: "its own search path (DT_RPATH)",
         How.RUNPATH: "its own search path (DT_RUNPATH)",
-        How.INHERITED: f"the search path of {installation.label(candidate.owner)}",
+        How.INHERITED: f"the search path of {installation.label(owner)}",
         How.LIBRARY_PATH: "LD_LIBRARY_PATH",
         How.CACHE: "/etc/ld.so.cache",
         How.DEFAULT: "the default directories",
     }
-    return words.get(candidate.how, "the path as written")
+    return words.get(how, "the path as written")
 
 
 def _alternatives(explanation: Explanation, *, verbose: bool, colour: bool) -> Iterator[str]:
@@ -219,12 +216,13 @@ def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
 
 
 def _counts(explanation: Explanation) -> str:
-    counts = dict.fromkeys(_SOURCES, 0)
-    for step in explanation.steps[1:]:
-        if step.origin is not None and not step.repeated:
-            counts[step.origin.provenance] += 1
+    counts = Counter(
+        step.origin.provenance
+        for step in explanation.steps[1:]
+        if step.origin and not step.repeated
+    )
     return ", ".join(
-        f"{number} from {_SOURCES[provenance]}" for provenance, number in counts.items() if number
+        f"{counts[given]} from {words}" for given, words in _SOURCES.items() if counts[given]
     )
 
 

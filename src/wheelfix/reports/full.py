@@ -1,17 +1,24 @@
-"""Report of `check` for a terminal, with all details."""
+"""Reports of `check` for a terminal: with all details, and with one line per finding."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
-from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.reports.render_options import RenderOptions, shown_path
+from wheelfix.reports.check_content import (
+    LocatedFinding,
+    RenderOptions,
+    advice,
+    all_suppressed,
+    locate,
+    of_set,
+    of_wheel,
+    shown_path,
+    suppressed_text,
+)
+from wheelfix.reports.printable import FEW, Colour, finding_text, paint, printable
 from wheelfix.reports.rule_docs import why_briefly
-from wheelfix.reports.terminal_text import FEW, finding_text, tally
-from wheelfix.reports.wording import advice, all_suppressed, suppressed_text
-from wheelfix.rules.findings import Severity
-from wheelfix.text import counted, join_some
+from wheelfix.rules.findings import Finding, Safety, Severity
+from wheelfix.text import counted, grouped, join_some
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
@@ -46,28 +53,44 @@ def totals(found: SetReport) -> Iterator[str]:
         yield f"{counted(len(found.unreadable), 'file')} could not be judged: {names}."
 
 
+def tally(findings: Sequence[Finding], wheels: int) -> str:
+    """Return the totals of a list of findings, and how many `repair` would fix."""
+    if not findings:
+        return f"All checks passed for {counted(wheels, 'wheel')}."
+    safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
+    unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
+    total = counted(len(findings), "problem")
+    found = f"Found {total} in {counted(wheels, 'wheel')} ({_kinds(findings)})."
+    return f"{found} {_fixed(safe, unsafe)}".rstrip()
+
+
+def _fixed(safe: int, unsafe: int) -> str:
+    """Return how many findings a repair certainly fixes; the graft may fix more."""
+    if safe:
+        more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
+        return f"`wheelfix repair` fixes {safe:,}{more}."
+    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
+
+
+def _kinds(findings: Sequence[Finding]) -> str:
+    """Return `2 errors, 1 warning`."""
+    return ", ".join(
+        counted(number, severity.label) if severity is not Severity.INFO else f"{number:,} info"
+        for severity in sorted(Severity, reverse=True)
+        if (number := sum(finding.severity is severity for finding in findings))
+    )
+
+
 def _wheel(
     report: Report, reasons: dict[str, str], options: RenderOptions, *, alone: bool
 ) -> Iterator[str]:
     path = printable(shown_path(report.source, options))
     if report.error is None and not alone and (report.findings or options.verbose):
         head = paint(path, Colour.BOLD, on=options.colour)
-        yield f"{head}: {_kinds(report) or 'nothing to report'}"
+        yield f"{head}: {_kinds(report.findings) or 'nothing to report'}"
     yield from _groups(of_wheel(report, options), reasons, options)
     if options.verbose and report.verdict is not None:
         yield printable(f"{path}: its objects allow {report.verdict.overall}")
-
-
-def _kinds(report: Report) -> str:
-    numbers = [
-        (severity, sum(finding.severity is severity for finding in report.findings))
-        for severity in sorted(Severity, reverse=True)
-    ]
-    return ", ".join(
-        f"{number:,} info" if severity is Severity.INFO else counted(number, severity.label)
-        for severity, number in numbers
-        if number
-    )
 
 
 def _groups(
@@ -77,10 +100,7 @@ def _groups(
 
     A reason that was printed is removed from `reasons`.
     """
-    by_rule: dict[str, list[LocatedFinding]] = {}
-    for located in findings:
-        by_rule.setdefault(located.finding.code, []).append(located)
-    for code, group in by_rule.items():
+    for code, group in grouped(findings, lambda located: located.finding.code).items():
         shown = group if options.verbose else group[:FEW]
         for located in shown:
             yield _finding(located, reasons.pop(code, ""), options)
@@ -106,15 +126,23 @@ def _finding(located: LocatedFinding, reason: str, options: RenderOptions) -> st
 
 def _suppressed(found: SetReport) -> Iterator[str]:
     lines = [
-        " ".join(
-            (
-                located.finding.code,
-                located.finding.member or "",
-                f"[{located.because}]",
-                located.reason,
-            )
-        )
-        for located in all_suppressed(found)
+        f"{some.finding.code} {some.finding.member or ''} [{some.because}] {some.reason}"
+        for some in all_suppressed(found)
     ]
     if lines:
         yield "\n".join(["not counted:", *(f"  {' '.join(printable(x).split())}" for x in lines)])
+
+
+def render_concise(found: SetReport, options: RenderOptions) -> str:
+    """Return `wheel!member: WF101 error message` for each finding, and the totals."""
+    lines = [_concise(located) for located in locate(found, options)]
+    for report in found.unreadable:
+        message = report.error.message if report.error else ""
+        path = shown_path(report.source, options)
+        lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
+    return "\n".join([*(printable(line) for line in lines), *totals(found)])
+
+
+def _concise(located: LocatedFinding) -> str:
+    finding = located.finding
+    return f"{located.place}: {finding.code} {finding.severity.label} {finding.message}"

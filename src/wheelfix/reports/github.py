@@ -8,14 +8,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wheelfix.pipelines.check_result import SetReport
+from wheelfix.reports.check_content import (
+    LocatedFinding,
+    RenderOptions,
+    advice,
+    error_words,
+    locate,
+    shown_path,
+    titled,
+)
 from wheelfix.reports.full import totals
-from wheelfix.reports.located_findings import LocatedFinding, locate
-from wheelfix.reports.printable import printable
-from wheelfix.reports.render_options import RenderOptions, shown_path
-from wheelfix.reports.terminal_text import FEW
-from wheelfix.reports.wording import advice, error_words, titled
+from wheelfix.reports.printable import FEW, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.text import counted
+from wheelfix.text import counted, grouped
 
 LIMIT = 10
 """Annotations of one kind that GitHub shows per step."""
@@ -55,10 +60,7 @@ def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
 
 def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
-    groups: dict[tuple[Severity, str, str], list[LocatedFinding]] = {}
-    for located in findings:
-        key = (located.finding.severity, located.path, located.finding.code)
-        groups.setdefault(key, []).append(located)
+    groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
         first = group[0].finding
         lines = [_line(located) for located in group[:FEW]]

@@ -3,10 +3,16 @@
 from hashlib import sha256
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.located_findings import LocatedFinding, locate, worst_first
+from wheelfix.reports.check_content import (
+    LocatedFinding,
+    RenderOptions,
+    error_words,
+    locate,
+    shown_path,
+    titled,
+    worst_first,
+)
 from wheelfix.reports.printable import json_text, printable
-from wheelfix.reports.render_options import RenderOptions, shown_path
-from wheelfix.reports.wording import error_words, titled
 from wheelfix.rules.findings import Severity
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}

@@ -3,13 +3,13 @@
 Names are from wheels that may be hostile: each format escapes them in its own way.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from wheelfix.analysis.graph import Edge, Graph, Node
 from wheelfix.analysis.installation import Provenance
 from wheelfix.reports.explain_text import possible_providers
 from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import counted
+from wheelfix.text import counted, in_units
 
 FEW = 3
 """Dependents in a line before the rest is only counted."""
@@ -22,18 +22,6 @@ _STYLE = {
     Provenance.MISSING: ("#fee2e2", "#dc2626"),
 }
 """Fill and stroke colours."""
-
-
-def size_text(size: int | None) -> str:
-    """Return a size in bytes as `1.2 MB`, in powers of ten; empty for an unknown size."""
-    if size is None:
-        return ""
-    if size < 1000:
-        return f"{size} B"
-    amount, unit = size / 1000, "kB"
-    if amount >= 999.95:
-        amount, unit = amount / 1000, "MB"
-    return f"{amount:.1f} {unit}"
 
 
 # --- Text -----------------------------------------------------------------------------------------
@@ -53,10 +41,8 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
             lines += ["", paint(title, Colour.BOLD, on=colour)]
         for node in nodes:
             by = "" if node.is_root else f"  needed by {_dependents(dependents[node.id])}"
-            lines.append(
-                f"  {paint(printable(node.id), Colour.GREEN, on=colour)}  "
-                f"{printable(size_text(node.size) + by)}"
-            )
+            name = paint(printable(node.id), Colour.GREEN, on=colour)
+            lines.append(f"  {name}  {printable(in_units(node.size or 0) + by)}")
             lines += _needs(graph, needs[node.id], colour=colour)
     for provenance, title in (
         (Provenance.OTHER, "from other wheels"),
@@ -76,13 +62,10 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
 
 
 def _sums(graph: Graph) -> str:
-    own = graph.nodes_from(Provenance.WHEEL)
-    vendored = graph.vendored
-    total = size_text(sum(node.size or 0 for node in own))
-    text = f"{counted(len(own), 'object')}, {total}"
+    own, vendored = graph.nodes_from(Provenance.WHEEL), graph.vendored
+    text = f"{counted(len(own), 'object')}, {in_units(_bytes(own))}"
     if vendored:
-        size = size_text(sum(node.size or 0 for node in vendored))
-        text += f"; {len(vendored)} of them vendored libraries, {size}"
+        text += f"; {len(vendored)} of them vendored libraries, {in_units(_bytes(vendored))}"
     if graph.missing:
         text += f"; {counted(len(graph.missing), 'library')} not found"
     return text
@@ -90,13 +73,10 @@ def _sums(graph: Graph) -> str:
 
 def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str]:
     provenances = {node.id: node.provenance for node in graph.nodes}
-    plain = [
-        edge
-        for edge in edges
-        if provenances[edge.target] is Provenance.PLATFORM and not edge.varies
-    ]
+    plain: list[str] = []
     for edge in edges:
-        if edge in plain:
+        if provenances[edge.target] is Provenance.PLATFORM and not edge.varies:
+            plain.append(edge.name)
             continue
         name = paint(printable(edge.name), _colour(provenances[edge.target]), on=colour)
         leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
@@ -104,7 +84,7 @@ def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str
         yield f"    {name}{leads}  {how}"
         yield from (f"      but {printable(other)}" for other in edge.varies)
     if plain:
-        names = printable(", ".join(edge.name for edge in plain))
+        names = printable(", ".join(plain))
         yield f"    {paint(f'{names}  [platform]', Colour.DIM, on=colour)}"
 
 
@@ -129,10 +109,7 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     """Return the differences between a wheel and its repair in two columns."""
     rows: list[tuple[str, str, str]] = [
         ("", "before", "after"),
-        ("objects", *_both(before, after, lambda graph: len(graph.nodes_from(Provenance.WHEEL)))),
-        ("vendored libraries", *_both(before, after, lambda graph: len(graph.vendored))),
-        ("not found", *_both(before, after, lambda graph: len(graph.missing))),
-        ("bytes", *_both(before, after, _bytes)),
+        *_totals(before, after),
     ]
     old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
     old_needs, new_needs = before.edges_from(), after.edges_from()
@@ -146,7 +123,7 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
             unchanged += 1
             continue
         mark = "~" if sides[0] and sides[1] else "-" if sides[0] else "+"
-        sizes = [size_text(side.size) if side else "-" for side in sides]
+        sizes = [in_units(side.size or 0) if side else "-" for side in sides]
         rows.append((f"{mark} {name}", sizes[0], sizes[1]))
         rows += detail
     for provenance in (Provenance.PLATFORM, Provenance.OTHER, Provenance.MISSING):
@@ -166,12 +143,19 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     return "\n".join(lines)
 
 
-def _both(before: Graph, after: Graph, measure: Callable[[Graph], int]) -> tuple[str, str]:
-    return f"{measure(before):,}", f"{measure(after):,}"
+def _totals(*graphs: Graph) -> Iterator[tuple[str, str, str]]:
+    own = [graph.nodes_from(Provenance.WHEEL) for graph in graphs]
+    for label, (old, new) in (
+        ("objects", map(len, own)),
+        ("vendored libraries", (len(graph.vendored) for graph in graphs)),
+        ("not found", (len(graph.missing) for graph in graphs)),
+        ("bytes", map(_bytes, own)),
+    ):
+        yield label, f"{old:,}", f"{new:,}"
 
 
-def _bytes(graph: Graph) -> int:
-    return sum(node.size or 0 for node in graph.nodes_from(Provenance.WHEEL))
+def _bytes(nodes: Iterable[Node]) -> int:
+    return sum(node.size or 0 for node in nodes)
 
 
 def _changed_needs(old: Iterable[Edge], new: Iterable[Edge]) -> Iterator[tuple[str, str, str]]:
@@ -236,7 +220,7 @@ def _class(provenance: Provenance) -> str:
 
 
 def _label(node: Node) -> tuple[str, ...]:
-    return (node.id, size_text(node.size)) if node.size is not None else (node.id,)
+    return (node.id, in_units(node.size)) if node.size is not None else (node.id,)
 
 
 def dot(graphs: Sequence[Graph]) -> str:

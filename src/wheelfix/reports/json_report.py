@@ -1,11 +1,17 @@
-"""Report of `check` as JSON (`schemas/check.schema.json`)."""
+"""Report of `check` as JSON, and as JSON lines (`schemas/check*.schema.json`)."""
 
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
+from wheelfix.reports.check_content import (
+    NAME,
+    LocatedFinding,
+    RenderOptions,
+    counts,
+    of_set,
+    of_wheel,
+    shown_path,
+)
 from wheelfix.reports.printable import json_text
-from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
-from wheelfix.reports.wording import counts
 from wheelfix.rules.findings import Suppressed
 
 VERSION = 1
@@ -18,14 +24,30 @@ def render(found: SetReport, options: RenderOptions) -> str:
         "version": VERSION,
         "tool": {"name": NAME, "version": options.version},
         "summary": counts(found),
-        "wheels": [wheel_value(report, options) for report in found.reports],
+        "wheels": [_wheel(report, options) for report in found.reports],
         "findings": [_finding(located) for located in of_set(found, options)],
         "suppressed": [_suppressed(located) for located in found.suppressed],
     }
     return json_text(value)
 
 
-def wheel_value(report: Report, options: RenderOptions) -> dict[str, object]:
+def render_jsonl(found: SetReport, options: RenderOptions) -> str:
+    """Return the record of each wheel; findings of cross-wheel rules are left out."""
+    return "\n".join(record(report, options) for report in found.reports)
+
+
+def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
+    """Return the report of one wheel as one line; `made_from` is a digest of its inputs."""
+    value = {
+        "version": VERSION,
+        "tool": {"name": NAME, "version": options.version},
+        **_wheel(report, options),
+        "made_from": made_from,
+    }
+    return json_text(value, indent=None)
+
+
+def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
     """Return the report of one wheel."""
     wheel, verdict = report.wheel, report.verdict
     return {

@@ -11,14 +11,23 @@ from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import LoadOptions
 from wheelfix.loader.targets import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.check_content import (
+    LocatedFinding,
+    RenderOptions,
+    advice,
+    backtick_spans,
+    error_words,
+    of_set,
+    of_wheel,
+    shown_path,
+    titled,
+)
 from wheelfix.reports.full import totals
 from wheelfix.reports.graph_formats import mermaid
-from wheelfix.reports.located_findings import LocatedFinding, of_set, of_wheel
 from wheelfix.reports.printable import printable
-from wheelfix.reports.render_options import RenderOptions, shown_path
 from wheelfix.reports.rule_docs import anchor, why
-from wheelfix.reports.wording import advice, backtick_spans, error_words, titled
 from wheelfix.rules.findings import Severity
+from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 SUMMARY_LIMIT = 960 * 1024
@@ -134,10 +143,7 @@ def _findings(
 def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Iterator[str]:
     """Yield for each rule why it matters, and for each finding its evidence and remedy."""
     rules = {rule.code: rule for rule in options.rules}
-    by_rule: dict[str, list[LocatedFinding]] = {}
-    for located in findings:
-        by_rule.setdefault(located.finding.code, []).append(located)
-    for code, group in by_rule.items():
+    for code, group in grouped(findings, lambda located: located.finding.code).items():
         rule = rules.get(code)
         title = _prose(titled(group[0].finding))
         if rule is not None and options.documentation:

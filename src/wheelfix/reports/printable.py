@@ -1,12 +1,17 @@
-"""Escaped text, colour and errors, for every output.
+"""Escaped text, colour, errors and findings, for every output.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
 import json
+from collections.abc import Mapping
 from enum import StrEnum
 
 from wheelfix.errors import WheelfixError
+from wheelfix.rules.findings import Finding, Severity
+
+FEW = 3
+"""The number of items of one kind that a summary shows."""
 
 
 class Colour(StrEnum):
@@ -62,3 +67,26 @@ def hint_lines(hint: str | None, *, colour: bool) -> list[str]:
         f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
         *(f"      {printable(line)}" for line in more),
     ]
+
+
+def finding_text(
+    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
+) -> str:
+    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
+    head = f"{finding.severity.label}[{finding.name}]"
+    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
+    lines = [
+        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
+        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
+        *(f"  = note: {printable(note)}" for note in finding.notes),
+        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
+        *hint_lines(finding.hint, colour=colour),
+    ]
+    return "\n".join(lines)
+
+
+_SEVERITY = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.INFO: Colour.BLUE,
+}

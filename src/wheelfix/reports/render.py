@@ -1,40 +1,47 @@
-"""The output formats of `check`, by name."""
+"""The output formats of `check`."""
 
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports import (
     check_page,
-    concise,
     full,
     github,
     gitlab,
     json_report,
-    jsonl,
     junit,
+    markdown,
     sarif,
 )
-from wheelfix.reports.formats import Format
-from wheelfix.reports.render_options import RenderOptions
+from wheelfix.reports.check_content import RenderOptions
 
 
-def _markdown(found: SetReport, options: RenderOptions) -> str:
-    # Only this format draws graphs, whose analysis takes a sixth of the start-up of `check`.
-    from wheelfix.reports import markdown  # noqa: PLC0415
+class Format(StrEnum):
+    """How `check` writes its findings."""
 
-    return markdown.render(found, options)
+    FULL = "full"
+    CONCISE = "concise"
+    JSON = "json"
+    JSONL = "jsonl"
+    SARIF = "sarif"
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    JUNIT = "junit"
+    MARKDOWN = "markdown"
+    HTML = "html"
 
 
 _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
     Format.FULL: full.render,
-    Format.CONCISE: concise.render,
+    Format.CONCISE: full.render_concise,
     Format.JSON: json_report.render,
-    Format.JSONL: jsonl.render,
+    Format.JSONL: json_report.render_jsonl,
     Format.SARIF: sarif.render,
     Format.GITHUB: github.render,
     Format.GITLAB: gitlab.render,
     Format.JUNIT: junit.render,
-    Format.MARKDOWN: _markdown,
+    Format.MARKDOWN: markdown.render,
     Format.HTML: check_page.render,
 }
 

@@ -9,11 +9,17 @@ from inspect import cleandoc
 from urllib.parse import quote
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.located_findings import LocatedFinding, locate, worst_first
+from wheelfix.reports.check_content import (
+    NAME,
+    LocatedFinding,
+    RenderOptions,
+    error_words,
+    locate,
+    shown_path,
+    worst_first,
+)
 from wheelfix.reports.printable import json_text, printable
-from wheelfix.reports.render_options import NAME, RenderOptions, shown_path
 from wheelfix.reports.rule_docs import anchor, why
-from wheelfix.reports.wording import error_words
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
 

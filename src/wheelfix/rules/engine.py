@@ -95,9 +95,6 @@ def _severity(rule: AnyRule, hit: Hit, settings: Settings) -> Severity:
     return rule.severity if hit.severity is None else hit.severity
 
 
-# --- Ignored findings -----------------------------------------------------------------------------
-
-
 def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
     """Return the entry of `per-file-ignores` that suppresses `finding`, if any."""
     for glob, selectors in settings.per_file_ignores.items():
@@ -187,9 +184,6 @@ def apply_fixes_until_stable(
 def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
     """Return only the moves, if there are any: the other edits name members by their old paths."""
     return tuple(step for step in steps if isinstance(step.edit, MoveMember)) or steps
-
-
-# --- Findings -> plan -----------------------------------------------------------------------------
 
 
 def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple[PlannedEdit, ...]:

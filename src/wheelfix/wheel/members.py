@@ -18,7 +18,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf_and_tables
 from wheelfix.errors import BadElfError, OutputError
 from wheelfix.system.mmap_io import pieces
-from wheelfix.system.tmpdir import ADVICE, unnamed_file
+from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
 from wheelfix.wheel.zip_format import Entry

@@ -5,13 +5,13 @@ kebab-case, so that one place judges a value wherever it comes from.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, TypeVar, cast, get_args
 
 from wheelfix.errors import SettingsError
 from wheelfix.settings import (
@@ -26,6 +26,7 @@ from wheelfix.settings import (
     name_of,
 )
 
+_T = TypeVar("_T")
 FIELDS = {field.key: field for field in SETTING_FIELDS}
 """The fields of `Settings` by their key in a table."""
 
@@ -73,7 +74,7 @@ class Kind(NamedTuple):
     """From what stands in a table; the second argument names the value in messages."""
     schema: Mapping[str, Any]
     """JSON Schema (2020-12)."""
-    flag: object
+    flag: object = list[str]
     """The type of the flag's value for typer."""
 
 
@@ -145,11 +146,17 @@ def _path(given: object, where: str) -> Path:
     return Path(_text(given, where))
 
 
-def _texts(given: object, where: str) -> tuple[str, ...]:
+def _list(
+    what: str, parse: Callable[[object, str], _T], given: object, where: str
+) -> tuple[_T, ...]:
     if not isinstance(given, list | tuple):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of strings")
-    items = cast("list[object]", given)
-    return tuple(_text(item, f"{where}, item {n}") for n, item in enumerate(items, start=1))
+        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of {what}")
+    items = enumerate(cast("list[object]", given), start=1)
+    return tuple(parse(item, f"{where}, item {number}") for number, item in items)
+
+
+def _texts(given: object, where: str) -> tuple[str, ...]:
+    return _list("strings", _text, given, where)
 
 
 def _shown(given: object) -> str:
@@ -160,15 +167,7 @@ def _shown(given: object) -> str:
     return f"`{given}`" if isinstance(given, int | float | str) else "a list"
 
 
-# --- Lists of tables ------------------------------------------------------------------------------
-
-
-def _items(given: object, where: str) -> Iterator[tuple[object, str]]:
-    """Yield the tables of a list, and their names in messages."""
-    if not isinstance(given, list | tuple):
-        raise SettingsError(f"{where} is {_shown(given)}; it must be a list of tables")
-    for n, item in enumerate(cast("list[object]", given), start=1):
-        yield item, f"{where}, item {n}"
+# --- Tables ---------------------------------------------------------------------------------------
 
 
 def _table(given: object, where: str, keys: Iterable[str]) -> Mapping[str, object]:
@@ -182,12 +181,8 @@ def _table(given: object, where: str, keys: Iterable[str]) -> Mapping[str, objec
     return table
 
 
-def _requirements(given: object, where: str) -> tuple[Requirement, ...]:
-    """Parse `[[tool.wheelfix.require]]`, or texts such as `libx.so=x_*,y_*`."""
-    return tuple(_requirement(*item) for item in _items(given, where))
-
-
 def _requirement(given: object, where: str) -> Requirement:
+    """Parse an item of `[[tool.wheelfix.require]]`, or a text such as `libx.so=x_*,y_*`."""
     if isinstance(given, str):
         library, _, symbols = given.partition("=")
         given = {"library": library, "symbols": [glob for glob in symbols.split(",") if glob]}
@@ -200,12 +195,8 @@ def _requirement(given: object, where: str) -> Requirement:
     )
 
 
-def _providers(given: object, where: str) -> tuple[Provider, ...]:
-    """Parse `[[tool.wheelfix.provider]]`, or texts that are looked up later."""
-    return tuple(_provider(*item) for item in _items(given, where))
-
-
 def _provider(given: object, where: str) -> Provider:
+    """Parse an item of `[[tool.wheelfix.provider]]`, or a text that is looked up later."""
     if isinstance(given, str):
         return Provider(source=_text(given, where))
     table = _table(given, where, ("requirement", "libraries", "directory", "scheme"))
@@ -338,13 +329,11 @@ _KINDS: Mapping[object, Kind] = {
     str | None: Kind(_text, TEXT_SCHEMA, str),
     Path: Kind(_path, TEXT_SCHEMA, Path),
     Size: Kind(_size, {"anyOf": [{"type": "integer", "minimum": 0}, _SIZE]}, str),
-    tuple[str, ...]: Kind(_texts, _TEXTS, list[str]),
-    tuple[Requirement, ...]: Kind(_requirements, _list_of(_REQUIREMENT), list[str]),
-    tuple[Provider, ...]: Kind(_providers, _list_of(_PROVIDER), list[str]),
-    Mapping[str, str]: Kind(_reasons, {"anyOf": [_TEXTS, _map_to({"type": "string"})]}, list[str]),
-    Mapping[str, SeverityLabel]: Kind(_severities, _map_to({"enum": list(_SEVERITIES)}), list[str]),
-    Mapping[str, tuple[str, ...]]: Kind(
-        _per_file, _map_to({"anyOf": [TEXT_SCHEMA, _TEXTS]}), list[str]
-    ),
+    tuple[str, ...]: Kind(_texts, _TEXTS),
+    tuple[Requirement, ...]: Kind(partial(_list, "tables", _requirement), _list_of(_REQUIREMENT)),
+    tuple[Provider, ...]: Kind(partial(_list, "tables", _provider), _list_of(_PROVIDER)),
+    Mapping[str, str]: Kind(_reasons, {"anyOf": [_TEXTS, _map_to({"type": "string"})]}),
+    Mapping[str, SeverityLabel]: Kind(_severities, _map_to({"enum": list(_SEVERITIES)})),
+    Mapping[str, tuple[str, ...]]: Kind(_per_file, _map_to({"anyOf": [TEXT_SCHEMA, _TEXTS]})),
 }
 """The kinds by type, except those of numbers and choices."""

@@ -10,9 +10,9 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports import diff
-from wheelfix.reports import terminal_text as text
-from wheelfix.reports.printable import error_text, printable
+from wheelfix.reports import repair_text as text
+from wheelfix.reports.full import tally
+from wheelfix.reports.printable import error_text, finding_text, printable
 from wheelfix.rules.engine import planned
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.wheel.draft import Draft
@@ -101,7 +101,7 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
                 fails=("pip --target",),
             ),
         ),
-        verdict=Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("GLIBC_2.17",)),
+        verdict=Verdict(overall="manylinux_2_17_x86_64", external=(), reasons=("GLIBC_2.17",)),
         messages=("RECORD.jws was dropped",),
         bytes_before=12345,
         bytes_after=23456,
@@ -153,13 +153,13 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
         remaining=(finding,),
         edits=(step,),
         loads=(Loads(member=evil, libraries=((evil, evil),), works=(evil,), fails=(evil,)),),
-        verdict=Verdict(overall=evil, external={}, reasons=(evil,)),
+        verdict=Verdict(overall=evil, external=(), reasons=(evil,)),
         messages=(evil,),
     )
     shown = [
         text.summary(outcome, verbose=verbose, colour=False),
         text.plan(outcome, colour=False),
-        diff.diff(outcome, colour=False),
+        text.diff(outcome, colour=False),
         error_text(BadWheelError(evil, hint=evil), colour=False),
     ]
     for line in "\n".join(shown).split("\n"):
@@ -172,13 +172,13 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
 
 
 def test_a_finding_says_what_where_why_and_what_to_do() -> None:
-    assert text.finding_text(FINDING, NAME, colour=False).splitlines() == [
+    assert finding_text(FINDING, NAME, colour=False).splitlines() == [
         "error[absolute-entry]: `pkg/_ext.so` searches `/home/ci/lib`",
         f"  --> {NAME}!pkg/_ext.so",
         "  = note: DT_RUNPATH is `/home/ci/lib`",
         "hint: run `wheelfix repair`",
     ]
-    assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in text.finding_text(FINDING, NAME, colour=True)
+    assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in finding_text(FINDING, NAME, colour=True)
 
 
 def test_the_tally_counts_and_says_what_repair_fixes() -> None:
@@ -189,18 +189,18 @@ def test_the_tally_counts_and_says_what_repair_fixes() -> None:
         message="m",
         fix=Fix(title="t", edits=(), safety=Safety.UNSAFE),
     )
-    assert text.tally([], 2) == "All checks passed for 2 wheels."
-    assert text.tally([FINDING], 1) == (
+    assert tally([], 2) == "All checks passed for 2 wheels."
+    assert tally([FINDING], 1) == (
         "Found 1 problem in 1 wheel (1 error). `wheelfix repair` fixes 1."
     )
-    assert text.tally([FINDING, FINDING, unsafe], 1) == (
+    assert tally([FINDING, FINDING, unsafe], 1) == (
         "Found 3 problems in 1 wheel (2 errors, 1 warning). "
         "`wheelfix repair` fixes 2, and 1 more with `--unsafe-fixes`."
     )
-    assert text.tally([unsafe], 1) == (
+    assert tally([unsafe], 1) == (
         "Found 1 problem in 1 wheel (1 warning). `wheelfix repair --unsafe-fixes` fixes 1."
     )
-    assert text.tally([replace(unsafe, fix=None)], 1) == "Found 1 problem in 1 wheel (1 warning)."
+    assert tally([replace(unsafe, fix=None)], 1) == "Found 1 problem in 1 wheel (1 warning)."
 
 
 # --- Summary, plan, difference --------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_what_remains_is_shown_in_full() -> None:
         source=Path(NAME), status=Status.REJECTED, found=(FINDING,), remaining=(FINDING,)
     )
     shown = text.summary(outcome, verbose=False, colour=False)
-    assert text.finding_text(FINDING, NAME, colour=False) in shown
+    assert finding_text(FINDING, NAME, colour=False) in shown
 
 
 def test_a_failed_wheel_shows_its_error_and_no_more() -> None:
@@ -284,7 +284,7 @@ def test_the_plan_of_a_sound_wheel_is_empty() -> None:
 
 
 def test_the_difference_shows_files_and_dynamic_entries() -> None:
-    assert diff.diff(an_outcome(Status.PLANNED), colour=False).splitlines() == [
+    assert text.diff(an_outcome(Status.PLANNED), colour=False).splitlines() == [
         f"--- {NAME}",
         f"+++ {NAME}",
         " pkg/_ext.so  1,000 bytes, changed",
@@ -305,7 +305,7 @@ def test_the_difference_shows_files_and_dynamic_entries() -> None:
 def test_colour_changes_no_word() -> None:
     outcome = an_outcome()
     for plain, coloured in [
-        (diff.diff(outcome, colour=False), diff.diff(outcome, colour=True)),
+        (text.diff(outcome, colour=False), text.diff(outcome, colour=True)),
         (text.plan(outcome, colour=False), text.plan(outcome, colour=True)),
         (
             text.summary(outcome, verbose=True, colour=False),

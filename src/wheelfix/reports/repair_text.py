@@ -1,24 +1,20 @@
-"""Findings, summaries and errors as text for a terminal.
+"""Outcome of a repair as text: summary, plan and differences.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import unified_diff
 
+from wheelfix.elf.model import Elf
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports.printable import Colour, error_text, hint_lines, paint, printable
-from wheelfix.rules.findings import Finding, PlannedEdit, Safety, Severity
-from wheelfix.text import counted
+from wheelfix.reports.printable import FEW, Colour, error_text, finding_text, paint, printable
+from wheelfix.rules.findings import Finding, PlannedEdit, Severity
+from wheelfix.text import counted, grouped
+from wheelfix.wheel.edits import MoveMember
+from wheelfix.wheel.model import Wheel
 
-FEW = 3
-"""The number of items of one kind that a summary shows."""
-
-
-_SEVERITY = {
-    Severity.ERROR: Colour.RED,
-    Severity.WARNING: Colour.YELLOW,
-    Severity.INFO: Colour.BLUE,
-}
 _STATUS = {
     Status.REPAIRED: Colour.GREEN,
     Status.UNCHANGED: Colour.GREEN,
@@ -26,49 +22,6 @@ _STATUS = {
     Status.REJECTED: Colour.RED,
     Status.FAILED: Colour.RED,
 }
-
-
-# --- Errors and findings --------------------------------------------------------------------------
-
-
-def finding_text(
-    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
-) -> str:
-    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
-    head = f"{finding.severity.label}[{finding.name}]"
-    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
-    lines = [
-        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
-        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
-        *(f"  = note: {printable(note)}" for note in finding.notes),
-        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
-        *hint_lines(finding.hint, colour=colour),
-    ]
-    return "\n".join(lines)
-
-
-def tally(findings: Sequence[Finding], wheels: int) -> str:
-    """Return the totals of a list of findings, and how many `repair` would fix."""
-    if not findings:
-        return f"All checks passed for {counted(wheels, 'wheel')}."
-    kinds = ", ".join(
-        counted(number, severity.label) if severity is not Severity.INFO else f"{number:,} info"
-        for severity in sorted(Severity, reverse=True)
-        if (number := sum(finding.severity is severity for finding in findings))
-    )
-    safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
-    unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
-    total = counted(len(findings), "problem")
-    found = f"Found {total} in {counted(wheels, 'wheel')} ({kinds})."
-    return f"{found} {_fixed(safe, unsafe)}".rstrip()
-
-
-def _fixed(safe: int, unsafe: int) -> str:
-    """Return how many findings a repair certainly fixes; the graft may fix more."""
-    if safe:
-        more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
-        return f"`wheelfix repair` fixes {safe:,}{more}."
-    return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
 # --- The summary of one wheel ---------------------------------------------------------------------
@@ -130,10 +83,7 @@ def _mild(outcome: Outcome) -> list[Finding]:
 
 def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each rule with findings, and its first few places, or all."""
-    by_rule: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_rule.setdefault(finding.name, []).append(finding)
-    for name, found in by_rule.items():
+    for name, found in grouped(findings, lambda finding: finding.name).items():
         worst = max(finding.severity for finding in found)
         yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
         for finding in found if verbose else found[:FEW]:
@@ -145,10 +95,7 @@ def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
 
 def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each rule with edits; if `verbose`, also all their files."""
-    by_rule: dict[str, list[PlannedEdit]] = {}
-    for edit in edits:
-        by_rule.setdefault(edit.name, []).append(edit)
-    for name, asked in by_rule.items():
+    for name, asked in grouped(edits, lambda edit: edit.name).items():
         files = list(dict.fromkeys(edit.member for edit in asked))
         of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
         yield f"{name}: {counted(len(asked), 'edit')} of {of_files}"
@@ -157,10 +104,7 @@ def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
 
 def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
     """Yield how many objects were edited in each way; if `verbose`, also which ones."""
-    by_way: dict[str, list[str]] = {}
-    for member, way in ways.items():
-        by_way.setdefault(way, []).append(member)
-    for way, members in sorted(by_way.items()):
+    for way, members in sorted(grouped(ways, lambda member: ways[member]).items()):
         yield f"{way}: {counted(len(members), 'object')}"
         yield from (f"  `{member}`" for member in members if verbose)
 
@@ -185,16 +129,13 @@ def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
 
 def _found(load: Loads, *, verbose: bool) -> str:
     """Return how many libraries `load` finds in each folder; if `verbose`, which ones."""
-    folders: dict[str, list[str]] = {}
-    for name, member in load.libraries:
-        folders.setdefault(member.rpartition("/")[0] or ".", []).append(name)
-    return (
-        ", ".join(
-            f"{', '.join(names) if verbose else counted(len(names), 'library')} from `{folder}`"
-            for folder, names in folders.items()
-        )
-        or "nothing from the wheel"
+    folders = grouped(load.libraries, lambda library: posixpath.dirname(library[1]) or ".")
+    found = (
+        f"{', '.join(name for name, _ in some) if verbose else counted(len(some), 'library')}"
+        f" from `{folder}`"
+        for folder, some in folders.items()
     )
+    return ", ".join(found) or "nothing from the wheel"
 
 
 def _tags(outcome: Outcome) -> Iterator[str]:
@@ -225,13 +166,86 @@ def plan(outcome: Outcome, *, colour: bool) -> str:
     lines = [paint(head, Colour.BOLD, on=colour)]
     if not outcome.edits:
         lines.append("  nothing to change")
-    by_member: dict[str, list[PlannedEdit]] = {}
-    for edit in outcome.edits:
-        by_member.setdefault(edit.member, []).append(edit)
-    for member, edits in by_member.items():
+    for member, edits in grouped(outcome.edits, lambda edit: edit.member).items():
         lines.append(f"  {printable(member)}")
         for edit in edits:
             rule = edit.name if edit.code == edit.name else f"{edit.code} {edit.name}"
             change = f"{printable(edit.old)} -> {printable(edit.new)}"
             lines.append(f"    {change}  {paint(f'[{printable(rule)}]', Colour.DIM, on=colour)}")
     return "\n".join(lines)
+
+
+# --- Differences in the style of `diff -u` --------------------------------------------------------
+
+
+def diff(outcome: Outcome, *, colour: bool) -> str:
+    """Return the members and the dynamic entries that differ before and after.
+
+    Sizes are those before the edits if nothing was written.
+    """
+    if outcome.before is None or outcome.after is None:
+        return ""
+    lines = _lines(outcome, outcome.before, outcome.after)
+    return "\n".join(_painted(printable(line), colour=colour) for line in lines)
+
+
+def _lines(outcome: Outcome, before: Wheel, after: Wheel) -> Iterator[str]:
+    yield from (f"--- {before.name}", f"+++ {after.name}")
+    moved = {e.edit.member: e.edit.new for e in outcome.edits if isinstance(e.edit, MoveMember)}
+    edited = {edit.member for edit in outcome.edits}
+    yield from _listing(before, after, moved, edited)
+    came_from = {new: old for old, new in moved.items()}
+    for name, new in after.elfs.items():
+        old_name = came_from.get(name, name)
+        old = before.elfs.get(old_name)
+        if old != new:
+            yield from _changes(old_name if old else None, old, name, new)
+
+
+def _listing(
+    before: Wheel, after: Wheel, moved: Mapping[str, str], edited: set[str]
+) -> Iterator[str]:
+    """Yield the members that were added, removed, moved or changed."""
+    old = {member.name: member.size for member in before.members}
+    new = {member.name: member.size for member in after.members}
+    for name, size in old.items():
+        if name in moved:
+            yield f"-{name}  {size:,} bytes"
+            yield f"+{moved[name]}  {new.get(moved[name], size):,} bytes, moved"
+        elif name not in new:
+            yield f"-{name}  {size:,} bytes"
+        elif new[name] != size:
+            yield f"-{name}  {size:,} bytes"
+            yield f"+{name}  {new[name]:,} bytes"
+        elif name in edited or before.elfs.get(name) != after.elfs.get(name):
+            yield f" {name}  {size:,} bytes, changed"
+    arrived = set(moved.values())
+    for name, size in new.items():
+        if name not in old and name not in arrived:
+            yield f"+{name}  {size:,} bytes"
+
+
+def _changes(old_name: str | None, old: Elf | None, name: str, new: Elf) -> Iterator[str]:
+    before = _dynamic(old) if old is not None else []
+    changed = list(
+        unified_diff(before, _dynamic(new), old_name or "/dev/null", name, n=0, lineterm="")
+    )
+    yield from (line for line in changed if not line.startswith("@@"))
+
+
+def _dynamic(elf: Elf) -> list[str]:
+    """Return the entries of the dynamic section that edits may change, one a line."""
+    tags = (("DT_SONAME", elf.soname), ("DT_RPATH", elf.rpath), ("DT_RUNPATH", elf.runpath))
+    return [
+        *(f"DT_NEEDED  {name}" for name in elf.needed),
+        *(f"{tag}  {value}" for tag, value in tags if value is not None),
+        *(f"Verneed  {need.file} {' '.join(need.versions)}" for need in elf.verneed),
+    ]
+
+
+def _painted(line: str, *, colour: bool) -> str:
+    if line.startswith(("--- ", "+++ ")):
+        return paint(line, Colour.BOLD, on=colour)
+    if line.startswith("-"):
+        return paint(line, Colour.RED, on=colour)
+    return paint(line, Colour.GREEN, on=colour) if line.startswith("+") else line

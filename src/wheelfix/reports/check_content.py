@@ -1,0 +1,181 @@
+"""What the formats of `check` share: options, findings with their place, counts and phrases."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.rules.baseline import known
+from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed, SuppressionReason
+from wheelfix.rules.rule import AnyRule
+
+NAME = "wheelfix"
+"""The tool's name in reports."""
+
+
+class RenderOptions(NamedTuple):
+    """Everything a format needs besides the findings."""
+
+    version: str
+    """The version of wheelfix."""
+    rules: tuple[AnyRule, ...] = ()
+    """The rules that were run."""
+    folder: Path = Path()
+    """The working directory of the run."""
+    root: Path = Path()
+    """The folder of the checkout; paths below it are relative to it."""
+    colour: bool = False
+    verbose: bool = False
+    limit: Severity = Severity.ERROR
+    """The lowest severity that fails the check."""
+    documentation: str = ""
+    """The URL of docs/rules.md; empty if the project has none."""
+
+
+def shown_path(source: Path, options: RenderOptions) -> str:
+    """Return the path of a wheel, relative to the checkout if it is below it."""
+    whole = options.folder / source
+    is_below = whole.is_relative_to(options.root)
+    return (whole.relative_to(options.root) if is_below else source).as_posix()
+
+
+# --- Findings with their place -------------------------------------------------------------------
+
+
+class LocatedFinding(NamedTuple):
+    """A finding with the path of its wheel."""
+
+    finding: Finding
+    path: str
+    """The path of the wheel, relative to the root; empty if it concerns no single wheel."""
+    fingerprint: str
+    """Stable across versions of the package; unique in a report."""
+
+    @property
+    def place(self) -> str:
+        """`dist/x.whl!member`."""
+        if self.finding.member is None:
+            return self.path or "all wheels"
+        return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
+
+
+def locate(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
+    """Return every finding that counts: first those of the set, then wheel by wheel."""
+    return _located(found.all_findings, options)
+
+
+def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
+    """Return the findings of one wheel."""
+    return _located(((report, finding) for finding in report.findings), options)
+
+
+def of_set(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
+    """Return the findings of the cross-wheel rules."""
+    return _located(islice(found.all_findings, len(found.findings)), options)
+
+
+def _located(
+    findings: Iterable[tuple[Report | None, Finding]], options: RenderOptions
+) -> tuple[LocatedFinding, ...]:
+    seen: Counter[str] = Counter()
+    everything: list[LocatedFinding] = []
+    for report, finding in findings:
+        key = _identity(finding, report)
+        seen[key] += 1
+        path = "" if report is None else shown_path(report.source, options)
+        everything.append(
+            LocatedFinding(finding=finding, path=path, fingerprint=_hashed(f"{key}\0{seen[key]}"))
+        )
+    return tuple(everything)
+
+
+def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
+    """Sort by severity; findings of one severity keep their order."""
+    return sorted(findings, key=lambda located: -located.finding.severity)
+
+
+def _identity(finding: Finding, report: Report | None) -> str:
+    """Return the parts of a finding that do not change with the version of the package."""
+    name = report.source.name if report is not None else ""
+    distribution, *rest = name.split("-")
+    message = "" if finding.entry else finding.message
+    return "\0".join((*known(distribution, finding), message, *rest[1:]))
+
+
+def _hashed(text: str) -> str:
+    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
+
+
+# --- Counts and phrases ---------------------------------------------------------------------------
+
+
+def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
+    """Yield the suppressed findings of the set and of every wheel."""
+    return chain(found.suppressed, *(report.suppressed for report in found.reports))
+
+
+def suppressed_text(found: SetReport) -> str:
+    """Return how many findings are suppressed, and why; empty if none are."""
+    by = Counter(suppressed.because for suppressed in all_suppressed(found))
+    if not by:
+        return ""
+    words = {
+        SuppressionReason.IGNORE: "ignored",
+        SuppressionReason.PER_FILE: "ignored for their file",
+        SuppressionReason.BASELINE: "in the baseline",
+    }
+    kinds = ", ".join(
+        f"{by[because]:,} {words[because]}" for because in SuppressionReason if by[because]
+    )
+    return f"Not counted: {kinds}."
+
+
+def counts(found: SetReport) -> dict[str, int]:
+    """Return the counts for machine-readable reports."""
+    findings = [finding for _, finding in found.all_findings]
+    fixes = [finding.fix for finding in findings if finding.fix is not None]
+    return {
+        "wheels": len(found.reports) - len(found.unreadable),
+        "unreadable": len(found.unreadable),
+        "errors": sum(finding.severity is Severity.ERROR for finding in findings),
+        "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
+        "infos": sum(finding.severity is Severity.INFO for finding in findings),
+        "suppressed": sum(1 for _ in all_suppressed(found)),
+        "mended_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
+        "mended_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
+    }
+
+
+def backtick_spans(text: str) -> Iterator[tuple[bool, str]]:
+    """Split a message at its backticks into pieces, each with whether it is a literal.
+
+    A name with a backtick inverts the rest; no piece contains a backtick.
+    """
+    for number, piece in enumerate(text.split("`")):
+        if piece:
+            yield number % 2 == 1, piece
+
+
+def advice(finding: Finding) -> str:
+    """Return the hint of the finding, or a command that helps."""
+    if finding.hint is not None:
+        return finding.hint
+    if finding.fix is None:
+        return f"`wheelfix rule {finding.code}` explains common causes and fixes"
+    is_safe = finding.fix.safety is Safety.SAFE
+    command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
+    return f"`{command}` fixes it: {finding.fix.title}"
+
+
+def error_words(error: WheelfixError) -> str:
+    """Return the message and the hint of `error`, on lines of their own."""
+    return "\n".join([error.message, *([error.hint] if error.hint else [])])
+
+
+def titled(finding: Finding) -> str:
+    """Return `unreachable-library (WF101)`."""
+    return f"{finding.name} ({finding.code})"
