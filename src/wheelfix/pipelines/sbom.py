@@ -136,7 +136,9 @@ def sbom_edits(
     for name in dict.fromkeys((*earlier, member)):
         if name in present:
             yield RemoveMember(member=name)
-    yield AddMember(member=member, source=NewFile(content=content), size=len(content), mode=0o100644)
+    yield AddMember(
+        member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+    )
 
 
 def _places(member: str, edits: Iterable[Edit]) -> list[str]:
