@@ -96,12 +96,12 @@ def rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield the lines of the table."""
     yield "| wheel | objects | auditwheel | wheelfix | s | opened, s | judged, ms | |"
     yield "|---|---:|---|---|---:|---:|---:|---|"
-    for each in comparisons:
-        theirs = each.theirs.get("overall_tag", "none")
-        remark = each.theirs.get("error") or ", ".join(each.differences)
-        show_s, open_s, judge_s = each.seconds
+    for pair in comparisons:
+        theirs = pair.theirs.get("overall_tag", "none")
+        remark = pair.theirs.get("error") or ", ".join(pair.differences)
+        show_s, open_s, judge_s = pair.seconds
         yield (
-            f"| {each.wheel} | {each.objects} | {theirs} | {each.ours['overall_tag']} "
+            f"| {pair.wheel} | {pair.objects} | {theirs} | {pair.ours['overall_tag']} "
             f"| {show_s:.2f} | {open_s:.2f} | {judge_s * 1000:.1f} | {remark} |"
         )
 
@@ -113,11 +113,11 @@ def main() -> int:
     )
     parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL_OR_FOLDER")
     given: list[Path] = parser.parse_args().wheels
-    paths = [each for path in given for each in (sorted(path.rglob("*.whl")) or [path])]
+    paths = [wheel for path in given for wheel in (sorted(path.rglob("*.whl")) or [path])]
     policies = read_policies()
-    compared = [each for path in paths if (each := compare(path, policies)).objects]
+    compared = [pair for path in paths if (pair := compare(path, policies)).objects]
     print("\n".join(rows(compared)))
-    return int(any(each.differences for each in compared))
+    return int(any(pair.differences for pair in compared))
 
 
 if __name__ == "__main__":

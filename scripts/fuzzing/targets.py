@@ -16,8 +16,8 @@ from types import ModuleType
 from xml.etree import ElementTree as ET
 
 from fuzzing.damage import damaged
-from fuzzing.sound import _METADATA, _RECORD, _SOURCE, _WHEEL, objects, wheels
-from fuzzing.well_formed import _settings, _text, _wheel
+from fuzzing.sound import METADATA, RECORD, SOURCE, WHEEL, objects, wheels
+from fuzzing.well_formed import settings_file, source_text, wheel_file
 from oracle.lookups import read_lookups
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
@@ -88,7 +88,7 @@ def try_wheel(data: bytes) -> None:
         path = Path(folder) / _NAME
         path.write_bytes(data)
         found = check_set([check(path, Settings())], lambda _: Settings())
-    options = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    options = RenderOptions(version="0", rules=_rules_of(found, everything=len(data) % 32 == 0))
     for form in Format:
         _judged(form, render(found, form, options))
     for report in found.unreadable:
@@ -96,7 +96,7 @@ def try_wheel(data: bytes) -> None:
             raise report.error
 
 
-def _told(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
+def _rules_of(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
     """Return the rules to draw: mostly those that found something, as the others take the time."""
     hit = {finding.code for _, finding in found.all_findings}
     return tuple(rule for rule in _rules() if everything or rule.code in hit)
@@ -245,7 +245,7 @@ def _edited(dice: random.Random) -> bytes:
 
 
 def _source(dice: random.Random) -> bytes:
-    return _text(dice) if dice.random() < 0.7 else damaged(_SOURCE.encode(), dice)
+    return source_text(dice) if dice.random() < 0.7 else damaged(SOURCE.encode(), dice)
 
 
 @cache
@@ -278,13 +278,11 @@ def _stream(dice: random.Random) -> bytes:
 TARGETS: Mapping[str, Target] = {
     "stream": Target(_stream, try_stream),
     "zip": Target(partial(_broken, wheels), try_zip),
-    "wheel": Target(_wheel, try_wheel),
-    "record": Target(partial(_broken, lambda: [_RECORD.encode()]), try_record),
-    "metadata": Target(
-        partial(_broken, lambda: [_WHEEL.encode(), _METADATA.encode()]), try_metadata
-    ),
+    "wheel": Target(wheel_file, try_wheel),
+    "record": Target(partial(_broken, lambda: [RECORD.encode()]), try_record),
+    "metadata": Target(partial(_broken, lambda: [WHEEL.encode(), METADATA.encode()]), try_metadata),
     "elf": Target(partial(_broken, objects), try_elf),
     "edit": Target(_edited, try_edit),
     "source": Target(_source, try_source),
-    "config": Target(_settings, try_config),
+    "config": Target(settings_file, try_config),
 }

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.naming import differing
-from tests.support.values import elf, wheel
+from tests.support.values import apply_fixes, elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
-from wheelfix.rules.context import Context, Stage
+from wheelfix.rules.context import Context
 from wheelfix.rules.engine import (
-    apply_fixes_until_stable,
     attribute_to_stage,
     broken,
     plan,
@@ -89,9 +88,7 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
         yield Hit(message="", fix=Fix(title="", edits=(edit,)))
 
     with pytest.raises(PlanConflictError, match="restless"):
-        apply_fixes_until_stable(
-            wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER
-        )
+        apply_fixes(wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings())
 
 
 @pytest.mark.parametrize(
@@ -228,9 +225,8 @@ def test_a_finding_names_the_stage_of_the_repair_that_caused_it() -> None:
 
 def test_only_errors_count_as_broken_names() -> None:
     subject = differing()
-    assert broken(subject, CHECKPOINT_RULES, Settings()) == {
+    assert broken(Context(wheel=subject, settings=Settings()), CHECKPOINT_RULES) == {
         ("WF313", "pkg/libin.so", "libin.so.2"),
     }
-    assert broken(
-        wheel({"pkg/libz.so.1": elf(soname="libz.so.1")}), CHECKPOINT_RULES, Settings()
-    ) == (frozenset())
+    sound = wheel({"pkg/libz.so.1": elf(soname="libz.so.1")})
+    assert broken(Context(wheel=sound, settings=Settings()), CHECKPOINT_RULES) == frozenset()

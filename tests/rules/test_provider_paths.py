@@ -5,11 +5,9 @@ from typing import Any
 import pytest
 
 from tests.support.providers import BLAS, DEPENDENT, PROVIDER_RULES, asked
-from tests.support.values import elf, findings, wheel
+from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.rules import provider_paths
 from wheelfix.rules import providers as rules
-from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
@@ -36,9 +34,9 @@ def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, en
     (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     assert after.elfs[member].rpath == entry
-    again, steps = apply_fixes_until_stable(after, RULES, settings, Stage.AFTER)
+    again, steps = apply_fixes(after, RULES, settings)
     assert (again, steps) == (after, ())
 
 
@@ -68,7 +66,7 @@ def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> 
     (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     entries = after.elfs[program].entries
     assert "$ORIGIN/../lib/python3.11/site-packages/nvidia/cublas/lib" in entries
     assert "$ORIGIN/../lib/python3.11/dist-packages/nvidia/cublas/lib" in entries
@@ -78,7 +76,7 @@ def test_a_provider_of_the_data_scheme_is_reached_wherever_that_lands() -> None:
     mkl = Provider(requirement="mkl", libraries=("libmkl_*",), directory="lib", scheme="data")
     subject = wheel({DEPENDENT: elf("libmkl_rt.so.3")})
     settings = Settings(provider=(mkl,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(subject, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings)
     assert "$ORIGIN/../../.." in after.elfs[DEPENDENT].entries  # <prefix>/lib above site-packages
 
 
@@ -87,7 +85,7 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
         requirement="p", libraries=("libcublas.so.*",), directory="p/lib", scheme="purelib"
     )
     settings = Settings(provider=(pure,), data_libraries=DataLibraries.SEARCH)
-    after, _ = apply_fixes_until_stable(dependent_on_blas(), RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(dependent_on_blas(), RULES, settings)
     assert after.elfs[DEPENDENT].entries == (
         "$ORIGIN/../p/lib",
         "$ORIGIN/../../../../lib/python3.11/site-packages/p/lib",

@@ -34,11 +34,9 @@ class JudgedSymbols:
         return name in self.names or (isinstance(name, str) and "PyUnicodeUCS2_" in name)
 
 
-def judged_symbols(policies: Iterable[Policy]) -> Container[str] | None:
-    """Return the symbols that matter under `policies`; None if these are not known."""
+def judged_symbols(policies: Iterable[Policy]) -> Container[str]:
+    """Return the symbols that matter under `policies`."""
     names = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
-    if not names:
-        return None
     # auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`.
     return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
 

@@ -32,7 +32,7 @@ from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings
 
 _LibraryPath = tuple[Path, ...]
-_Sources = tuple[tuple[str, str | Path], ...]
+_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 
 
 class _GivenLibrary(NamedTuple):
@@ -153,16 +153,16 @@ class GivenLibraries:
 
     # --- Libraries that are not in the wheel
 
-    def host(self, name: str, user: Elf) -> Library | None:
-        """Find the library `name` for `user` in `library-path`, or where its loader searches.
+    def host(self, name: str, dependent: Elf) -> Library | None:
+        """Find the library `name` for `dependent` in `library-path`, or where its loader searches.
 
-        Only a library of the class and machine of `user` counts.
+        Only a library of the class and machine of `dependent` counts.
         """
-        abi = user.abi
+        abi = dependent.abi
         known = (self._library_path, name, abi)
         fitting = (
             library
-            for library in self._candidates(name, user)
+            for library in self._candidates(name, dependent)
             if library is not None and library.elf.abi == abi
         )
         library = next(fitting, None)
@@ -173,31 +173,31 @@ class GivenLibraries:
         return self._cache.found.get(known)
 
     def provider_library(
-        self, name: str, user: Elf, place: str, folder: str | None
+        self, name: str, dependent: Elf, place: str, folder: str | None
     ) -> Library | None:
         """Find the library `name` in `place`, the wheel or directory of a provider.
 
         Of several, one in `folder` of an install scheme is preferred. Only a library of the class
-        and machine of `user` counts.
+        and machine of `dependent` counts.
         """
         given = [known for known in self._given.get(name, ()) if known.path.startswith(f"{place}/")]
         given.sort(key=lambda known: folder_of(known.path, place) != folder)
         found = (self._library(*known) for known in given)
-        return next((one for one in found if one and one.elf.abi == user.abi), None)
+        return next((one for one in found if one and one.elf.abi == dependent.abi), None)
 
-    def _candidates(self, name: str, user: Elf) -> Iterator[Library | None]:
+    def _candidates(self, name: str, dependent: Elf) -> Iterator[Library | None]:
         if "/" in name:
             if name.startswith("/"):
                 yield self._file(name)
             return
         for given in self._given.get(name, ()):
             yield self._library(*given)
-        for directory in self._directories(user):
+        for directory in self._directories(dependent):
             yield self._file(f"{directory}/{name}")
 
-    def _directories(self, user: Elf) -> Iterator[str]:
-        """Yield the directories of this machine to search for the DT_NEEDED entries of `user`."""
-        del user
+    def _directories(self, dependent: Elf) -> Iterator[str]:
+        """Yield the directories of this machine in which to search libraries for `dependent`."""
+        del dependent
         return iter(())
 
     @property
@@ -244,34 +244,35 @@ class GivenLibraries:
 class HostLibraries(GivenLibraries):
     """The same, and the libraries that a loader on this machine finds."""
 
-    def _directories(self, user: Elf) -> Iterator[str]:
-        loader = self._loader(user)
-        entries = (entry for entry in user.entries or () if entry.startswith("/"))
+    def _directories(self, dependent: Elf) -> Iterator[str]:
+        loader = self._loader(dependent)
+        entries = (entry for entry in dependent.entries or () if entry.startswith("/"))
         expanded = (expand(e, None, lib=loader.lib, platform=loader.platform) for e in entries)
         own = [directory for directory in expanded if directory]
-        if user.runpath is None:
+        if dependent.runpath is None:
             yield from own
         for variable in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
             for entry in self.environ.get(variable, "").split(":"):
                 if entry:
                     yield os.path.join(self.environ.get("PWD", ""), entry)  # noqa: PTH118 - text
-        if user.runpath is not None:
+        if dependent.runpath is not None:
             yield from own
         if self.settings.ldpaths is not None:
             yield from (entry for entry in self.settings.ldpaths.split(":") if entry)
         else:
             yield from loader.default_directories
 
-    def _loader(self, user: Elf) -> Environment:
-        """Return how the loader of `user` searches, with ld.so.conf in place of ld.so.cache.
+    def _loader(self, dependent: Elf) -> Environment:
+        """Return how the loader of `dependent` searches, with ld.so.conf in place of ld.so.cache.
 
-        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet.
+        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet. And it
+        searches the trusted directories (ld.so(8)) on every machine (lddtree.py, `load_ld_paths`).
         """
-        key = (loader_of(user), user.libc, user.abi)
+        key = (loader_of(dependent), dependent.libc, dependent.abi)
         if key not in self._cache.loaders:
-            found = loader_environment(user)
+            found = loader_environment(dependent)
             if found.libc is Libc.GLIBC:
-                directories = (*configured_directories(), *found.default_directories)
+                directories = (*configured_directories(), *found.default_directories, *_TRUSTED)
                 found = replace(found, default_directories=tuple(dict.fromkeys(directories)))
             self._cache.loaders[key] = found
         return self._cache.loaders[key]
@@ -312,8 +313,6 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - reported below
         archive = ZipFile(path)
     except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         raise SettingsError(

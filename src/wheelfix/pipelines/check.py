@@ -228,5 +228,5 @@ def _without_baselined(report: Report, baseline: Baseline) -> Report:
     distribution = report.wheel.name.distribution
     counting = tuple(f for f in report.findings if not baseline.covers(distribution, f))
     covered = (f for f in report.findings if baseline.covers(distribution, f))
-    added = tuple(Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in covered)
+    added = (Suppressed(finding=found, because=SuppressionReason.BASELINE) for found in covered)
     return replace(report, findings=counting, suppressed=(*report.suppressed, *added))

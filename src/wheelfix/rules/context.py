@@ -1,7 +1,7 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
-from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
+from wheelfix.analysis.providers import ProviderUse, provider_uses
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
@@ -19,6 +19,7 @@ from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.search import load_each
 from wheelfix.loader.targets import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel, normalized
 from wheelfix.wheel.platform_tags import promised_libcs
 
@@ -60,6 +61,19 @@ class Context:
     """The wheel before the edits of this stage."""
     against: tuple[Wheel, ...] = ()
     """Wheels of an earlier release, for a comparison of sizes."""
+
+    def at_stage(self, stage: Stage) -> "Context":
+        """Return the context in which `stage` of a repair starts, with the analyses made so far."""
+        start = replace(self, stage=stage, origin=self.wheel)
+        vars(start).update(vars(self) | vars(start))  # no analysis depends on the stage
+        return start
+
+    def after(self, edits: Sequence[Edit]) -> "Context":
+        """Return the context of the wheel that `edits` make; it has no analyses yet."""
+        if not edits:
+            return self
+        definitions = None if self.definitions is None else self.definitions.including(edits)
+        return replace(self, wheel=predict(self.wheel, edits), definitions=definitions)
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
