@@ -10,7 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from packaging.utils import canonicalize_name
 
@@ -442,7 +442,7 @@ class SettingField(NamedTuple):
     """A field of `Settings`."""
 
     name: str
-    type: object
+    type: Any
     setting: Setting
 
     @property

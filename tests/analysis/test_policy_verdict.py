@@ -44,6 +44,7 @@ def agrees(path: Path) -> Judgement:
     """Hold what is found from values against what auditwheel says, and return it."""
     with open_wheel(path) as archive:
         ours = judge(archive.wheel, Settings(), POLICIES)
+    assert ours is not None
     theirs = show(path)
     assert ours == Judgement(
         overall=theirs["overall_tag"],

@@ -12,7 +12,7 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from importlib.resources import files
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -207,9 +207,11 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr(
-        "wheelfix.cli.check.WorkerProcesses", lambda *_, **__: nullcontext(InProcess())
-    )
+
+    def in_process(*_count: int, **_limits: object) -> AbstractContextManager[InProcess]:
+        return nullcontext(InProcess())
+
+    monkeypatch.setattr("wheelfix.cli.check.WorkerProcesses", in_process)
     return seen
 
 

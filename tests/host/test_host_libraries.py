@@ -107,8 +107,15 @@ def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_
     searched: list[str] = []
     bare = Environment(libc=Libc.GLIBC, files={}, default_directories=("/own/lib",))
     monkeypatch.setattr(host_libraries, "configured_directories", lambda: ("/opt/lib", "/lib"))
-    monkeypatch.setattr(host_libraries, "loader_environment", lambda _: bare)
-    monkeypatch.setattr(host_libraries, "_map_readable", lambda path: searched.append(str(path)))
+
+    def loader_environment(_path: object) -> Environment:
+        return bare
+
+    def search(path: object) -> None:
+        searched.append(str(path))
+
+    monkeypatch.setattr(host_libraries, "loader_environment", loader_environment)
+    monkeypatch.setattr(host_libraries, "_map_readable", search)
     assert libraries(archive).host("libnone.so", elf) is None
     folders = ["/opt/lib", "/lib", "/own/lib", "/lib64", "/usr/lib", "/usr/lib64"]
     assert searched == [f"{folder}/libnone.so" for folder in folders]

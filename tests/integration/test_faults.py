@@ -709,7 +709,7 @@ def test_an_auditwheel_that_misbehaves(
     words: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr("wheelfix.pipelines.auditwheel_worker.TIMEOUT", 3)
-    monkeypatch.syspath_prepend(str(fake_auditwheel(tmp_path / "fake", code)))
+    monkeypatch.setattr(sys, "path", [str(fake_auditwheel(tmp_path / "fake", code)), *sys.path])
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
 

@@ -111,7 +111,7 @@ def test_a_wheel_that_auditwheel_cannot_read_is_an_error_and_the_process_goes_on
 def test_an_auditwheel_that_misbehaves_is_an_error(
     code: str, words: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.syspath_prepend(str(fake_auditwheel(tmp_path / "fake", code)))
+    monkeypatch.setattr(sys, "path", [str(fake_auditwheel(tmp_path / "fake", code)), *sys.path])
     monkeypatch.setattr("wheelfix.pipelines.auditwheel_worker.TIMEOUT", 2)
     with _children() as started:
         with Auditwheel({}) as auditwheel, pytest.raises(ToolError, match=words) as caught:

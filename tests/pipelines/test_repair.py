@@ -1034,7 +1034,9 @@ def test_an_auditwheel_that_crashes_is_an_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.syspath_prepend(str(fake_auditwheel(tmp_path / "fake", behaviour)))
+    monkeypatch.setattr(
+        sys, "path", [str(fake_auditwheel(tmp_path / "fake", behaviour)), *sys.path]
+    )
     for wheel in (package, fixed):
         outcome = repaired(wheel, tmp_path / "out")
         assert isinstance(outcome.error, ToolError)

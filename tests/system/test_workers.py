@@ -64,7 +64,7 @@ def leave_trace(folder: Path, item: int) -> Any:
 
 
 @contextmanager
-def threads() -> Iterator[Workers]:
+def threads() -> Generator[Workers]:
     with ThreadPoolExecutor(3) as pool:
         yield InExecutor(pool)
 

@@ -76,7 +76,11 @@ def test_a_codec_that_is_wrong_is_found_out_when_the_wheel_is_read_back(
     wrong: bytes, tmp_path: Path
 ) -> None:
     path = make_wheel(tmp_path, files={"demo/a.py": b"a"})
-    codec = Codec("it", lambda _data, _level: wrong)
+
+    def compress(_data: bytes, _level: int) -> bytes:
+        return wrong
+
+    codec = Codec("it", compress)
     content = {"demo/a.py": b"something"}
     with (
         open_wheel(path) as archive,

@@ -63,7 +63,9 @@ def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
 def allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
     """Return the symbol versions that the tag `target` allows, by prefix; others are free."""
     policy = policy_of(target, policies)
-    allowed = policy.symbol_versions.get(parse_platform_tag(target).arch, {}) if policy else {}
+    if policy is None:
+        return {}
+    allowed = policy.symbol_versions.get(parse_platform_tag(target).arch) or {}
     return {
         prefix: frozenset(f"{prefix}_{version}" for version in known)
         for prefix, known in allowed.items()

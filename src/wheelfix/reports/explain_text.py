@@ -170,7 +170,7 @@ def _candidates(
             yield f"{indent}      {paint(shown, Colour.GREEN if good else Colour.DIM, on=colour)}"
 
 
-def _list_name(installation: Installation, how: How, owner: str) -> str:
+def _list_name(installation: Installation, how: How, owner: str | None) -> str:
     """Return the name of the search list `how` of the object `owner`."""
     words = {
         How.RPATH: "its own search path (DT_RPATH)",

@@ -134,8 +134,8 @@ def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
                 for side in (old.get(name), new.get(name))
             )
             if was != now:
-                cells = (word, "-") if was else ("-", word)
-                rows.append((f"{'-' if was else '+'} {name}", *cells))
+                left, right = (word, "-") if was else ("-", word)
+                rows.append((f"{'-' if was else '+'} {name}", left, right))
     lines = [printable(f"before  {before.wheel}"), printable(f"after   {after.wheel}"), ""]
     lines += _columns([tuple(printable(cell) for cell in row) for row in rows], colour=colour)
     if unchanged:

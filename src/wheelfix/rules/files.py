@@ -159,7 +159,7 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
         wrong = {
             member: f"for {elf.libc}"
             for member, elf in wheel.elfs.items()
-            if elf.libc is not None and {elf.libc} != kinds
+            if elf.libc is not None and kinds != frozenset({elf.libc})
         }
         said = " and ".join(sorted(kinds))
         yield from _misplaced(

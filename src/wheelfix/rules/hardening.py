@@ -164,7 +164,7 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: other objects may rely on sharing the symbols.
     """
-    if all(promised_libcs([tag]) == {Libc.MUSL} for tag in context.wheel.name.platforms):
+    if all(promised_libcs([tag]) == frozenset({Libc.MUSL}) for tag in context.wheel.name.platforms):
         return
     yield from _counted(
         context,

@@ -157,7 +157,7 @@ class _Walk(Evaluator):
         self._relevance = relevance
         self._files = frozenset(modules.values())
         self._functions: dict[str, _FunctionNode] = {}
-        self._frame = _Frame(on_import=True)
+        self._frame: _Frame = _Frame(on_import=True)
 
     # --- Statements
 

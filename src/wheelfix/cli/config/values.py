@@ -267,11 +267,11 @@ _SEVERITIES: tuple[SeverityLabel, ...] = get_args(SeverityLabel)
 def _severities(given: object, where: str) -> dict[str, SeverityLabel]:
     severities: dict[str, SeverityLabel] = {}
     for selector, value in _pairs(given, where, "=").items():
-        label = next((label for label in _SEVERITIES if label == value), None)
-        if label is None:
+        labels = [label for label in _SEVERITIES if value == label]
+        if not labels:
             listed = ", ".join(f"`{label}`" for label in _SEVERITIES)
             raise SettingsError(f"{where}: `{selector}` is {_shown(value)}; it must be {listed}")
-        severities[_text(selector, where)] = label
+        severities[_text(selector, where)] = labels[0]
     return severities
 
 
