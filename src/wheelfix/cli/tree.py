@@ -9,7 +9,6 @@ import typer
 
 from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
 from wheelfix.cli import load_options, options
-from wheelfix.cli.config.flags import configuration_of
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import parse_library_path, question_of, read_wheel, target_of
 from wheelfix.errors import ExitCode, OutputError, SettingsError
@@ -82,7 +81,7 @@ def tree(
         if wheel is None:
             raise SettingsError("name a wheel, or an environment with --site")
         others = [read_wheel(other) for other in beside or []]
-        configuration = configuration_of(context, given, config)
+        configuration = options.configuration_of(context, given, config)
         graphs = []
         for path in [Path(wheel), *([after] if after else [])]:
             subject = read_wheel(path)

@@ -12,7 +12,6 @@ import typer
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.config.flags import configuration_of
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.load_options import read_wheel
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
@@ -97,7 +96,7 @@ def verify(
         timeout=timeout,
         jobs=jobs,
     )
-    configuration = configuration_of(context, given, config)
+    configuration = options.configuration_of(context, given, config)
     results: list[Verified] = []
     is_complete = True
     for wheel in wheels:

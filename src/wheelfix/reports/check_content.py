@@ -93,6 +93,13 @@ def _located(
     return tuple(everything)
 
 
+def unreadable(found: SetReport, options: RenderOptions) -> Iterator[tuple[str, WheelfixError]]:
+    """Yield the path of each file that could not be read, and why."""
+    for report in found.reports:
+        if report.error is not None:
+            yield shown_path(report.source, options), report.error
+
+
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
     """Sort by severity; findings of one severity keep their order."""
     return sorted(findings, key=lambda located: -located.finding.severity)

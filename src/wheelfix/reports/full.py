@@ -14,6 +14,7 @@ from wheelfix.reports.check_content import (
     of_wheel,
     shown_path,
     suppressed_text,
+    unreadable,
 )
 from wheelfix.reports.printable import FEW, Colour, finding_text, paint, printable
 from wheelfix.reports.rule_docs import why_briefly
@@ -136,10 +137,8 @@ def _suppressed(found: SetReport) -> Iterator[str]:
 def render_concise(found: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: WF101 error message` for each finding, and the totals."""
     lines = [_concise(located) for located in locate(found, options)]
-    for report in found.unreadable:
-        message = report.error.message if report.error else ""
-        path = shown_path(report.source, options)
-        lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
+    for path, error in unreadable(found, options):
+        lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
     return "\n".join([*(printable(line) for line in lines), *totals(found)])
 
 

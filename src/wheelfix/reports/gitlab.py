@@ -2,7 +2,8 @@
 
 from hashlib import sha256
 
-from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
@@ -10,6 +11,7 @@ from wheelfix.reports.check_content import (
     locate,
     shown_path,
     titled,
+    unreadable,
     worst_first,
 )
 from wheelfix.reports.printable import json_text, printable
@@ -22,7 +24,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
     """Return the list of issues; an unreadable file is an issue too."""
     fallback = next((shown_path(report.source, options) for report in found.reports), ".")
     issues = [
-        *(_unreadable(report, options) for report in found.unreadable),
+        *(_unreadable(path, error) for path, error in unreadable(found, options)),
         *(_issue(located, fallback) for located in worst_first(locate(found, options))),
     ]
     return json_text(issues)
@@ -40,11 +42,9 @@ def _issue(located: LocatedFinding, fallback: str) -> dict[str, object]:
     }
 
 
-def _unreadable(report: Report, options: RenderOptions) -> dict[str, object]:
-    words = error_words(report.error) if report.error else "unreadable"
-    path = shown_path(report.source, options)
+def _unreadable(path: str, error: WheelfixError) -> dict[str, object]:
     return {
-        "description": " ".join(printable(line) for line in words.splitlines()),
+        "description": " ".join(printable(line) for line in error_words(error).splitlines()),
         "check_name": "unreadable",
         "fingerprint": sha256(f"unreadable\0{path}".encode("utf-8", "replace")).hexdigest()[:32],
         "severity": "blocker",
