@@ -13,7 +13,7 @@ from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.process_pool import processes
 from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
@@ -109,8 +109,8 @@ def check(
         ),
     ] = None,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     **given: object,
 ) -> None:
     """Report what is wrong with wheels, and change nothing.

@@ -5,10 +5,25 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from traceback import format_exception
-from typing import NamedTuple, TextIO
+from typing import Annotated, NamedTuple, TextIO
+
+import typer
 
 from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import error_text, printable
+
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        metavar="",
+        help="Print more details; also before the command.",
+        show_default=False,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""

@@ -109,17 +109,6 @@ def _table_value(field: SettingField, value: object) -> object:
 
 # --- Options that are not settings ----------------------------------------------------------------
 
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v",
-        "--verbose",
-        count=True,
-        metavar="",
-        help="Print more details; also before the command.",
-        show_default=False,
-    ),
-]
 Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
 Config = Annotated[
     Path | None,
@@ -129,4 +118,3 @@ Config = Annotated[
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

@@ -10,7 +10,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.repair import repair_with
@@ -42,8 +42,8 @@ def repair(
         bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     **given: object,
 ) -> None:
     """Write wheels that work once installed.

@@ -8,17 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.check_content import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    locate,
-    titled,
-    unreadable,
-)
+from wheelfix.reports.check_content import FEW, LocatedFinding, RenderOptions, locate, unreadable
 from wheelfix.reports.full import totals
-from wheelfix.reports.printable import FEW, printable
+from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.text import counted, grouped
 
@@ -55,11 +47,11 @@ def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
     groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
-        first = group[0].finding
+        first = group[0]
         lines = [_line(located) for located in group[:FEW]]
         if len(group) > FEW:
             lines.append(f"and {len(group) - FEW:,} more")
-        yield _Note(severity, path, titled(first), (*lines, *advice(first).splitlines()))
+        yield _Note(severity, path, first.title, (*lines, *first.advice.splitlines()))
 
 
 def _line(located: LocatedFinding) -> str:

@@ -7,14 +7,12 @@ from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
-    error_words,
     locate,
     shown_path,
-    titled,
     unreadable,
     worst_first,
 )
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.printable import error_words, json_text, printable
 from wheelfix.rules.findings import Severity
 
 _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INFO: "info"}
@@ -35,7 +33,7 @@ def _issue(located: LocatedFinding, fallback: str) -> dict[str, object]:
     inside = f"{finding.member}: " if finding.member else ""
     return {
         "description": printable(f"{inside}{finding.message}"),
-        "check_name": titled(finding),
+        "check_name": located.title,
         "fingerprint": located.fingerprint,
         "severity": _SEVERITY[finding.severity],
         "location": _location(located.path or fallback),

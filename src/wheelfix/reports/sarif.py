@@ -14,13 +14,12 @@ from wheelfix.reports.check_content import (
     NAME,
     LocatedFinding,
     RenderOptions,
-    error_words,
     locate,
     shown_path,
     unreadable,
     worst_first,
 )
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.printable import error_words, json_text, printable
 from wheelfix.reports.rule_docs import anchor, why
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
