@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_verdict import show_json
+from wheelfix.analysis.policy_reasons import Judgement
+from wheelfix.analysis.policy_verdict import judge
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
@@ -55,7 +56,7 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
     with open_wheel(path) as archive:
         wheel = archive.wheel
     opened = time.perf_counter()
-    ours = show_json(wheel, Settings(), policies) or {"overall_tag": "none"}
+    ours = _as_json(judge(wheel, Settings(), policies))
     judged = time.perf_counter()
     theirs = show(path)
     shown = time.perf_counter()
@@ -66,6 +67,18 @@ def compare(path: Path, policies: Sequence[Policy]) -> Comparison:
         objects=len(wheel.elfs),
         seconds=(shown - judged, opened - start, judged - opened),
     )
+
+
+def _as_json(found: Judgement | None) -> dict[str, Any]:
+    if found is None:
+        return {"overall_tag": "none"}
+    return {
+        "overall_tag": found.overall,
+        "pyfpe": found.fpectl,
+        "ucs2": found.narrow_unicode,
+        "unsupported_isa": found.unsupported_isa,
+        "external_libs": {name for short in found.upgrades.values() for name in short.libraries},
+    }
 
 
 def show(path: Path) -> dict[str, Any]:
@@ -83,12 +96,12 @@ def rows(comparisons: Sequence[Comparison]) -> Iterator[str]:
     """Yield the lines of the table."""
     yield "| wheel | objects | auditwheel | wheelfix | s | opened, s | judged, ms | |"
     yield "|---|---:|---|---|---:|---:|---:|---|"
-    for each in comparisons:
-        theirs = each.theirs.get("overall_tag", "none")
-        remark = each.theirs.get("error") or ", ".join(each.differences)
-        show_s, open_s, judge_s = each.seconds
+    for pair in comparisons:
+        theirs = pair.theirs.get("overall_tag", "none")
+        remark = pair.theirs.get("error") or ", ".join(pair.differences)
+        show_s, open_s, judge_s = pair.seconds
         yield (
-            f"| {each.wheel} | {each.objects} | {theirs} | {each.ours['overall_tag']} "
+            f"| {pair.wheel} | {pair.objects} | {theirs} | {pair.ours['overall_tag']} "
             f"| {show_s:.2f} | {open_s:.2f} | {judge_s * 1000:.1f} | {remark} |"
         )
 
@@ -100,11 +113,11 @@ def main() -> int:
     )
     parser.add_argument("wheels", nargs="+", type=Path, metavar="WHEEL_OR_FOLDER")
     given: list[Path] = parser.parse_args().wheels
-    paths = [each for path in given for each in (sorted(path.rglob("*.whl")) or [path])]
+    paths = [wheel for path in given for wheel in (sorted(path.rglob("*.whl")) or [path])]
     policies = read_policies()
-    compared = [each for path in paths if (each := compare(path, policies)).objects]
+    compared = [pair for path in paths if (pair := compare(path, policies)).objects]
     print("\n".join(rows(compared)))
-    return int(any(each.differences for each in compared))
+    return int(any(pair.differences for pair in compared))
 
 
 if __name__ == "__main__":

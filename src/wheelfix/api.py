@@ -12,7 +12,7 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.pipelines.repair_set import repair_each
 from wheelfix.settings import Settings
-from wheelfix.system.crew import crew_of
+from wheelfix.system.workers import InExecutor, InProcess
 
 DEFAULTS = Settings()
 
@@ -36,11 +36,12 @@ def check_each(
 
     With an `executor` they are checked there, several at a time, also in other processes or on
     other machines that have the wheels under the same paths and the same wheelfix. No wheel stops
-    the others; `ToolError` is raised if the executor itself fails.
+    the others; `ToolError` is raised if the executor itself fails. `settings.timeout` is not
+    applied: only the command has processes of its own to kill.
     """
-    crew = None if executor is None else crew_of(executor)
+    workers = InProcess() if executor is None else InExecutor(executor)
     wheels = [Path(path) for path in paths]
-    yield from checking.check_each(wheels, lambda _: settings, crew=crew)
+    yield from checking.check_each(wheels, lambda _: settings, workers=workers)
 
 
 def check_all(

@@ -13,7 +13,8 @@ import pytest
 from tests.support import build
 from tests.support.values import elf, wheel
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_verdict import policy_verdict, show_json
+from wheelfix.analysis.policy_reasons import Judgement, Shortfall
+from wheelfix.analysis.policy_verdict import judge, policy_verdict
 from wheelfix.elf.model import Elf, Machine, Undefined, VersionNeed
 from wheelfix.errors import ToolError
 from wheelfix.host.policy_tables import read_policies
@@ -24,7 +25,6 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
 POLICIES = read_policies()
-SAID = ("overall_tag", "sym_tag", "pyfpe", "ucs2", "unsupported_isa", "policy_upgrades")
 
 
 def show(path: Path) -> dict[str, Any]:
@@ -40,15 +40,30 @@ def show(path: Path) -> dict[str, Any]:
     return found
 
 
-def agrees(path: Path) -> dict[str, Any]:
+def agrees(path: Path) -> Judgement:
     """Hold what is found from values against what auditwheel says, and return it."""
     with open_wheel(path) as archive:
-        ours = show_json(archive.wheel, Settings(), POLICIES)
+        ours = judge(archive.wheel, Settings(), POLICIES)
     theirs = show(path)
-    assert ours is not None
-    assert {key: ours[key] for key in SAID} == {key: theirs[key] for key in SAID}
-    assert ours["external_libs"] == theirs["external_libs"]
+    assert ours == Judgement(
+        overall=theirs["overall_tag"],
+        symbols=theirs["sym_tag"],
+        fpectl=theirs["pyfpe"],
+        narrow_unicode=theirs["ucs2"],
+        unsupported_isa=theirs["unsupported_isa"],
+        upgrades={
+            tag: Shortfall(
+                tuple(upgrade.get("libs_to_eliminate", ())), upgrade.get("blacklisted_symbols", {})
+            )
+            for tag, upgrade in theirs["policy_upgrades"].items()
+        },
+    )
+    assert external(ours) == set(theirs["external_libs"])
     return ours
+
+
+def external(found: Judgement) -> set[str]:
+    return {name for shortfall in found.upgrades.values() for name in shortfall.libraries}
 
 
 def overall(subject: Wheel, **settings: Any) -> str | None:
@@ -64,8 +79,8 @@ def test_an_external_library_makes_it_linux(tmp_path: Path) -> None:
     extension = build.extension(tmp_path / "m.so", "m", needed=[library], calls=["f"])
     path = build.make_wheel(tmp_path, files={"p/m.so": extension})
     found = agrees(path)
-    assert found["overall_tag"].startswith("linux_")
-    assert list(found["external_libs"]) == ["libmine.so.1"]
+    assert found.overall.startswith("linux_")
+    assert external(found) == {"libmine.so.1"}
 
 
 def test_a_library_of_the_wheel_is_followed_to_what_it_needs(tmp_path: Path) -> None:
@@ -82,7 +97,7 @@ def test_a_library_of_the_wheel_is_followed_to_what_it_needs(tmp_path: Path) -> 
         tmp_path / "m.so", "m", needed=[inner], calls=["f"], rpath="$ORIGIN"
     )
     path = build.make_wheel(tmp_path, files={"p/m.so": extension, "p/libinner.so": inner})
-    assert list(agrees(path)["external_libs"]) == ["libouter.so"]
+    assert external(agrees(path)) == {"libouter.so"}
 
 
 def test_a_symbol_version_that_no_policy_has(tmp_path: Path) -> None:
@@ -92,7 +107,7 @@ def test_a_symbol_version_that_no_policy_has(tmp_path: Path) -> None:
     extension = build.shared_object(
         tmp_path / "m.so", "int f(void); int g(void) { return f(); }", needed=[forged], libc=False
     )
-    assert agrees(build.make_wheel(tmp_path, files={"p/m.so": extension}))["overall_tag"] == (
+    assert agrees(build.make_wheel(tmp_path, files={"p/m.so": extension})).overall == (
         "linux_x86_64"
     )
 
@@ -104,7 +119,7 @@ def test_a_newer_symbol_version_calls_for_a_newer_tag(tmp_path: Path) -> None:
     extension = build.shared_object(
         tmp_path / "m.so", "int f(void); int g(void) { return f(); }", needed=[forged], libc=False
     )
-    assert agrees(build.make_wheel(tmp_path, files={"p/m.so": extension}))["overall_tag"] == (
+    assert agrees(build.make_wheel(tmp_path, files={"p/m.so": extension})).overall == (
         "manylinux_2_31_x86_64"
     )
 
@@ -115,9 +130,7 @@ def test_a_private_symbol_of_an_allowed_library(tmp_path: Path) -> None:
     )
     extension = build.extension(tmp_path / "m.so", "m", needed=[zlib], calls=["_tr_init"])
     found = agrees(build.make_wheel(tmp_path, files={"p/m.so": extension}))
-    assert found["policy_upgrades"]["manylinux_2_5_x86_64"] == {
-        "blacklisted_symbols": {"libz.so.1": ["_tr_init"]}
-    }
+    assert found.upgrades["manylinux_2_5_x86_64"].symbols == {"libz.so.1": ["_tr_init"]}
 
 
 def test_an_object_that_needs_a_newer_processor(tmp_path: Path) -> None:
@@ -125,14 +138,14 @@ def test_an_object_that_needs_a_newer_processor(tmp_path: Path) -> None:
         tmp_path / "m.so", "m", flags=["-march=x86-64-v3", "-mneeded", "-Wl,-z,x86-64-v3"]
     )
     found = agrees(build.make_wheel(tmp_path, files={"p/m.so": extension}))
-    assert found["unsupported_isa"]
+    assert found.unsupported_isa
 
 
 def test_libpython_is_never_allowed(tmp_path: Path) -> None:
     python = build.shared_object(tmp_path / "libpython3.11.so.1.0", soname="libpython3.11.so.1.0")
     extension = build.extension(tmp_path / "m.so", "m", needed=[python], calls=["f"])
     found = agrees(build.make_wheel(tmp_path, files={"p/m.so": extension}))
-    assert list(found["external_libs"]) == ["libpython3.11.so.1.0"]
+    assert external(found) == {"libpython3.11.so.1.0"}
 
 
 def test_the_verdict_of_a_repair_is_the_same(tmp_path: Path) -> None:
@@ -250,10 +263,10 @@ def test_fpectl_and_narrow_unicode_are_for_no_tag() -> None:
 def test_android_wheels_keep_their_own_level() -> None:
     android = replace(EXTENSION, needed=("libc.so", "libpython3.13.so"))
     subject = wheel({"p/m.so": android}, name="demo-1.0-cp313-cp313-android_25_x86_64.whl")
-    found = show_json(subject, Settings(), POLICIES)
+    found = judge(subject, Settings(), POLICIES)
     assert found is not None
-    assert found["overall_tag"] == "android_25_x86_64"
-    assert not found["external_libs"]
+    assert found.overall == "android_25_x86_64"
+    assert not external(found)
 
 
 def test_a_wheel_without_objects_gets_no_verdict() -> None:

@@ -1,4 +1,4 @@
-"""Thousands of wheels: a record each, on any executor, whatever happens to wheels and workers."""
+"""Records of many wheels: one for each, in order, even if a wheel or a worker fails."""
 
 import json
 import os
@@ -7,21 +7,15 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import (
-    BrokenExecutor,
-    Executor,
-    Future,
     ProcessPoolExecutor,
     ThreadPoolExecutor,
 )
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.resources import files
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import jsonschema
@@ -32,15 +26,11 @@ from tests.support.build import make_wheel
 from wheelfix.cli import check_records as batch
 from wheelfix.cli.app import run
 from wheelfix.cli.check_records import records, tasks
-from wheelfix.cli.process_pool import processes
-from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.pipelines.check import check
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.check_content import RenderOptions
 from wheelfix.settings import Settings
-from wheelfix.system.crew import crew_of
-from wheelfix.system.spread import spread
-from wheelfix.system.timeouts import TimedOutError, run_with_timeout
+from wheelfix.system.workers import InExecutor, InProcess, WorkerProcesses, Workers
 
 BROKEN = {"demo/one.so": b"\x7fELF", "demo/__init__.py": b""}
 STREAM = ("check", "--output-format", "jsonl")
@@ -49,7 +39,7 @@ SCHEMAS = files("wheelfix.reports").joinpath("schemas")
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder with eight wheels in `dist`, of which one is torn."""
+    """Change to a folder with eight wheels in `dist`, one of them truncated."""
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("WHEELFIX_SEVERITY", "WF601=error")
@@ -74,7 +64,7 @@ def test_each_wheel_has_its_record_in_the_order_of_the_list(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = streamed(capsys, "dist")
-    assert code == 2, "a torn wheel is no finding"
+    assert code == 2, "a truncated wheel is no finding"
     found = [json.loads(line) for line in text.splitlines()]
     assert [each["path"] for each in found] == sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")
@@ -127,7 +117,7 @@ def test_exit_codes_are_those_of_every_check(
     assert streamed(capsys, "dist/part0", "--fail-on", fail_on, "--select", "WF601")[0] == 0
 
 
-def test_what_stands_beside_a_stream_is_refused(
+def test_options_that_need_all_wheels_are_refused(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for arguments in (
@@ -142,7 +132,7 @@ def test_what_stands_beside_a_stream_is_refused(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_terminal_shows_how_far_the_run_is_and_a_file_does_not() -> None:
+def test_a_terminal_shows_progress_and_a_file_does_not() -> None:
     command = [sys.executable, "-m", "wheelfix", *STREAM, "dist", "-o", "records"]
     master, terminal = pty.openpty()
     environ = {**os.environ, "TERM": "xterm"}
@@ -200,7 +190,7 @@ def test_a_list_without_wheels_is_an_error(
     assert "cannot read the list" in capsys.readouterr().err
 
 
-# --- Going on where an earlier run was stopped ----------------------------------------------------
+# --- Resuming -------------------------------------------------------------------------------------
 
 
 def resumed(*arguments: str) -> int:
@@ -217,23 +207,13 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return check(path, *more)
 
     monkeypatch.setattr(batch, "check", noted)
-    monkeypatch.setattr("wheelfix.cli.process_pool.ProcessPoolExecutor", InPlace)
+    monkeypatch.setattr(
+        "wheelfix.cli.check.WorkerProcesses", lambda *_, **__: nullcontext(InProcess())
+    )
     return seen
 
 
-class InPlace(Executor):
-    """An executor that does everything at once, here."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        super().__init__()
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
-def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
+def test_a_resumed_run_writes_the_same_bytes_wherever_it_was_killed(
     folder: Path, looked_at: list[str]
 ) -> None:
     assert resumed() == 2
@@ -250,7 +230,7 @@ def test_a_run_that_was_killed_anywhere_goes_on_to_the_same_bytes(
     assert {path.name for path in folder.iterdir()} == {"dist", "records"}
 
 
-def test_only_records_that_still_hold_are_kept(folder: Path, looked_at: list[str]) -> None:
+def test_only_valid_records_are_kept(folder: Path, looked_at: list[str]) -> None:
     def again(*arguments: str) -> set[str]:
         looked_at.clear()
         resumed(*arguments)
@@ -273,11 +253,11 @@ def test_only_records_that_still_hold_are_kept(folder: Path, looked_at: list[str
     assert len(again("--select", "WF6")) == 7
     assert len(again("--select", "WF6", "--library-path", "lib")) == 7
     (folder / "lib").mkdir()
-    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "another library is at hand"
+    assert len(again("--select", "WF6", "--library-path", "lib")) == 7, "there is another library"
     assert again("--select", "WF6", "--library-path", "lib") == set()
 
 
-def test_another_version_makes_all_records_anew(
+def test_another_version_makes_all_records_again(
     folder: Path, looked_at: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resumed()
@@ -290,7 +270,7 @@ def test_another_version_makes_all_records_anew(
     assert {json.loads(line)["tool"]["version"] for line in records} == {"99"}
 
 
-def test_a_file_that_is_no_journal_is_left_alone(
+def test_a_file_without_records_is_not_changed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for text in ("my thesis\n", '{"version":1}\n', "[]\n", "\xff\n", '{"version":1,"path":"x"'):
@@ -301,7 +281,7 @@ def test_a_file_that_is_no_journal_is_left_alone(
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-def test_what_is_no_file_cannot_be_gone_on_with(
+def test_only_a_regular_file_can_be_resumed(
     folder: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if kind == "pipe":
@@ -327,19 +307,19 @@ def test_two_runs_do_not_write_to_one_file(
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_full_disk_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*STREAM, "dist", "-o", "/dev/full"]) == 2
     said = capsys.readouterr().err
     assert "No space left" in said
     assert "--resume" in said
 
 
-# --- Whatever happens -----------------------------------------------------------------------------
+# --- Crashes, hangs and interrupts ----------------------------------------------------------------
 
 
 @pytest.fixture
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of wheels choose what becomes of those who check them; of forked workers, too."""
+    """Some wheels, by name, crash the process that checks them, or raise an error."""
 
     def perhaps(path: Path, *more: Any) -> Report:
         match path.name.partition("-")[0]:
@@ -359,7 +339,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("folder")
 @pytest.mark.usefixtures("poisoned")
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_wheel_that_takes_its_worker_down_costs_one_record(
+def test_a_wheel_that_kills_its_worker_costs_one_record(
     jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = streamed(capsys, "dist", "-j", jobs)
@@ -378,7 +358,7 @@ def test_a_wheel_that_takes_its_worker_down_costs_one_record(
 
 
 @pytest.mark.usefixtures("poisoned")
-def test_what_was_lost_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_wheel_is_checked_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert resumed() == 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
@@ -408,12 +388,12 @@ def loop() -> None:
 
 
 def keep_the_interpreter() -> None:
-    """Spend hours in one call that never lets other threads run, nor heeds a signal."""
+    """Spend hours in one call that holds the GIL, so that no signal handler runs."""
     sum(iter(int, 1))
 
 
 def wait_for_the_system() -> None:
-    """Wait as for a file server that is gone; in a thread that Python would join at its end."""
+    """Wait in a thread that Python would join at its end."""
     ThreadPoolExecutor().submit(time.sleep, 20).result()
 
 
@@ -425,7 +405,7 @@ def swallow_errors() -> None:
 
 @pytest.fixture
 def endless(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of wheels choose how a check of them never ends."""
+    """Some wheels, by name, have a check that never ends."""
     ways = {
         "demo1": loop,
         "demo2": wait_for_the_system,
@@ -437,18 +417,18 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         ways.get(path.name.partition("-")[0], lambda: None)()
         return check(path, *more)
 
-    monkeypatch.setattr("wheelfix.cli.call_timeout.GRACE", 1)
     monkeypatch.setattr(batch, "check", perhaps)
     monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
 
 
 @pytest.mark.usefixtures("folder", "endless")
 @pytest.mark.parametrize("form", ["jsonl", "json"])
-def test_a_wheel_that_takes_for_ever_costs_one_record(
-    form: str, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_wheel_beyond_the_time_limit_costs_one_record(
+    form: str, jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    assert run(["check", "--output-format", form, "dist", "-j2", "--timeout", "1"]) == 2
+    assert run(["check", "--output-format", form, "dist", "-j", jobs, "--timeout", "1"]) == 2
     assert time.monotonic() - began < 20
     assert not active_children()
     text = capsys.readouterr().out
@@ -456,18 +436,18 @@ def test_a_wheel_that_takes_for_ever_costs_one_record(
     found = found or json.loads(text)["wheels"]
     assert len(found) == 8
     errors = {each["name"][:5]: each["error"] for each in found if each["error"]}
-    for late in ("demo1", "demo2", "demo5"):
+    for late in ("demo1", "demo2", "demo4", "demo5"):
         assert errors[late] == {
             "message": f"`{late}-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s",
             "hint": "--timeout gives each wheel more",
         }
-    assert "ended abruptly" in errors["demo4"]["message"]
-    assert "longer than --timeout" in errors["demo4"]["hint"]
     assert sorted(errors) == ["demo1", "demo2", "demo3", "demo4", "demo5"]
 
 
 @pytest.mark.usefixtures("endless")
-def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_beyond_the_time_limit_is_checked_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert resumed("-j2", "--timeout", "1") == 2
     monkeypatch.undo()
     monkeypatch.chdir(folder)
@@ -476,22 +456,7 @@ def test_what_took_too_long_is_tried_again(folder: Path, monkeypatch: pytest.Mon
     assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
 
 
-@pytest.mark.usefixtures("endless")
-def test_the_limit_holds_on_any_executor_that_lets_python_run(folder: Path) -> None:
-    """In threads of Dask's workers, too; not where one call keeps the interpreter to itself."""
-    wheels = [path for path in sorted(folder.rglob("*.whl")) if "demo4" not in path.name]
-    before = threading.active_count()
-    with ThreadPoolExecutor(2) as pool:
-        reports = list(wheelfix.check_each(wheels, Settings(timeout=1), executor=pool))
-    late = [each.source.name[:5] for each in reports if isinstance(each.error, TimedOutError)]
-    assert sorted(late) == ["demo1", "demo2", "demo5"]
-    deadline = time.monotonic() + 10
-    while threading.active_count() > before + 2 and time.monotonic() < deadline:
-        time.sleep(0.01)  # those that loop in Python end; who waits for the system is left
-    assert threading.active_count() <= before + 2
-
-
-def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) -> None:
+def test_a_run_ends_although_a_thread_of_a_check_still_waits(folder: Path) -> None:
     code = (
         "import sys, time; from concurrent.futures import ThreadPoolExecutor as Pool\n"
         "from wheelfix.pipelines import check as checking\nfrom wheelfix.__main__ import main\n"
@@ -508,21 +473,10 @@ def test_a_run_ends_though_something_still_waits_for_the_system(folder: Path) ->
     assert "longer than 1 s" in done.stderr
 
 
-def test_what_is_done_in_time_is_as_it_was() -> None:
-    def fail() -> None:
-        raise TimeoutError("the system's own")
-
-    assert run_with_timeout(0, lambda: 1) == run_with_timeout(9, lambda: 1) == 1
-    with pytest.raises(TimeoutError, match="own"):
-        run_with_timeout(9, fail)
-
-
 @pytest.mark.usefixtures("folder")
-def test_a_wheel_that_takes_all_memory_costs_one_record(
+def test_a_wheel_beyond_the_memory_limit_costs_one_record(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its worker may ask for so much, and the machine goes on."""
-
     def perhaps(path: Path, *more: Any) -> Report:
         if path.name.startswith("demo2"):
             hoard = [bytes(1 << 28) for _ in range(9)]
@@ -542,12 +496,10 @@ def test_workers_end_with_a_parent_that_is_killed(folder: Path) -> None:
     fifo = folder / "fifo"
     os.mkfifo(fifo)
     code = (
-        "import os, time\nfrom wheelfix.cli.process_pool import processes\n"
+        "import os, time\nfrom wheelfix.system.workers import WorkerProcesses\n"
         "def hang(_): open('fifo', 'w').write(str(os.getpid()) + '\\n'); time.sleep(600)\n"
-        "with processes(2, 0) as crew:\n"
-        "    executor = crew.start()\n"
-        "    [executor.submit(hang, n) for n in range(2)]\n"
-        "    time.sleep(600)\n"
+        "with WorkerProcesses(2, timeout=0, memory=None) as workers:\n"
+        "    list(workers.map_in_order(hang, range(2)))\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", code])
     workers: set[int] = set()
@@ -596,21 +548,20 @@ def test_an_interrupt_ends_at_once_and_what_is_written_stays(
 # --- Any executor ---------------------------------------------------------------------------------
 
 
-def texts(folder: Path, executor: Executor | None) -> list[str]:
+def texts(folder: Path, workers: Workers) -> list[str]:
     wheels = sorted(folder.rglob("*.whl"))
     drawing = RenderOptions(version=wheelfix.__version__, folder=folder, root=folder)
-    crew = None if executor is None else crew_of(executor)
-    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), crew)]
+    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), workers)]
 
 
 def test_every_executor_gives_the_same_records(folder: Path) -> None:
-    alone = texts(folder, None)
+    alone = texts(folder, InProcess())
     with ThreadPoolExecutor(3) as threads:
-        assert texts(folder, threads) == alone
+        assert texts(folder, InExecutor(threads)) == alone
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as others:
-        assert texts(folder, others) == alone
-    with processes(2, 0) as crew:
-        assert texts(folder, crew.start()) == alone
+        assert texts(folder, InExecutor(others)) == alone
+    with WorkerProcesses(2, timeout=0, memory=None) as processes:
+        assert texts(folder, processes) == alone
 
 
 def test_python_programs_bring_their_own_executor(folder: Path) -> None:
@@ -622,104 +573,3 @@ def test_python_programs_bring_their_own_executor(folder: Path) -> None:
     assert [each.findings for each in found.reports] == [each.findings for each in alone.reports]
     assert found.findings == alone.findings
     assert str(found.unreadable[0].error) == str(alone.unreadable[0].error)
-
-
-def lose(item: int, error: Exception) -> int | str:
-    return f"{item}: {type(error).__name__}"
-
-
-def double(item: int) -> int | str:
-    if item == 7:
-        raise ValueError("seven")
-    return 2 * item
-
-
-def test_items_are_handed_out_a_few_at_a_time_and_come_back_in_their_order() -> None:
-    lock, running, most, taken = Lock(), 0, 0, 0
-
-    def work(item: int) -> int | str:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        time.sleep(0.02 if item % 5 == 0 else 0.001)
-        with lock:
-            running -= 1
-        return double(item)
-
-    def items() -> Iterator[int]:
-        nonlocal taken
-        for item in range(100):
-            taken += 1
-            yield item
-
-    with ThreadPoolExecutor(50) as pool:
-        results: list[int | str] = []
-        for result in spread(work, items(), crew_of(pool, at_once=4), lose):
-            results.append(result)
-            assert taken <= len(results) + 16 * 4
-    assert results == [2 * item if item != 7 else "7: ValueError" for item in range(100)]
-    assert most <= 4
-
-
-def test_a_slow_first_item_does_not_pile_up_results() -> None:
-    made = 0
-
-    def work(item: int) -> int | str:
-        nonlocal made
-        time.sleep(0.5 if item == 0 else 0)
-        made += 1
-        return item
-
-    with ThreadPoolExecutor(2) as pool:
-        found = spread(work, range(1000), crew_of(pool, at_once=2), lose)
-        assert next(found) == 0
-        assert made <= 32
-        found.close()  # type: ignore[attr-defined] # it is a generator
-    assert made < 1000
-
-
-def test_without_a_crew_the_work_is_done_here() -> None:
-    assert list(spread(double, [1, 7], None, lose)) == [2, "7: ValueError"]
-
-
-class Broken(Executor):
-    """An executor that breaks at its third call."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.calls = 0
-        self.error = error or BrokenExecutor("gone")
-
-    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.calls += 1
-        future: Future[Any] = Future()
-        if self.calls < 3:
-            future.set_result(fn(*args, **kwargs))
-        elif isinstance(self.error, BrokenExecutor):
-            raise self.error
-        else:
-            future.set_exception(self.error)
-        return future
-
-
-def test_an_executor_that_cannot_be_replaced_is_an_error() -> None:
-    found = spread(double, range(6), crew_of(Broken()), lose)
-    assert [next(found), next(found)] == [0, 2]
-    with pytest.raises(ToolError, match="ended abruptly"):
-        next(found)
-
-
-def test_what_concerns_the_whole_run_is_raised() -> None:
-    found = spread(double, range(6), crew_of(Broken(BadWheelError("all are"))), lose)
-    assert [next(found), next(found)] == [0, 2]
-    with pytest.raises(BadWheelError):
-        next(found)
-    cancelled: Future[Any] = Future()
-    cancelled.cancel()
-
-    class Gone(Executor):
-        def submit(self, *_: Any, **__: Any) -> Future[Any]:
-            return cancelled
-
-    with pytest.raises(ToolError, match="the workers are gone"):
-        list(spread(double, range(3), crew_of(Gone()), lose))

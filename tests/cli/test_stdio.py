@@ -1,4 +1,4 @@
-"""The standard streams: closed, full or gone; and signals in the first moments of a run."""
+"""Standard streams that are closed, full or non-blocking, and signals while modules load."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def command(words: tuple[str, ...], places: Mapping[str, Path]) -> list[str]:
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_nobody_reads_on(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
+def test_a_closed_pipe_ends_the_run(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
     """As with `| head`: the run ends, quietly, as if SIGPIPE had ended it."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -62,7 +62,7 @@ def test_nobody_reads_on(words: tuple[str, ...], places: Mapping[str, Path]) -> 
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_no_room_for_the_result(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
+def test_a_full_disk_is_an_error(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command(words, places), stdout=full, stderr=subprocess.PIPE, text=True, check=False
@@ -73,8 +73,8 @@ def test_no_room_for_the_result(words: tuple[str, ...], places: Mapping[str, Pat
     assert "internal" not in done.stderr
 
 
-def test_a_long_run_ends_when_nobody_reads_on(tmp_path: Path) -> None:
-    """With its workers, and without looking at the rest."""
+def test_a_closed_pipe_ends_a_long_run(tmp_path: Path) -> None:
+    """With its workers, and without the other wheels."""
     first = make_wheel(tmp_path, files={"demo/__init__.py": b""})
     for number in range(3000):
         os.link(first, tmp_path / f"demo{number}-1.0-py3-none-any.whl")
@@ -97,7 +97,7 @@ def test_a_long_run_ends_when_nobody_reads_on(tmp_path: Path) -> None:
 
 
 def running(group: int) -> list[str]:
-    """Return the processes of a group, without those of which only the exit code is left."""
+    """Return the processes of a group, without zombies."""
     found: list[str] = []
     for each in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -111,8 +111,7 @@ def running(group: int) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["concise", "jsonl"])
-def test_a_word_that_cannot_be_said_is_no_failure(form: str, places: Mapping[str, Path]) -> None:
-    """Neither for what is said nor for what comes out."""
+def test_a_closed_or_full_stderr_is_no_failure(form: str, places: Mapping[str, Path]) -> None:
     words = [*command(("check", "--output-format", form, "{wheel}", "{other}"), places)]
     usual = subprocess.run(words, capture_output=True, check=False)
     assert usual.stdout
@@ -137,7 +136,7 @@ def test_a_word_that_cannot_be_said_is_no_failure(form: str, places: Mapping[str
 def test_streams_that_the_caller_has_closed(
     closed: str, code: int, said: str, places: Mapping[str, Path], tmp_path: Path
 ) -> None:
-    """No file of ours takes their place, and nothing crashes."""
+    """No other file gets their descriptors, and nothing crashes."""
     line = f'exec "$@" {closed}'
     subprocess.run(command(("repair", "-q", "-w", "{out}", "{wheel}"), places), check=True)
     words = command(("repair", "-w", str(tmp_path), "{wheel}"), places)
@@ -158,7 +157,7 @@ def test_a_list_from_a_closed_stdin_is_empty() -> None:
     assert "no wheel is named" in done.stderr
 
 
-def test_a_pipe_that_does_not_block_gets_everything(places: Mapping[str, Path]) -> None:
+def test_a_non_blocking_pipe_gets_everything(places: Mapping[str, Path]) -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     words = command(("rule", "--all", "--output-format", "markdown"), places)
@@ -192,7 +191,7 @@ def test_an_interrupt_while_our_modules_are_imported_ends_quietly(
 
 
 def test_signals_that_the_caller_ignores_stay_ignored(places: Mapping[str, Path]) -> None:
-    """As `nohup` and `&` of a shell without job control do it."""
+    """As `nohup` does, and `&` of a shell without job control."""
     stub = "import os, signal; from wheelfix.__main__ import main; import wheelfix.cli.app as app; "
     stub += (
         "run = app.main; app.main = lambda: [os.kill(os.getpid(), signal.SIGINT), run()]; main()"

@@ -286,7 +286,7 @@ def test_lib64_tears_purelib_and_platlib_apart() -> None:
 
 def entries(user: str, directory: str, tag: str = "cp311-cp311-linux_x86_64") -> tuple[str, ...]:
     wheel = wheel_of(user, tag=tag)
-    return entries_between(user, directory, wheel, schemes(wheel.name))
+    return entries_between(user, split(directory, wheel), wheel, schemes(wheel.name))
 
 
 def test_one_entry_is_right_everywhere_within_a_scheme_path() -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.bindings import bindings
 from tests.support.build import shared_object
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Definition, Libc
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.model import Environment
 from wheelfix.loader.search import load
-from wheelfix.loader.symbols import Reference, Scope, SymbolIndex, bindings, binds
+from wheelfix.loader.symbols import Scope, SymbolIndex, binds
 
 PLAIN = Definition(version=None, version_index=None, hidden=False, weak=False, type=2)
 OLD = Definition(version="V1", version_index=2, hidden=True, weak=False, type=2)
@@ -158,21 +160,6 @@ class TestAgainstTheLoader:
         weak = "extern int w(void) __attribute__((weak)); int x(void) { return w ? w() : 0; }"
         tree.lib("x.so", weak)
         assert agree(tree, "x.so")["x.so", "w"] is None
-
-
-def test_bindings_can_be_restricted(tree: Tree) -> None:
-    tree.lib("x.so", "int f(void); int g(void); int x(void) { return f() + g(); }")
-    path = tree.folder / "x.so"
-    library = Library(
-        path=str(path),
-        elf=read_elf(path.read_bytes(), "x.so"),
-        read=partial(read_exports, path.read_bytes(), "x.so"),
-    )
-    found = load(str(path), Environment(libc=Libc.GLIBC, files={str(path): library.elf}))
-    assert bindings(found, SymbolIndex({str(path): library}), among={"f"}) == {
-        Reference(str(path), "f", None, weak=False): None
-    }
-    assert not bindings(found, SymbolIndex({str(path): library}), dependents=())
 
 
 def test_a_scope_looks_up_in_the_order_of_its_objects(tree: Tree) -> None:

@@ -19,7 +19,7 @@ from wheelfix.analysis.policy_verdict import Verdict, satisfies, unmet
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.pipelines.auditwheel import graft, verdict
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
-from wheelfix.pipelines.graft_plan import Graft
+from wheelfix.pipelines.graft import Graft
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -190,7 +190,7 @@ def test_verdict_is_what_auditwheel_show_says(wheel: Path, tmp_path: Path) -> No
     assert satisfies(_verdict(repaired), _wheel(repaired).name.platforms)
 
 
-# --- Where it must differ -----------------------------------------------------------------------
+# --- Where it must differ ------------------------------------------------------------------------
 
 
 def test_the_libraries_come_back_unpatched_and_the_user_s_stay(
@@ -388,7 +388,7 @@ def test_a_missing_library_is_named_with_its_user(tmp_path: Path, libraries: Pat
         _graft(wheel)
     assert "--exclude libb.so.2" in (caught.value.hint or "")
     said = _verdict(wheel)
-    assert said.external == {"libb.so.2": None}
+    assert said.external == ("libb.so.2",)
     assert "`p/x.so`" in said.reasons[0]
 
 
@@ -408,7 +408,7 @@ def test_a_symbol_that_is_too_new_is_named_with_its_user(tmp_path: Path) -> None
     assert any("GLIBC_9.99" in reason and "p/libnew.so" in reason for reason in said.reasons)
 
 
-def test_an_impossible_platform_is_a_setting_to_mend(wheel: Path) -> None:
+def test_an_impossible_platform_is_a_settings_error(wheel: Path) -> None:
     with pytest.raises(SettingsError, match="manylinux_2_17_m68k") as caught:
         _graft(wheel, plat="manylinux_2_17_m68k")
     assert "manylinux2014" in (caught.value.hint or "")
@@ -440,7 +440,7 @@ def test_an_old_auditwheel_is_refused(
     ],
 )
 def test_which_tags_a_verdict_allows(overall: str, platforms: list[str], left: list[str]) -> None:
-    found = Verdict(overall=overall, external={}, reasons=())
+    found = Verdict(overall=overall, external=(), reasons=())
     assert list(unmet(found, platforms)) == left
 
 

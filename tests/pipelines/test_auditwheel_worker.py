@@ -54,7 +54,7 @@ def test_the_environment_of_each_question_counts_and_nothing_is_left_of_the_one_
             assert found == {"libb.so.2": library if environ else None}
 
 
-def test_what_the_file_name_and_the_platform_do_not_tell_the_objects_do(
+def test_libc_and_architecture_come_from_the_objects_where_no_name_has_them(
     wheel: Path, tmp_path: Path
 ) -> None:
     with Auditwheel({}) as auditwheel:

@@ -201,7 +201,7 @@ def stale(*wheels: Path, **settings: Any) -> set[str | None]:
     return {finding.entry for finding in found if finding.code == "WF901"}
 
 
-def test_an_ignore_that_fits_nothing_is_told(wheel: Path) -> None:
+def test_an_ignore_that_fits_nothing_is_reported(wheel: Path) -> None:
     assert stale(wheel, ignore={"WF601": "why", "WF118": "gone"}) == {"WF118"}
     per_file = {"demo/*": ("WF601", "WF118"), "other/*": ("WF6",)}
     assert stale(wheel, per_file_ignores=per_file) == {"WF118", "WF6"}

@@ -2,7 +2,6 @@
 
 import ctypes
 import itertools
-import stat
 import struct
 import subprocess
 import sys
@@ -84,7 +83,7 @@ def test_any_search_path_becomes_any_other_in_one_call(
 
 
 @pytest.mark.parametrize("new", PATHS)
-def test_an_object_with_both_tags_keeps_the_one_it_shall(
+def test_an_object_with_both_tags_keeps_the_wanted_one(
     tmp_path: Path, patchelf: Patchelf, new: tuple[str | None, str | None]
 ) -> None:
     path = shared_object(tmp_path / "lib.so", runpath="/build/tree")
@@ -98,30 +97,25 @@ def test_an_object_with_both_tags_keeps_the_one_it_shall(
 @pytest.mark.parametrize("stripped", [False, True])
 @pytest.mark.parametrize("soname", [None, "libb-0a1b2c3d.so.1"])
 @pytest.mark.parametrize("new_name", [None, "liba-9f8e7d6c.so.1", "a.so.1"])
-@pytest.mark.parametrize("drop", [False, True])
 @pytest.mark.parametrize("path", [None, "$ORIGIN", "$ORIGIN/" + "d" * 300])
 def test_edits_go_together(  # noqa: PLR0913, PLR0917 -- one for each edit
     tmp_path: Path,
     patchelf: Patchelf,
     path: str | None,
-    drop: bool,  # noqa: FBT001 -- a parameter of the test
     new_name: str | None,
     soname: str | None,
-    stripped: bool,  # noqa: FBT001
+    stripped: bool,  # noqa: FBT001 -- a parameter of the test
 ) -> None:
     a = stub_library_with_versions(tmp_path / "liba.so.1", "liba.so.1", {"A_1": ["a"]})
-    unused = shared_object(tmp_path / "libunused.so", "int u;", soname="libunused.so", libc=False)
     b = shared_object(
         tmp_path / "libb.so",
         "int a(void); int b(void) { return a() + 1; } int (*pointer)(void) = b;",
         soname="libb.so",
-        needed=[unused, a],
+        needed=[a],
         runpath="$ORIGIN",
         libc=False,
     )
     after = before = read_elf(b.read_bytes(), "libb.so")
-    if drop:
-        after = replace(after, needed=("liba.so.1",))
     if new_name is not None:
         a.rename(tmp_path / new_name)
         after = rename(after, "liba.so.1", new_name)
@@ -154,15 +148,12 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
     assert done.stdout == "1\n"
 
 
-def test_nothing_to_do_runs_nothing_and_modes_are_kept(tmp_path: Path, patchelf: Patchelf) -> None:
+def test_nothing_to_do_runs_nothing(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
-    path.chmod(0o555)
     before = read_elf(path.read_bytes(), "lib.so")
     content = path.read_bytes()
-    Patchelf(program="/nonexistent", version="0").patch(path, before, before)
+    Patchelf("/nonexistent").patch(path, before, before)
     assert path.read_bytes() == content
-    patched(patchelf, path, replace(before, soname="new.so"))
-    assert stat.S_IMODE(path.stat().st_mode) == 0o555
 
 
 PLAIN = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=3)
@@ -175,14 +166,13 @@ def test_the_arguments_of_each_change() -> None:
         (replace(before, runpath=None), "--remove-rpath"),
         (replace(before, runpath=None, rpath="/x"), "--force-rpath --set-rpath /x"),
         (replace(before, runpath="/y"), "--set-rpath /y"),
-        (replace(before, needed=("a", "c")), "--remove-needed b"),
         (replace(before, needed=("a", "n", "c")), "--replace-needed b n"),
         (
             replace(before, needed=("b", "a", "c")),
             "--replace-needed a b --replace-needed b a",
         ),
         (replace(before, needed=("0", "a", "b", "c")), "--add-needed 0"),
-        (replace(before, needed=("n", "c")), "--remove-needed b --replace-needed a n"),
+        (replace(before, needed=("0", "n", "b", "c")), "--replace-needed a n --add-needed 0"),
         (before, ""),
     ]:
         assert arguments(before, after) == words.split()
@@ -205,7 +195,7 @@ def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
         tmp_path / "libb.so", "int a(void); int b(void) { return a(); }", needed=[a], libc=False
     )
     before = read_elf(b.read_bytes(), "libb.so")
-    with pytest.raises(PlanConflictError, match="Verneed asks it for symbol versions"):
+    with pytest.raises(PlanConflictError, match="cannot change DT_NEEDED"):
         arguments(before, replace(before, needed=(), verneed=()))
     plain = replace(PLAIN, needed=("a", "b", "a"), soname="s")
     for after, message in [
@@ -221,16 +211,10 @@ def test_what_patchelf_would_break_is_refused(tmp_path: Path) -> None:
             arguments(plain, after)
 
 
-def test_hard_links_and_missing_section_headers_are_refused(
-    tmp_path: Path, patchelf: Patchelf
-) -> None:
+def test_missing_section_headers_are_refused(tmp_path: Path, patchelf: Patchelf) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
     before = read_elf(path.read_bytes(), "lib.so")
     after = replace(before, soname="new.so")
-    (tmp_path / "twin.so").hardlink_to(path)
-    with pytest.raises(ToolError, match="2 hard links"):
-        patchelf.patch(path, before, after)
-    (tmp_path / "twin.so").unlink()
     content = bytearray(path.read_bytes())
     content[0x28:0x30] = bytes(8)  # e_shoff
     content[0x3C:0x40] = bytes(4)  # e_shnum, e_shstrndx

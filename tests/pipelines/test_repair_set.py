@@ -16,6 +16,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
 from wheelfix.cli.app import run
 from wheelfix.errors import OwnerError
 from wheelfix.pipelines.check import check_each
@@ -29,11 +30,6 @@ MACHINE = os.uname().machine
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
 LARGE = 2 << 20
 COUNTER = f"""
 const char large[{LARGE}] = {{1}};
@@ -211,7 +207,7 @@ def test_a_wheel_that_is_merely_required_shares_nothing_unless_asked_to(tmp_path
     assert not apart[1].messages
 
 
-def test_plugins_of_no_owner_keep_their_own_and_are_told_what_it_costs(tmp_path: Path) -> None:
+def test_plugins_without_an_owner_keep_their_own_and_the_cost_is_reported(tmp_path: Path) -> None:
     counter = library(tmp_path / "sdk")
     one, two = built(tmp_path, "one", counter), built(tmp_path, "two", counter)
     found = repaired([one, two], tmp_path / "out")
@@ -355,7 +351,7 @@ def test_a_chain_has_the_library_once_and_asks_for_a_pin_of_its_owner(tmp_path: 
     assert [len(grafted(each)) for each in written] == [0, 0, 1]
     (said,) = (each for each in found[0].remaining if each.severity > Severity.INFO)
     assert said.code == "WF822"
-    assert "by way of mid only" in said.message
+    assert "only through mid" in said.message
     assert 'add "core==1.0"' in (said.hint or "")
     site = unpacked(tmp_path / "site", *written)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
@@ -503,7 +499,7 @@ def test_a_plugin_of_an_owner_that_fails_is_not_written_and_says_why(
     assert [each.name for each in (tmp_path / "out").iterdir()] == [outputs(found[2:])[0].name]
 
 
-def test_an_owner_of_another_product_that_fails_holds_nobody_up(tmp_path: Path) -> None:
+def test_an_owner_of_another_product_that_fails_stops_no_other_wheel(tmp_path: Path) -> None:
     own = library(tmp_path / "tree")
     files = {"core/lib/libcount.so.1": own}
     core = built(tmp_path, "core", own, version="3.1", files=files)

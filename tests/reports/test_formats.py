@@ -132,7 +132,7 @@ def found() -> SetReport:
     """One bad wheel, one with nothing wrong, one file that is none, and the set."""
     core = values.elf("libfoo.so.1", module_hooks=("_core",))
     wheel = values.wheel({"demo/_core.so": core, "demo.libs/libfoo.so.1": values.elf()}, name=NAME)
-    verdict = Verdict(overall="manylinux_2_17_x86_64", external={}, reasons=("`memcpy`",))
+    verdict = Verdict(overall="manylinux_2_17_x86_64", external=(), reasons=("`memcpy`",))
     return SetReport(
         reports=(
             Report(

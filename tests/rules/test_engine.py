@@ -4,12 +4,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.values import elf, wheel
+from tests.support.naming import differing
+from tests.support.values import apply_fixes, elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
-from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, plan, planned, run_rules
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import (
+    attribute_to_stage,
+    broken,
+    plan,
+    planned,
+    run_rules,
+)
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.draft import Draft
@@ -21,6 +29,7 @@ from wheelfix.wheel.edits import (
     DropRepeats,
     Edit,
     MoveMember,
+    NewFile,
     PrependEntry,
     RemoveMember,
     RenameNeeded,
@@ -29,7 +38,6 @@ from wheelfix.wheel.edits import (
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
-    Text,
     predict,
 )
 from wheelfix.wheel.model import Wheel
@@ -80,9 +88,7 @@ def test_rules_that_never_rest_are_a_named_error() -> None:
         yield Hit(message="", fix=Fix(title="", edits=(edit,)))
 
     with pytest.raises(PlanConflictError, match="restless"):
-        apply_fixes_until_stable(
-            wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings(), Stage.AFTER
-        )
+        apply_fixes(wheel({A: elf(rpath="$ORIGIN/x")}), [restless], Settings())
 
 
 @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ def test_nothing_is_overwritten() -> None:
     with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
         predict(subject, [MoveMember(member=A, new="demo/b.txt")])
     with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
-        predict(subject, [AddMember(member="demo/b.txt", source=Text(content=b"x"), size=1)])
+        predict(subject, [AddMember(member="demo/b.txt", source=NewFile(content=b"x"), size=1)])
 
 
 def test_the_wheel_file_is_predicted() -> None:
@@ -168,7 +174,7 @@ def test_every_edit_says_what_it_changes() -> None:
         DropEntry(member=A, entry="/x"),
         RenameNeeded(member=A, old="libx.so", new="y"),
         SetSoname(member=A, soname="a"),
-        AddMember(member="n", source=Text(content=b"xx"), size=2),
+        AddMember(member="n", source=NewFile(content=b"xx"), size=2),
         MoveMember(member=A, new="b"),
         RemoveMember(member=A),
         Retag(platforms=("manylinux1_x86_64",), tags=()),
@@ -205,3 +211,22 @@ def test_a_rule_is_named_by_code_prefix_or_name() -> None:
     found: Rule = some
     assert all(found.matches(selector) for selector in ("WF123", "WF1", "wf", "some-name"))
     assert not any(found.matches(selector) for selector in ("WF2", "some", "name"))
+
+
+def test_a_finding_names_the_stage_of_the_repair_that_caused_it() -> None:
+    found = Finding(
+        code="WF313", name="x", severity=Severity.ERROR, message="", member="a.so", entry="b"
+    )
+    assert attribute_to_stage(found, {("WF313", "a.so", "b"): "graft"}).notes == (
+        "broken by this repair's stage: graft",
+    )
+    assert attribute_to_stage(found, {("WF313", "a.so", "c"): "graft"}) == found
+
+
+def test_only_errors_count_as_broken_names() -> None:
+    subject = differing()
+    assert broken(Context(wheel=subject, settings=Settings()), CHECKPOINT_RULES) == {
+        ("WF313", "pkg/libin.so", "libin.so.2"),
+    }
+    sound = wheel({"pkg/libz.so.1": elf(soname="libz.so.1")})
+    assert broken(Context(wheel=sound, settings=Settings()), CHECKPOINT_RULES) == frozenset()

@@ -16,11 +16,12 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
+from wheelfix.rules import hardening, loadability
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
-from wheelfix.rules.hardening import RULES as HARDENING
-from wheelfix.rules.loadability import RULES as LOADABILITY
+from wheelfix.rules.registry import rules_in
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
@@ -48,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 
 def judged(subject: Wheel, **settings: Any) -> list[Finding]:
     context = Context(wheel=subject, settings=Settings(**settings))
-    return list(run_rules(context, [*LOADABILITY, *HARDENING]))
+    return list(run_rules(context, rules_in(Rule, loadability, hardening)))
 
 
 def said(

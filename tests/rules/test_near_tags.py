@@ -65,7 +65,7 @@ def test_the_rule_says_what_the_verdict_knows() -> None:
     subject = wheel({"demo/a.so": elf()})
     assert not findings(tag_missed_by_little, subject)
     verdict = Verdict(
-        overall="manylinux_2_34_x86_64", external={}, reasons=(), near=("`x` is missed by `y`",)
+        overall="manylinux_2_34_x86_64", external=(), reasons=(), near=("`x` is missed by `y`",)
     )
     context = Context(wheel=subject, settings=Settings(), verdict=verdict)
     (found,) = run_rules(context, [tag_missed_by_little])

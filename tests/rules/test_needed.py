@@ -19,6 +19,8 @@ from wheelfix.rules import needed as rules
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import rules_in
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import AddNeeded
 from wheelfix.wheel.reader import open_wheel
@@ -84,7 +86,7 @@ class Place:
             context = Context(
                 wheel=archive.wheel, settings=settings, definitions=known, origin=archive.wheel
             )
-            return list(run_rules(context, rules.RULES))
+            return list(run_rules(context, rules_in(Rule, rules)))
 
     def codes(self, wheel: Path, **options: object) -> set[tuple[str, str | None]]:
         """Return the findings about libraries that are ours: code and DT_NEEDED entry."""

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.values import elf, findings, wheel
+from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable
+from wheelfix.rules.context import Context
 from wheelfix.rules.findings import PlannedEdit, Severity
 from wheelfix.rules.reachability import (
     inherited_search_path,
@@ -28,7 +27,7 @@ TOOL = "demo-1.0.data/scripts/demo-tool"
 
 
 def fixed(subject: Wheel, **settings: Any) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    after, edits = apply_fixes_until_stable(subject, RULES, Settings(**settings), Stage.AFTER)
+    after, edits = apply_fixes(subject, RULES, Settings(**settings))
     context = Context(wheel=after, settings=Settings(**settings))
     for layout, loads in zip(context.layouts, context.loads, strict=True):
         for member, load in loads.items():
@@ -225,7 +224,7 @@ def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
 
 
 def mended_but_lost(subject: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    return apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
+    return apply_fixes(subject, RULES, Settings())
 
 
 def test_what_pip_target_drops_is_said() -> None:

@@ -2,10 +2,9 @@
 
 import pytest
 
-from tests.support.values import elf, findings, wheel
+from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.model import PathTag
 from wheelfix.rules.context import Stage
-from wheelfix.rules.engine import apply_fixes_until_stable
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.search_paths import (
@@ -29,8 +28,8 @@ CORE = "demo/_core.so"
 
 def repaired(path: str, settings: Settings | None = None) -> str | None:
     subject = wheel({CORE: elf(rpath=path), "demo/lib/libx.so": elf()})
-    after, _ = apply_fixes_until_stable(subject, RULES, settings or Settings(), Stage.AFTER)
-    again, more = apply_fixes_until_stable(after, RULES, settings or Settings(), Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, settings or Settings())
+    again, more = apply_fixes(after, RULES, settings or Settings())
     assert again == after
     assert not more
     return after.elfs[CORE].search_path
@@ -103,21 +102,21 @@ def test_the_first_of_repeated_entries_stays() -> None:
 
 def test_objects_that_need_nothing_are_mended_too() -> None:
     subject = wheel({CORE: elf(needed=(), runpath="/build/lib")})
-    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, Settings())
     assert after.elfs[CORE].search_path is None
 
 
 def test_of_two_tags_the_one_without_effect_goes() -> None:
     subject = wheel({CORE: elf(rpath="/x", runpath="$ORIGIN")})
     assert findings(two_path_tags, subject)
-    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, Settings())
     assert (after.elfs[CORE].rpath, after.elfs[CORE].runpath) == (None, "$ORIGIN")
 
 
 def test_a_tag_that_nobody_asked_to_change_stays() -> None:
     subject = wheel({CORE: elf(runpath="$ORIGIN:/build")})
     assert not findings(search_path_tag, subject)
-    after, _ = apply_fixes_until_stable(subject, RULES, Settings(), Stage.AFTER)
+    after, _ = apply_fixes(subject, RULES, Settings())
     assert after.elfs[CORE].runpath == "$ORIGIN"
 
 
@@ -127,9 +126,7 @@ def test_a_tag_that_nobody_asked_to_change_stays() -> None:
 )
 def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
     subject = wheel({"a.so": elf(runpath="$ORIGIN"), "b.so": elf(rpath="$ORIGIN")})
-    after, _ = apply_fixes_until_stable(
-        subject, RULES, Settings(search_path_tag=asked), Stage.AFTER
-    )
+    after, _ = apply_fixes(subject, RULES, Settings(search_path_tag=asked))
     assert {each.path_tag for each in after.elfs.values()} == {tag}
 
 
@@ -137,9 +134,9 @@ def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
 def test_the_sacrificial_entry_stands_first_through_the_graft(wish: SacrificialEntry) -> None:
     settings = Settings(sacrificial_entry=wish)
     subject = wheel({CORE: elf(rpath="$ORIGIN:$ORIGIN/lib")}, "demo/lib/libx.so")
-    before, _ = apply_fixes_until_stable(subject, [sacrificial_entry], settings, Stage.BEFORE)
+    before, _ = apply_fixes(subject, [sacrificial_entry], settings, Stage.BEFORE)
     assert before.elfs[CORE].entries == (SACRIFICE, "$ORIGIN", "$ORIGIN/lib")
-    after, _ = apply_fixes_until_stable(before, RULES, settings, Stage.AFTER)
+    after, _ = apply_fixes(before, RULES, settings)
     kept = (SACRIFICE,) if wish is SacrificialEntry.KEEP else ()
     assert after.elfs[CORE].entries == (*kept, "$ORIGIN", "$ORIGIN/lib")
 

@@ -14,11 +14,11 @@ from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import SettingsError
-from wheelfix.rules import release_set as wheelset
-from wheelfix.rules import size
+from wheelfix.rules import release_set, size
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.engine import find_in_set, run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import RELEASE_RULES
 from wheelfix.rules.rule import SetRule
 from wheelfix.settings import Settings, Size
 from wheelfix.text import in_units
@@ -169,17 +169,17 @@ def module(python: int) -> str:
 def test_a_library_of_another_version_in_one_wheel() -> None:
     names = ["libssl-11111111.so.1.1", *["libssl-22222222.so.3"] * 3]
     wheels = release([{f"demo.libs/{name}": elf(soname=name)} for name in names])
-    [finding] = stands_out(wheelset.built_differently, wheels)
+    [finding] = stands_out(release_set.built_differently, wheels)
     assert finding.wheel == str(wheels[0].name)
     assert finding.message == (
         "has the SONAME `libssl.so.1.1`; in 3 other wheels of the release: `libssl.so.3`"
     )
-    assert not stands_out(wheelset.built_differently, wheels[1:])
+    assert not stands_out(release_set.built_differently, wheels[1:])
 
 
 def test_a_module_that_lacks_a_library_in_one_wheel() -> None:
     objects = [{module(n): elf(*["libjpeg-11111111.so.8"] * (n != 11))} for n in range(10, 14)]
-    [finding] = stands_out(wheelset.built_differently, release(objects))
+    [finding] = stands_out(release_set.built_differently, release(objects))
     assert finding.member == module(11)
     assert finding.message.startswith("needs nothing")
 
@@ -190,29 +190,29 @@ def test_grafted_libraries_with_other_bytes() -> None:
         replace(each, record=(RecordRow(name=name, hash=f"sha256={digest}", size=1),))
         for each, digest in zip(release([{name: elf()}] * 4), "aaba", strict=True)
     ]
-    assert [f.wheel for f in stands_out(wheelset.built_differently, wheels)] == [
+    assert [f.wheel for f in stands_out(release_set.built_differently, wheels)] == [
         str(wheels[2].name)
     ]
 
 
 def test_a_wheel_that_is_given_twice_is_one_wheel() -> None:
     one, other = (release([{name: elf()}])[0] for name in ("demo/a.so", "demo/b.so"))
-    assert not stands_out(wheelset.built_differently, [one, other])
+    assert not stands_out(release_set.built_differently, [one, other])
 
 
 def test_without_a_majority_nothing_stands_out() -> None:
     objects = [{"demo.libs/libx-11111111.so": elf(soname=name)} for name in "abc"]
-    assert not stands_out(wheelset.built_differently, release(objects))
+    assert not stands_out(release_set.built_differently, release(objects))
 
 
 def test_a_file_that_one_python_lacks() -> None:
     objects = [{module(n): elf()} if n != 10 else {} for n in range(10, 14)]
-    [finding] = stands_out(wheelset.missing_file, release(objects))
+    [finding] = stands_out(release_set.missing_file, release(objects))
     assert (finding.wheel, finding.entry) == (
         "demo-1.0-cp310-cp310-manylinux_2_28_x86_64.whl",
         "pkg/a.so",
     )
-    assert not stands_out(wheelset.missing_file, release(objects[1:]))
+    assert not stands_out(release_set.missing_file, release(objects[1:]))
 
 
 def test_other_platforms_and_versions_are_not_compared() -> None:
@@ -221,30 +221,30 @@ def test_other_platforms_and_versions_are_not_compared() -> None:
         "demo-1.0-cp312-cp312-musllinux_1_2_x86_64.whl",
         "demo-2.0-cp312-cp312-manylinux_2_28_x86_64.whl",
     ):
-        assert not stands_out(wheelset.missing_file, [*wheels, wheel({}, name=other)])
+        assert not stands_out(release_set.missing_file, [*wheels, wheel({}, name=other)])
 
 
 def test_a_tag_that_stands_out() -> None:
     wheels = release(nothing(3))
     odd = wheel({}, name="demo-1.0-cp313-cp313-manylinux_2_34_x86_64.whl")
-    [finding] = stands_out(wheelset.odd_tag, [*wheels, odd])
+    [finding] = stands_out(release_set.odd_tag, [*wheels, odd])
     assert finding.wheel == str(odd.name)
-    assert not stands_out(wheelset.odd_tag, wheels)
+    assert not stands_out(release_set.odd_tag, wheels)
 
 
 def test_a_size_that_stands_out() -> None:
     sizes = [2_000_000, 2_100_000, 48_000_000, 1_900_000]
     wheels = [replace(w, size=n) for w, n in zip(release(nothing(4)), sizes, strict=True)]
-    assert [f.wheel for f in stands_out(wheelset.odd_size, wheels)] == [str(wheels[2].name)]
+    assert [f.wheel for f in stands_out(release_set.odd_size, wheels)] == [str(wheels[2].name)]
     small = [replace(w, size=w.size // 1000) for w in wheels]
-    assert not stands_out(wheelset.odd_size, small)
+    assert not stands_out(release_set.odd_size, small)
 
 
 def test_requirements_that_stand_out() -> None:
     usual = Metadata(fields=(("requires-dist", "numpy"),))
     wheels = [replace(w, metadata=usual) for w in release(nothing(3))]
     wheels[1] = replace(wheels[1], metadata=Metadata())
-    [finding] = stands_out(wheelset.odd_metadata, wheels)
+    [finding] = stands_out(release_set.odd_metadata, wheels)
     assert (finding.wheel, finding.entry) == (str(wheels[1].name), "Requires-Dist: numpy")
 
 
@@ -254,6 +254,6 @@ def test_many_wheels_are_compared_in_no_time() -> None:
     objects = {f"demo.libs/lib{n}-11111111.so": elf(soname=f"lib{n}.so") for n in range(200)}
     wheels = release([objects] * 80)
     began = time.perf_counter()
-    for rule in wheelset.RULES:
+    for rule in RELEASE_RULES:
         assert not stands_out(rule, wheels)
     assert time.perf_counter() - began < 5

@@ -20,6 +20,8 @@ from wheelfix.rules import symbols
 from wheelfix.rules.context import Context
 from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.registry import rules_in
+from wheelfix.rules.rule import Rule
 from wheelfix.settings import Requirement, Settings
 from wheelfix.wheel.reader import open_wheel
 
@@ -44,7 +46,7 @@ def found(path: Path, **settings: Any) -> list[Finding]:
     with open_wheel(path) as archive:
         definitions = LIBRARIES(archive=archive, settings=asked, environ={})
         context = Context(wheel=archive.wheel, settings=asked, definitions=definitions)
-        return list(run_rules(context, symbols.RULES))
+        return list(run_rules(context, rules_in(Rule, symbols)))
 
 
 def said(path: Path, **settings: Any) -> list[tuple[str, Severity, str | None]]:

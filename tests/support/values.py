@@ -1,12 +1,12 @@
-"""Wheels as values: what the rules judge, without a zip or a compiler."""
+"""Wheels as values, without a zip or a compiler."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wheelfix.elf.model import Elf, ElfType, Machine
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import run_rules
-from wheelfix.rules.findings import Finding
+from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
+from wheelfix.rules.findings import Finding, PlannedEdit
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Member, Wheel, WheelName
@@ -57,6 +57,15 @@ def wheel(
 def findings(
     rule: Rule, subject: Wheel, stage: Stage = Stage.AFTER, **settings: Any
 ) -> tuple[Finding, ...]:
-    """What one rule says of a wheel."""
+    """Return the findings of one rule for a wheel."""
     context = Context(wheel=subject, settings=Settings(**settings), stage=stage)
     return run_rules(context, [rule])
+
+
+def apply_fixes(
+    subject: Wheel, rules: Sequence[Rule], settings: Settings, stage: Stage = Stage.AFTER
+) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+    """Return the wheel that the fixes of `rules` make of `subject`, and their edits."""
+    context = Context(wheel=subject, settings=settings).at_stage(stage)
+    after, steps = apply_fixes_until_stable(context, rules)
+    return after.wheel, steps

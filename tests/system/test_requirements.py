@@ -1,4 +1,4 @@
-"""The releases that are required are those of pyproject.toml."""
+"""The supported versions are those of pyproject.toml."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Programs are started, heard and ended: what they print is bounded, and nothing of them stays."""
+"""Programs: input, output, limits, and the end of all that they have started."""
 
 import sys
 import time
@@ -8,39 +8,39 @@ import pytest
 
 from wheelfix.errors import ToolError
 from wheelfix.system import subprocesses as module
-from wheelfix.system.subprocesses import finish, run, start
+from wheelfix.system.subprocesses import run
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
 
-def test_what_is_printed_comes_back_as_text() -> None:
+def test_output_is_text_with_unix_newlines() -> None:
     code = r"import os; os.write(1, b'a\r\nb\rc\xff'); os.write(2, b'\xc3\xa9'); os._exit(3)"
     done = run([*PYTHON, code], accepted=(3,))
     assert (done.stdout, done.stderr) == ("a\nb\nc\udcff", "\u00e9")
 
 
 @pytest.mark.parametrize("reads", ["sys.stdin.read()", "time.sleep(0.3) or sys.stdin.read()", "''"])
-def test_a_task_of_any_size_is_handed_over_while_the_answer_is_read(reads: str) -> None:
-    """Neither waits for the other, though no pipe holds as much."""
+def test_input_of_any_size_is_written_while_output_is_read(reads: str) -> None:
+    """No pipe holds as much, and there is no deadlock."""
     task = "task" * 1_000_000
     code = f"import sys, time; sys.stdout.write('x' * 4000000); sys.stdout.write({reads})"
-    done = finish(start([*PYTHON, code]), [*PYTHON], name="it", task=task, timeout=60)
+    done = run([*PYTHON, code], stdin=task, timeout=60)
     assert done.stdout == "x" * 4_000_000 + ("" if reads == "''" else task)
 
 
 @pytest.mark.parametrize("stream", [1, 2])
-def test_a_program_that_prints_without_end_is_ended(stream: int) -> None:
+def test_a_program_that_prints_without_end_is_killed(stream: int) -> None:
     began = time.monotonic()
     code = f"import os\nwhile True: os.write({stream}, b'for ever' * 99 + b'and a day')"
-    with pytest.raises(ToolError, match=r"`printer` printed more than 32 MiB") as caught:
-        run([*PYTHON, code], name="printer")
+    with pytest.raises(ToolError, match=r"`python.*` printed more than 32 MiB") as caught:
+        run([*PYTHON, code])
     assert time.monotonic() - began < 20
     assert "and a day" in caught.value.message
     assert len(caught.value.message) < 3 * module.TAIL
     assert caught.value.hint
 
 
-def test_what_is_printed_within_the_limit_is_whole() -> None:
+def test_output_within_the_limit_is_complete() -> None:
     size = module.MOST // 2
     code = f"import os, sys; sys.stdout.write('x' * {size}); sys.stderr.write('y' * {size})"
     done = run([*PYTHON, code])
@@ -48,8 +48,8 @@ def test_what_is_printed_within_the_limit_is_whole() -> None:
 
 
 @pytest.mark.parametrize("ending", ["time.sleep(99)", "while True: print('x' * 9999)"])
-def test_what_it_has_started_ends_with_it(ending: str, tmp_path: Path) -> None:
-    """In a session of its own, too, and while it holds the pipes."""
+def test_all_that_a_program_has_started_is_killed_with_it(ending: str, tmp_path: Path) -> None:
+    """Also in a session of its own, with the pipes open."""
     note = tmp_path / "pid"
     code = f"""if True:
         import pathlib, subprocess, sys, time
@@ -75,7 +75,7 @@ def _runs(pid: int) -> bool:
     return True
 
 
-def test_what_was_printed_before_the_time_was_up_is_told() -> None:
+def test_an_error_quotes_what_was_printed_before_the_time_limit() -> None:
     code = "import os, time; os.write(2, b'so far'); time.sleep(99)"
     with pytest.raises(ToolError, match=r"did not end within 1 seconds\nstderr:\nso far"):
         run([*PYTHON, code], timeout=1)

@@ -1,11 +1,11 @@
-"""Where temporary files go."""
+"""The folder for temporary files."""
 
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from wheelfix.system.tmpdir import tmpdir
+from wheelfix.system.tempfiles import tmpdir
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def nothing_named(monkeypatch: pytest.MonkeyPatch) -> None:
         {"TEMP": "b", "TMP": "a"},
     ],
 )
-def test_the_folder_is_the_one_that_pythons_tempfile_takes(
+def test_the_folder_is_that_of_pythons_tempfile(
     named: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,10 +39,10 @@ def test_the_folder_is_the_one_that_pythons_tempfile_takes(
 
 
 def test_nothing_is_written_to_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is written to try a folder stays behind if the process is killed in that moment."""
+    """A file that is written to try a folder stays if the process is killed in that moment."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = tmp_path.stat().st_mtime_ns
     assert tmpdir() == tmp_path
     assert tmp_path.stat().st_mtime_ns == before
     tempfile.gettempdir()
-    assert tmp_path.stat().st_mtime_ns != before, "what this test looks for can be seen"
+    assert tmp_path.stat().st_mtime_ns != before, "this test can fail"

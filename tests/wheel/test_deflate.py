@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.build import make_wheel
 from wheelfix.errors import BadWheelError, SettingsError
-from wheelfix.pipelines.zip_codec import codec_of
+from wheelfix.pipelines.apply_edits import codec_of
 from wheelfix.settings import ZipCodec
 from wheelfix.wheel.deflate import ZLIB, Codec, deflate_ahead
 from wheelfix.wheel.reader import open_wheel

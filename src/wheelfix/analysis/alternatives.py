@@ -75,29 +75,24 @@ def _merged(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
     )
 
 
-# --- The same load under other conditions ---------------------------------------------------------
-
-
 def _without_conditions(
     installation: Installation, root: str, after: Sequence[str], known: Load
 ) -> Iterator[Alternative]:
     """Yield what changes without LD_LIBRARY_PATH, earlier loads, and processor features."""
     environment = installation.environment
-    if environment.library_path:
-        changed = replace(installation, environment=replace(environment, library_path=()))
-        bare = loads_of(changed, root, after)[-1]
-        when = "without this LD_LIBRARY_PATH"
-        yield from _differences(installation, known, installation, bare, Factor.ENVIRONMENT, when)
-    if after:
-        alone = loads_of(installation, root)[-1]
-        names = ", ".join(f"`{installation.label(path)}`" for path in after)
-        when = f"without {names} before it"
-        yield from _differences(installation, known, installation, alone, Factor.ORDER, when)
-    if environment.subdirectories:
-        changed = replace(installation, environment=replace(environment, subdirectories=()))
-        plain = loads_of(changed, root, after)[-1]
-        when = "on a processor of the lowest level"
-        yield from _differences(installation, known, installation, plain, Factor.CPU, when)
+    no_path = replace(installation, environment=replace(environment, library_path=()))
+    no_levels = replace(installation, environment=replace(environment, subdirectories=()))
+    names = ", ".join(f"`{installation.label(path)}`" for path in after)
+    conditions = (
+        (environment.library_path, Factor.ENVIRONMENT, no_path, "without this LD_LIBRARY_PATH"),
+        (after, Factor.ORDER, installation, f"without {names} before it"),
+        (environment.subdirectories, Factor.CPU, no_levels, "on a processor of the lowest level"),
+    )
+    for condition, factor, changed, when in conditions:
+        if condition:
+            earlier = () if factor is Factor.ORDER else after
+            other = loads_of(changed, root, earlier)[-1]
+            yield from _differences(installation, known, changed, other, factor, when)
 
 
 def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its installation
@@ -118,9 +113,6 @@ def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its installatio
             yield Alternative(factor=factor, names=(request.name,), when=when, then=then)
 
 
-# --- What could differ in another process ---------------------------------------------------------
-
-
 def _in_another_process(installation: Installation, steps: Iterable[Step]) -> Iterator[Alternative]:
     carriers: dict[str, list[str]] = {}
     musl = installation.environment.libc is Libc.MUSL
@@ -139,34 +131,21 @@ def _in_another_process(installation: Installation, steps: Iterable[Step]) -> It
 
 def _by_library_path(installation: Installation, step: Step) -> Iterator[Alternative]:
     name, how = step.request.name, step.via.how if step.via else None
+    musl = installation.environment.libc is Libc.MUSL
+    file, then = "such a file", "that file is loaded"
     if "/" in name:
         return
     if step.request.failed and not step.request.fatal:
-        yield Alternative(
-            factor=Factor.ENVIRONMENT,
-            names=(name,),
-            when="LD_LIBRARY_PATH names a directory that holds it",
-            then="that file is loaded",
-        )
-    elif installation.environment.libc is Libc.MUSL and how in {
-        How.RPATH,
-        How.INHERITED,
-        How.DEFAULT,
-    }:
-        yield Alternative(
-            factor=Factor.ENVIRONMENT,
-            names=(name,),
-            when="LD_LIBRARY_PATH names a directory that holds such a file",
-            then="that file is loaded: musl searches LD_LIBRARY_PATH before all else",
-        )
+        file = "it"
+    elif musl and how in {How.RPATH, How.INHERITED, How.DEFAULT}:
+        then += ": musl searches LD_LIBRARY_PATH before all else"
     elif how in {How.RUNPATH, How.CACHE, How.DEFAULT}:
         tag = "DT_RUNPATH" if how is How.RUNPATH else "the system's directories"
-        yield Alternative(
-            factor=Factor.ENVIRONMENT,
-            names=(name,),
-            when="LD_LIBRARY_PATH names a directory that holds such a file",
-            then=f"that file is loaded: LD_LIBRARY_PATH comes before {tag}",
-        )
+        then += f": LD_LIBRARY_PATH comes before {tag}"
+    else:
+        return
+    when = f"LD_LIBRARY_PATH names a directory that holds {file}"
+    yield Alternative(factor=Factor.ENVIRONMENT, names=(name,), when=when, then=then)
 
 
 def _by_order(

@@ -7,21 +7,23 @@ from dataclasses import dataclass, replace
 from wheelfix.analysis.alternatives import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
+from wheelfix.elf.model import Elf
+from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.model import Load
 from wheelfix.loader.targets import newer
-from wheelfix.wheel.python_searches import Search, Stop
+from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:
     """The file that a Python source opens for a library, by its own search."""
 
-    search: Search
+    search: LibrarySearch
     name: str
     """The file name of the library."""
     path: str
     """The first file of that name in the order of the search."""
-    stop: Stop | None
+    stop: SearchedPlace | None
     """The variable that led there; None for the library itself."""
     directory: str | None = None
     """The directory of the variable."""
@@ -66,7 +68,7 @@ class Explanation:
 def explain(installation: Installation, root: str, after: Sequence[str] = ()) -> Explanation:
     """Explain the load of the file `root`, once the files `after` are loaded."""
     loads = loads_of(installation, root, after)
-    steps = tree_of(installation, loads)
+    steps = tuple(tree_of(installation, loads))
     return Explanation(
         root=root,
         name=installation.label(root),
@@ -104,9 +106,6 @@ def _version_problems(installation: Installation, load: Load) -> Iterator[str]:
                     )
 
 
-# --- Searches by Python sources -------------------------------------------------------------------
-
-
 def python_choices(installation: Installation, root: str) -> Iterator[PythonChoice]:
     """Yield what Python sources open for the library `root`, if they read variables."""
     member = installation.members.get(root)
@@ -118,30 +117,18 @@ def python_choices(installation: Installation, root: str) -> Iterator[PythonChoi
             yield _choice(installation, search, root, name)
 
 
-def _choice(installation: Installation, search: Search, root: str, name: str) -> PythonChoice:
+def _choice(
+    installation: Installation, search: LibrarySearch, root: str, name: str
+) -> PythonChoice:
+    files = FileSystem(installation.environment)
+    chosen = PythonChoice(search=search, name=name, path=root, stop=None)
     for stop in search.stops:
         if stop.variable is None:
             break
         for directory in installation.variables.get(stop.variable, "").split(":"):
             folder = directory.strip()
-            found = _file_at(installation, f"{folder}/{name}") if directory else None
-            if found is not None and found != root:
-                return PythonChoice(
-                    search=search, name=name, path=found, stop=stop, directory=folder
-                )
-            if found is not None:
-                return PythonChoice(search=search, name=name, path=root, stop=None)
-    return PythonChoice(search=search, name=name, path=root, stop=None)
-
-
-def _file_at(installation: Installation, path: str) -> str | None:
-    """Return the known file that `path` leads to, by links or not; None if there is none."""
-    environment = installation.environment
-    spelled = posixpath.normpath(path)
-    for _ in range(40):  # MAXSYMLINKS
-        target = environment.links.get(spelled)
-        if target is None:
-            break
-        spelled = posixpath.normpath(posixpath.join(posixpath.dirname(spelled), target))
-    known = spelled in environment.files or spelled in environment.broken
-    return spelled if known else None
+            found, there = files.file(f"{folder}/{name}")
+            if directory and (isinstance(there, Elf) or found in installation.environment.broken):
+                elsewhere = replace(chosen, path=found, stop=stop, directory=folder)
+                return chosen if found == root else elsewhere
+    return chosen

@@ -108,32 +108,26 @@ class Graph:
 def graph_of(wheel: Wheel, options: LoadOptions) -> Graph:
     """Return the graph of `wheel` in one scheme; its edges list the differences in others."""
     installations = installations_of(wheel, options)
-    here = installations.here
-    edges = _edges(here)
+    sizes = {member.name: member.size for member in wheel.members}
+    found = graph_of_installation(installations.here, str(wheel.name), sizes)
     varies: dict[tuple[str, str], dict[str, None]] = {}
     for elsewhere in installations.elsewhere:
         there = {_key(edge): edge for edge in _edges(elsewhere)}
-        for edge in edges:
+        for edge in found.edges:
             other = there.get(_key(edge))
             if other is not None and other.target != edge.target:
                 what = "not found" if other.how == "not found" else f"`{other.target}`"
                 text = f"{what} if installed by {elsewhere.where}"
                 varies.setdefault(_key(edge), {})[text] = None
-    edges = tuple(replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in edges)
-    sizes = {member.name: member.size for member in wheel.members}
-    return _graph(here, edges, str(wheel.name), sizes)
+    varying = (replace(edge, varies=tuple(varies.get(_key(edge), ()))) for edge in found.edges)
+    return replace(found, edges=tuple(varying))
 
 
 def graph_of_installation(
     installation: Installation, title: str, sizes: Mapping[str, int]
 ) -> Graph:
     """Return the graph of an installed environment; `sizes` are bytes by member."""
-    return _graph(installation, _edges(installation), title, sizes)
-
-
-def _graph(
-    installation: Installation, edges: tuple[Edge, ...], title: str, sizes: Mapping[str, int]
-) -> Graph:
+    edges = _edges(installation)
     return Graph(
         wheel=title,
         target=installation.name,
@@ -141,9 +135,6 @@ def _graph(
         nodes=_nodes(installation, edges, sizes),
         edges=edges,
     )
-
-
-# --- Edges ----------------------------------------------------------------------------------------
 
 
 def _key(edge: Edge) -> tuple[str, str]:
@@ -208,9 +199,6 @@ def _edge(installation: Installation, step: Step) -> Edge | None:
         name=request.name,
         how=how_found(installation, step),
     )
-
-
-# --- Nodes ----------------------------------------------------------------------------------------
 
 
 def _nodes(

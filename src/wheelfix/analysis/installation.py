@@ -25,12 +25,11 @@ from wheelfix.loader.install_schemes import (
     layouts,
     schemes,
 )
-from wheelfix.loader.installed_wheel import environment as installed_environment
 from wheelfix.loader.model import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
-from wheelfix.loader.targets import Target, abi_of, populate
+from wheelfix.loader.targets import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.python_searches import Searches
+from wheelfix.wheel.python_searches import LibrarySearches
 
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 
@@ -82,7 +81,7 @@ class Installation:
     """Path of an extension module -> the files that preload shims open before it."""
     opened_by_shims: frozenset[str] = frozenset()
     """All files that preload shims open."""
-    searches: Searches = field(default_factory=Searches)
+    searches: LibrarySearches = field(default_factory=LibrarySearches)
     """The library searches of Python sources in the same packages."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables at the start of the process, LD_LIBRARY_PATH among them."""
@@ -111,9 +110,6 @@ class Installations:
     elsewhere: tuple[Installation, ...]
 
 
-# --- What a wheel is installed with ---------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlantedLibraries:
     """Files that were read from directories of this machine."""
@@ -134,11 +130,6 @@ class ProviderFiles:
     """Objects by the key of the install scheme and the path below it."""
     platforms: tuple[str, ...] = ()
     """The platform tags of its wheel, if that was read."""
-
-    def placed(self, scheme: Scheme) -> Iterator[tuple[str, tuple[str, Elf]]]:
-        """Yield for each object its path in `scheme`, with its label and the object."""
-        for (key, place), elf in self.elfs.items():
-            yield f"{scheme.base(key)}/{place}", (f"{self.name}!{place}", elf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,9 +168,6 @@ def choose_scheme(wheel: Wheel, options: LoadOptions) -> Scheme:
     )
 
 
-# --- Installing -----------------------------------------------------------------------------------
-
-
 def installations_of(wheel: Wheel, options: LoadOptions) -> Installations:
     """Describe every arrangement of `wheel`; `here` is the one of the chosen scheme."""
     scheme = choose_scheme(wheel, options)
@@ -200,7 +188,7 @@ def installation_of(
     if layout is None:
         layout = arranged(wheel, choose_scheme(wheel, options))
     scheme, target, planted = layout.scheme, options.target, options.planted
-    own = installed_environment(wheel, layout)
+    own = environment_of(wheel, layout)
     others = _others(options, scheme)
     bare = replace(
         own,
@@ -229,7 +217,11 @@ def installation_of(
 
 def _others(options: LoadOptions, scheme: Scheme) -> dict[str, tuple[str, Elf]]:
     """Return the objects of other wheels by their paths, each with its label."""
-    objects = dict(pair for files in options.beside for pair in files.placed(scheme))
+    objects = {
+        f"{scheme.base(key)}/{place}": (f"{files.name}!{place}", elf)
+        for files in options.beside
+        for (key, place), elf in files.elfs.items()
+    }
     for other in options.others:
         for member, elf in other.elfs.items():
             path = installed(member, other, scheme)
@@ -250,16 +242,13 @@ def _shimmed(wheel: Wheel, layout: Layout, others: Iterable[str]) -> dict[str, t
     """Return the paths of extension modules, and the files that shims open before each."""
     opened = opened_by_shims(wheel)
     files: dict[str, list[str]] = {}
-    for path in others if opened else ():
+    for path in others:
         files.setdefault(posixpath.basename(path), []).append(path)
     return {
         path: tuple(file for name in opened[member] for file in files.get(name, ()))
         for path, member in layout.members.items()
         if member in opened
     }
-
-
-# --- Finding and loading --------------------------------------------------------------------------
 
 
 def find_subject(installation: Installation, text: str) -> tuple[str, ...]:

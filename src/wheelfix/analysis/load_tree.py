@@ -28,25 +28,19 @@ class Step:
     """The well-known wheels that contain a missing library."""
 
 
-def tree_of(installation: Installation, loads: Sequence[Load]) -> tuple[Step, ...]:
-    """Return the tree of the last of `loads` in depth-first order.
+def flat_steps(
+    installation: Installation, load: Load, before: Sequence[Load] = ()
+) -> Iterator[Step]:
+    """Yield the steps for all requests of `load`, in the loader's order, at depth 0."""
+    first = _first_requests((*before, load))
+    return (_step(installation, 0, request, first) for request in load.requests)
+
+
+def tree_of(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]:
+    """Yield the tree of the last of `loads` in depth-first order.
 
     The requests of each object are listed once, where it was first requested.
     """
-    return tuple(_steps(installation, loads))
-
-
-def flat_steps(
-    installation: Installation, load: Load, before: Sequence[Load] = ()
-) -> tuple[Step, ...]:
-    """Return the steps for all requests of `load`, in the loader's order, at depth 0."""
-    first = _first_requests((*before, load))
-    return tuple(
-        _step(installation, 0, request, first, repeated=False) for request in load.requests
-    )
-
-
-def _steps(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]:
     first = _first_requests(loads)
     last = loads[-1]
     requests: dict[str | None, list[Request]] = {}
@@ -65,7 +59,7 @@ def _steps(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]:
         depth, request = stack.pop()
         file = request.result
         if file is None:
-            yield _step(installation, depth, request, first, repeated=False)
+            yield _step(installation, depth, request, first)
             continue
         opens = file not in walked and (depth == 0 or opener[file] == id(request))
         yield _step(installation, depth, request, first, repeated=not opens)
@@ -90,7 +84,7 @@ def _step(
     request: Request,
     first: Mapping[str, Request],
     *,
-    repeated: bool,
+    repeated: bool = False,
 ) -> Step:
     if request.how is How.LIBC:
         return Step(depth=depth, request=request, origin=Origin(Provenance.PLATFORM, request.name))
@@ -116,9 +110,6 @@ def _step(
     )
 
 
-# --- Requests for one name ------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolution:
     """One result for a library name, and the objects that get it."""
@@ -140,7 +131,7 @@ def resolutions(
         loads = loads_of(installation, root, after)
         if not any(request.name == name for request in loads[-1].requests):
             continue
-        for step in _steps(installation, loads):
+        for step in tree_of(installation, loads):
             request = step.request
             if request.name != name or step.depth == 0:
                 continue
@@ -153,9 +144,6 @@ def resolutions(
         Resolution(name=name, step=step, roots=tuple(roots), requesters=tuple(requesters))
         for step, roots, requesters in groups.values()
     )
-
-
-# --- In words -------------------------------------------------------------------------------------
 
 
 def how_found(installation: Installation, step: Step) -> str:

@@ -7,18 +7,17 @@ search path leads there yet.
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Protocol
 
-from wheelfix.elf.exports import Wanted, announce
-from wheelfix.elf.model import Elf, Exports
+from wheelfix.elf.model import Elf, Exports, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Scope, SymbolIndex, wanted_by
-from wheelfix.wheel.edits import Edit, without_needed
+from wheelfix.loader.symbols import Scope, SymbolIndex
+from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 
 ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
@@ -63,10 +62,8 @@ class LoadedWheel:
     environment: Environment
     paths: Mapping[str, str]
     """Member -> installed path; dynamic objects only."""
-    libraries: Mapping[str, Library]
-    """Path -> the library, if its exports can be read."""
-    wanted: Wanted
-    """The names that any of the libraries refers to."""
+    index: SymbolIndex
+    """The libraries whose exports can be read, by the symbols that they define."""
 
     @classmethod
     def around(
@@ -92,23 +89,16 @@ class LoadedWheel:
         }
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
-        wanted = wanted_by(libraries.values(), ALLOCATOR.union(_other_names(libraries)))
+        others = ALLOCATOR.union(_other_names(libraries))
         return cls(
             environment=replace(
                 environment,
-                files={
-                    **environment.files,
-                    **{path: library.elf for path, library in added.items()},
-                },
+                files={**environment.files, **{path: added[path].elf for path in added}},
                 cache=cache,
                 default_directories=tuple(folders),
             ),
             paths=paths,
-            libraries={
-                path: replace(library, read=partial(_read_wanted, library.read, wanted))
-                for path, library in libraries.items()
-            },
-            wanted=wanted,
+            index=SymbolIndex(libraries, environment.libc, others),
         )
 
     def elf(self, member: str) -> Elf:
@@ -126,10 +116,10 @@ class LoadedWheel:
         loads = load_each(self.paths.values(), self.environment)
         return dict(zip(self.paths, loads, strict=True))
 
-    @cached_property
-    def index(self) -> SymbolIndex:
-        """The libraries by the symbols that they define."""
-        return SymbolIndex(self.libraries, self.environment.libc, self.wanted)
+    @property
+    def libraries(self) -> Mapping[str, Library]:
+        """Path -> the library, if its exports can be read."""
+        return self.index.libraries
 
     @cached_property
     def scopes(self) -> Mapping[str, Scope]:
@@ -208,10 +198,3 @@ def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:
         yield from module_hooks(path)
         if library.elf.is_executable:
             yield from (copy.name for copy in library.exports.copies)
-
-
-def _read_wanted(read: Callable[[], Exports], wanted: Wanted) -> Exports:
-    """Read the exports of a library, and look all `wanted` names up at once."""
-    exports = read()
-    announce(exports, wanted)
-    return exports

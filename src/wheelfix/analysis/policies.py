@@ -4,6 +4,8 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from wheelfix.wheel.platform_tags import parse_platform_tag
+
 
 class Policy(NamedTuple):
     """What one platform tag allows, from auditwheel's tables."""
@@ -32,11 +34,9 @@ class JudgedSymbols:
         return name in self.names or (isinstance(name, str) and "PyUnicodeUCS2_" in name)
 
 
-def judged_symbols(policies: Iterable[Policy]) -> Container[str] | None:
-    """Return the symbols that matter under `policies`; None if these are not known."""
+def judged_symbols(policies: Iterable[Policy]) -> Container[str]:
+    """Return the symbols that matter under `policies`."""
     names = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
-    if not names:
-        return None
     # auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`.
     return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
 
@@ -52,22 +52,19 @@ def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     return lists[0].intersection(*lists[1:]) if lists else frozenset()
 
 
-def allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
-    """Return the symbol versions that the tag `target` allows, by prefix; others are free."""
-    for policy in policies:
-        for name in (policy.name, *policy.aliases):
-            versions = policy.symbol_versions.get(target.removeprefix(f"{name}_"))
-            if target.startswith(f"{name}_") and versions is not None:
-                return {
-                    prefix: frozenset(f"{prefix}_{version}" for version in known)
-                    for prefix, known in versions.items()
-                }
-    return {}
-
-
-def blacklist_of(target: str, policies: Iterable[Policy]) -> Mapping[str, Sequence[str]]:
-    """Return the blacklist of the policy for the tag `target`: library -> private symbols."""
+def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
+    """Return the policy for the tag `target`."""
     for policy in policies:
         if any(target.startswith(f"{name}_") for name in (policy.name, *policy.aliases)):
-            return policy.blacklist
-    return {}
+            return policy
+    return None
+
+
+def allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
+    """Return the symbol versions that the tag `target` allows, by prefix; others are free."""
+    policy = policy_of(target, policies)
+    allowed = policy.symbol_versions.get(parse_platform_tag(target).arch, {}) if policy else {}
+    return {
+        prefix: frozenset(f"{prefix}_{version}" for version in known)
+        for prefix, known in allowed.items()
+    }

@@ -1,17 +1,16 @@
 """The reasons why a wheel does not satisfy a platform policy: symbols, libraries and members.
 
-The tag itself is decided elsewhere, by auditwheel or by `policy_verdict`, and comes in as the JSON
-of `auditwheel show`. That JSON names neither the objects nor their symbols: these are found here,
-in the objects and the policy tables.
+The tag itself is decided elsewhere, by auditwheel or by `policy_verdict`. A `Judgement` names
+neither the objects nor their symbols: these are found here, in the objects and the policy tables.
 """
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NamedTuple, assert_never
+from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.policies import Policy, allowed_versions, blacklist_of
+from wheelfix.analysis.policies import Policy, allowed_versions, policy_of
 from wheelfix.analysis.providers import provider_options
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
@@ -27,43 +26,52 @@ _NEAR = 8
 """Symbols up to which a tag counts as missed by little."""
 
 
-class Obstacles(NamedTuple):
-    """What keeps a wheel from the tag that it has, or is to have."""
+class Shortfall(NamedTuple):
+    """What keeps a wheel from one tag, apart from symbol versions."""
 
-    external: Mapping[str, str | None]
-    """Libraries that neither the wheel nor the policy provides -> their paths on this machine."""
-    reasons: tuple[str, ...]
-    """One sentence each, the shortest first."""
-    libraries_alone: bool
-    """Whether `external` is the only obstacle."""
+    libraries: tuple[str, ...] = ()
+    """Libraries that neither the wheel nor the policy provides."""
+    symbols: Mapping[str, Sequence[str]] = {}
+    """Library -> its private symbols that the wheel uses."""
 
 
-def obstacles(
-    wheel: Wheel, shown: Mapping[str, Any], settings: Settings, policies: Sequence[Policy]
-) -> Obstacles:
-    """Return the obstacles by `shown`, the JSON of `auditwheel show` (schema version 1)."""
-    target = _target(wheel, settings, str(shown["overall_tag"]), policies)
-    upgrade = _upgrade(target, shown.get("policy_upgrades", {}))
-    located: Mapping[str, str | None] = shown.get("external_libs", {})
-    external = {name: located.get(name) for name in upgrade.get("libs_to_eliminate", ())}
-    others = [
-        *(_symbol_reasons(wheel, target, policies) if target else ()),
-        *_blacklist_reasons(wheel, upgrade.get("blacklisted_symbols", {})),
-        *(_isa_reasons(wheel) if shown.get("unsupported_isa") else ()),
-        *_python_reasons(wheel, shown),
-    ]
-    return Obstacles(
-        external=external,
-        reasons=tuple(sorted((*_external_reasons(wheel, external), *others), key=len)),
-        libraries_alone=bool(external) and not others,
-    )
+class Judgement(NamedTuple):
+    """What platform policies say of a wheel; `auditwheel show` prints the same."""
+
+    overall: str
+    """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` if no policy is met."""
+    symbols: str
+    """The best tag by symbol versions alone."""
+    fpectl: bool
+    """Whether an extension needs a Python built with fpectl (PEP 513)."""
+    narrow_unicode: bool
+    """Whether an extension needs a Python 2 with narrow Unicode (PEP 513)."""
+    unsupported_isa: bool
+    """Whether an object needs more than the baseline instruction set."""
+    upgrades: Mapping[str, Shortfall]
+    """Better tag -> what keeps the wheel from it."""
 
 
-def _python_reasons(wheel: Wheel, shown: Mapping[str, Any]) -> Iterator[str]:
-    if shown.get("pyfpe"):
+def other_reasons(
+    wheel: Wheel,
+    target: str | None,
+    judgement: Judgement,
+    private: Mapping[str, Sequence[str]],
+    policies: Sequence[Policy],
+) -> Iterator[str]:
+    """Yield what keeps `wheel` from the tag `target`, apart from libraries.
+
+    `private` are the private symbols that it uses, by library.
+    """
+    if target is not None:
+        yield from _symbol_reasons(wheel, target, policies)
+    yield from _blacklist_reasons(wheel, private)
+    if judgement.unsupported_isa:
+        yield from _isa_reasons(wheel)
+    if judgement.fpectl:
         members = _where(wheel, lambda elf: any(u.name.startswith("PyFPE_") for u in elf.undefined))
         yield f"`PyFPE_*` symbols need a Python built with fpectl: used by {members}"
-    if shown.get("ucs2"):
+    if judgement.narrow_unicode:
         members = _where(wheel, lambda elf: any("UnicodeUCS2_" in u.name for u in elf.undefined))
         yield f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}"
 
@@ -108,7 +116,7 @@ def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]
     return [f"{symbol} in {join_some(members)}" for symbol, members in dependents.items()]
 
 
-def _target(
+def target_tag(
     wheel: Wheel, settings: Settings, overall: str, policies: Iterable[Policy]
 ) -> str | None:
     """Return the tag to satisfy, with its architecture; None if there is nothing to explain.
@@ -131,18 +139,17 @@ def _target(
     return str(replace(wanted, version=version))
 
 
-def _upgrade(target: str | None, upgrades: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the entry of `policy_upgrades` for `target`, for musl the only one."""
+def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfall:
+    """Return what keeps the wheel from `target`; for musl, there is only one policy."""
     if target is None:
-        return {}
-    musl = (
-        tag for tag in upgrades if target.startswith("musllinux_") and tag.startswith("musllinux_")
-    )
-    found: Mapping[str, Any] = upgrades.get(target) or upgrades.get(next(musl, ""), {})
-    return found
+        return Shortfall()
+    musl = (found for tag, found in upgrades.items() if tag.startswith("musllinux_"))
+    other = next(musl, Shortfall()) if target.startswith("musllinux_") else Shortfall()
+    return upgrades.get(target, other)
 
 
-def _external_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
+def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
+    """Yield which objects need each of the `external` libraries."""
     for name in external:
         dependents = _dependents(wheel, name)
         by = f"needed by {dependents}" if dependents else "needed by another library"
@@ -181,11 +188,11 @@ def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[
 
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:
     for library, symbols in blacklisted.items():
-        private = frozenset(symbols)
-        dependents = _members_using(wheel, private)
-        if dependents:
-            used = sorted(private & {u.name for elf in wheel.elfs.values() for u in elf.undefined})
-            yield f"{join_some(used)} of `{library}` may not be used: used by {dependents}"
+        private = {u.name for elf in wheel.elfs.values() for u in elf.undefined} & {*symbols}
+        members = [m for m, elf in wheel.elfs.items() if private & {u.name for u in elf.undefined}]
+        if members:
+            names = join_some(sorted(private))
+            yield f"{names} of `{library}` may not be used: used by {join_some(members)}"
 
 
 def _isa_reasons(wheel: Wheel) -> Iterator[str]:
@@ -212,15 +219,8 @@ def _dependents(wheel: Wheel, library: str) -> str:
     return _where(wheel, lambda elf: library in elf.needed)
 
 
-def _members_using(wheel: Wheel, names: frozenset[str]) -> str:
-    return _where(wheel, lambda elf: any(symbol.name in names for symbol in elf.undefined))
-
-
 def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
     return join_some([member for member, elf in wheel.elfs.items() if holds(elf)])
-
-
-# --- Failures -------------------------------------------------------------------------------------
 
 
 class Obstacle(StrEnum):
@@ -264,7 +264,8 @@ def not_allowed(
                 "a library that is to be grafted needs newer symbol versions than it allows"
             ]
         case Obstacle.BLACKLIST:
-            why = list(_blacklist_reasons(wheel, blacklist_of(target, policies)))
+            policy = policy_of(target, policies)
+            why = list(_blacklist_reasons(wheel, policy.blacklist if policy else {}))
             hint = "link the library statically or graft a private copy of it"
         case Obstacle.MACHINE:
             why = list(_isa_reasons(wheel)) or [

@@ -19,10 +19,19 @@ three cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import isa_level, near_misses, obstacles
+from wheelfix.analysis.policy_reasons import (
+    Judgement,
+    Shortfall,
+    isa_level,
+    library_reasons,
+    near_misses,
+    other_reasons,
+    shortfall,
+    target_tag,
+)
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.platform_libraries import is_glibc_loader
@@ -37,6 +46,7 @@ _POLICY_ARCHITECTURES = {
     "arm64_v8a": "aarch64",
 }
 """Architecture of a platform tag -> that of its policies."""
+_T = TypeVar("_T")
 _JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
@@ -53,8 +63,8 @@ class Verdict(NamedTuple):
 
     overall: str
     """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` if no policy is met."""
-    external: Mapping[str, str | None]
-    """Libraries that neither the wheel nor the policy provides -> their paths on this machine."""
+    external: tuple[str, ...]
+    """Libraries that neither the wheel nor the policy provides."""
     reasons: tuple[str, ...]
     """Why the tag is not better: which symbol version or library, in which member."""
     near: tuple[str, ...] = ()
@@ -106,76 +116,59 @@ def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy])
 
     Exclude patterns count if they match a name; those for paths of this machine do not.
     """
-    shown = show_json(wheel, settings, policies)
-    return verdict_from(wheel, shown, settings, policies) if shown is not None else None
+    judgement = judge(wheel, settings, policies)
+    return None if judgement is None else verdict_from(wheel, judgement, settings, policies)
 
 
 def verdict_from(
-    wheel: Wheel, shown: Mapping[str, Any], settings: Settings, policies: Sequence[Policy]
+    wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
 ) -> Verdict:
-    """Turn `shown`, the JSON of `auditwheel show` (schema version 1), into a verdict."""
-    overall = str(shown["overall_tag"])
-    external, reasons, libraries_alone = obstacles(wheel, shown, settings, policies)
+    """Add to `judgement` which objects and symbols of `wheel` it is about."""
+    target = target_tag(wheel, settings, judgement.overall, policies)
+    external, private = shortfall(target, judgement.upgrades)
+    others = list(other_reasons(wheel, target, judgement, private, policies))
     return Verdict(
-        overall=overall,
+        overall=judgement.overall,
         external=external,
-        reasons=reasons,
-        near=near_misses(wheel, overall, policies),
-        libraries_alone=libraries_alone,
+        reasons=tuple(sorted((*library_reasons(wheel, external), *others), key=len)),
+        near=near_misses(wheel, judgement.overall, policies),
+        libraries_alone=bool(external) and not others,
     )
 
 
-def show_json(
-    wheel: Wheel, settings: Settings, policies: Sequence[Policy]
-) -> dict[str, Any] | None:
-    """Return what `auditwheel show --json` prints (schema version 1); None if no object counts."""
+def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judgement | None:
+    """Return what `auditwheel show` finds, computed from `policies`; None if no object counts."""
     subject = _subject(wheel, settings)
     if subject is None:
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
     versions = _versions(subject.elfs.values())
     external = _external(subject, ladder)
-    used = _used(subject, ladder)
-    blacklisted = [_blacklisted(subject, policy, used) for policy in ladder]
+    blacklisted = [_blacklisted(subject, policy) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
-    linux = len(ladder)
     symbols = _first(_has(policy, subject.arch, versions) for policy in ladder)
     overall = max(
         symbols,
         _first(not names for names in external),
         _first(not names for names in blacklisted),
-        linux if isa or fpectl or narrow else 0,
+        len(ladder) if isa or fpectl or narrow else 0,
     )
     # An Android wheel keeps the API level of its own tag.
     own = wheel.name.platforms[: len(ladder)] if subject.family is Family.ANDROID else ()
-    tags = [*(own or (_tag(policy, subject) for policy in ladder)), f"linux_{subject.arch}"]
-    return {
-        "overall_tag": tags[overall],
-        "sym_tag": tags[symbols],
-        "pyfpe": fpectl,
-        "ucs2": narrow,
-        "unsupported_isa": isa,
-        "external_libs": dict.fromkeys(external[0] if external else ()),
-        "policy_upgrades": {
-            tag: _upgrade(libraries, private)
-            for tag, libraries, private in zip(
-                tags[:overall], external[:overall], blacklisted[:overall], strict=False
-            )
-            if libraries or private
+    promising = own or tuple(f"{policy.name}_{subject.arch}" for policy in ladder)
+    tags = [*promising, f"linux_{subject.arch}"]
+    lacking = map(Shortfall, external, blacklisted)
+    return Judgement(
+        overall=tags[overall],
+        symbols=tags[symbols],
+        fpectl=fpectl,
+        narrow_unicode=narrow,
+        unsupported_isa=isa,
+        upgrades={
+            tag: short for tag, short in zip(tags[:overall], lacking, strict=False) if any(short)
         },
-    }
-
-
-def _upgrade(
-    libraries: Sequence[str], private: Mapping[str, Sequence[str]]
-) -> dict[str, Sequence[str] | Mapping[str, Sequence[str]]]:
-    found: dict[str, Sequence[str] | Mapping[str, Sequence[str]]] = {}
-    if libraries:
-        found["libs_to_eliminate"] = libraries
-    if private:
-        found["blacklisted_symbols"] = private
-    return found
+    )
 
 
 def _first(met: Iterable[bool]) -> int:
@@ -184,22 +177,21 @@ def _first(met: Iterable[bool]) -> int:
     return results.index(True) if True in results else len(results)
 
 
-# --- Which objects count --------------------------------------------------------------------------
-
-
 def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     machines = {
         member: machine
         for member, elf in wheel.elfs.items()
         if not member.endswith(".py") and (machine := _baseline(elf))  # auditwheel never opens .py
     }
-    arch = _tag_architecture(wheel.name.platforms) or next(iter(machines.values()), None)
+    tags = [parse_platform_tag(tag) for tag in wheel.name.platforms]
+    named_arch = _only({_POLICY_ARCHITECTURES.get(tag.arch) for tag in tags})
+    arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     families = {member: _family_of(member, elf) for member, elf in known.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
-    family = _tag_family(wheel.name.platforms) or next(named, Family.MANYLINUX)
+    family = _only({tag.family for tag in tags} & _JUDGED) or next(named, Family.MANYLINUX)
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
@@ -233,15 +225,8 @@ def _baseline(elf: Elf) -> str | None:
     return _BASELINES.get(elf.abi)
 
 
-def _tag_architecture(platforms: Iterable[str]) -> str | None:
-    """Return the one architecture that all platform tags name."""
-    found = {_POLICY_ARCHITECTURES.get(parse_platform_tag(tag).arch) for tag in platforms}
-    return found.pop() if len(found) == 1 else None
-
-
-def _tag_family(platforms: Iterable[str]) -> Family | None:
-    found = {parse_platform_tag(tag).family for tag in platforms} & _JUDGED
-    return found.pop() if len(found) == 1 else None
+def _only(found: set[_T]) -> _T | None:
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _family_of(member: str, elf: Elf) -> Family | None:
@@ -278,9 +263,6 @@ def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-# --- What a policy allows -------------------------------------------------------------------------
-
-
 def _ladder(
     subject: _Subject, platforms: Sequence[str], policies: Sequence[Policy]
 ) -> list[Policy]:
@@ -309,10 +291,6 @@ def _ladder(
     return fitting
 
 
-def _tag(policy: Policy, subject: _Subject) -> str:
-    return f"{policy.name}_{subject.arch}"
-
-
 def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
     """Return the symbol versions that objects need from any library: `GLIBC_2.17`."""
     return frozenset(
@@ -331,14 +309,10 @@ def _has(policy: Policy, arch: str, versions: Iterable[str]) -> bool:
     return all(prefix not in known or rest in known[prefix] for prefix, _, rest in pairs)
 
 
-def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[list[str]]:
+def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[tuple[str, ...]]:
     """Return for each policy the libraries that neither it nor the wheel provides."""
     shipped = _shipped(subject)
-    known: dict[frozenset[str], list[str]] = {}
-    for policy in ladder:
-        if policy.whitelist not in known:
-            known[policy.whitelist] = sorted(_reached(subject, policy, shipped))
-    return [known[policy.whitelist] for policy in ladder]
+    return [tuple(sorted(_reached(subject, policy, shipped))) for policy in ladder]
 
 
 def _shipped(subject: _Subject) -> dict[str, str]:
@@ -381,31 +355,15 @@ def _musl_soname(name: str, subject: _Subject) -> str:
     return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
 
 
-def _used(subject: _Subject, ladder: Sequence[Policy]) -> dict[str, frozenset[str]]:
-    """Return for each member the symbols that it uses and that some policy forbids."""
-    private = {name for policy in ladder for names in policy.blacklist.values() for name in names}
-    return {
-        member: frozenset({"*"}).union(
-            symbol.name for symbol in elf.undefined if symbol.name in private and not symbol.weak
-        )
-        for member, elf in subject.tops.items()
-    }
-
-
-def _blacklisted(
-    subject: _Subject, policy: Policy, used: Mapping[str, frozenset[str]]
-) -> dict[str, list[str]]:
+def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
     """Return the private symbols that are used, by library."""
     found: dict[str, set[str]] = {}
-    for member in subject.tops:
+    for member, elf in subject.tops.items():
         for library in policy.blacklist.keys() & set(subject.needed[member]):
-            private = used[member].intersection(policy.blacklist[library])
-            if private:
+            used = {"*", *(symbol.name for symbol in elf.undefined if not symbol.weak)}
+            if private := used.intersection(policy.blacklist[library]):
                 found.setdefault(library, set()).update(private)
     return {library: sorted(names) for library, names in sorted(found.items())}
-
-
-# --- Python builds that no tag allows -------------------------------------------------------------
 
 
 def _fpectl(subject: _Subject) -> bool:

@@ -6,20 +6,21 @@ library is covered if nothing else leads to it.
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
+from wheelfix.analysis.opened_libraries import openings, place_of
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, with_hook
-from wheelfix.analysis.providers import provider_of
+from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.model import Load
 from wheelfix.settings import Provider, name_of
-from wheelfix.wheel.model import PRELOAD, Wheel, Where
+from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]
@@ -101,19 +102,19 @@ def plan_preloads(
     If `find_library` finds the providers' libraries, their own dependencies are opened before
     them, and those that cannot be opened alone are left out.
     """
-    needs = dict(_needs(wheel, providers))
+    needs = _needs(wheel, providers)
     if not needs:
         return PreloadPlan()
     closures = _closures(wheel, layout, loads)
     entry_modules = _entry_modules(wheel, closures, needs)
     never = _reason_for_none(wheel)
     modules = _module_names(wheel, entry_modules)
-    shims = _Shims(wheel=wheel, providers=providers, needs=needs, find_library=find_library)
-    opened = {} if never else {module: shims.libraries(closures[module]) for module in modules}
+    opening = _Opening(wheel, providers, find_library)
+    opened = {module: opening.libraries(closures[module], needs) for module in modules if not never}
     reasons = {
         module: why
         for module, libraries in opened.items()
-        if (why := shims.cannot_preload_reason(libraries))
+        if (why := _cannot_preload_reason(libraries))
     }
     hooks = _hooks(wheel, {module: modules[module] for module in opened if module not in reasons})
 
@@ -142,21 +143,12 @@ def plan_preloads(
     )
 
 
-# --- What needs providers, and what loads it ------------------------------------------------------
-
-
-def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    shipped = {member.rpartition("/")[2] for member, elf in wheel.elfs.items() if elf.dynamic}
-    for member, elf in wheel.elfs.items() if providers else ():
-        libraries = tuple(
-            name
-            for name in dict.fromkeys(elf.needed)
-            if name not in shipped
-            and (provider := provider_of(name, providers)) is not None
-            and provider.directory is not None
-        )
-        if libraries:
-            yield member, libraries
+def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> dict[str, tuple[str, ...]]:
+    needs: dict[str, tuple[str, ...]] = {}
+    for use in provider_uses(wheel, providers):
+        if use.provider.directory is not None:
+            needs[use.member] = (*needs.get(use.member, ()), use.library)
+    return needs
 
 
 def _closures(
@@ -193,22 +185,13 @@ def _entry_modules(
 def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     """Return the Python sources that open libraries of the wheel on import, with these."""
     places = {split(member, wheel): member for member in wheel.elfs}
-    found: dict[str, tuple[str, ...]] = {}
-    for source, openings in wheel.openings.items():
-        key, place = split(source, wheel) or (Key.DATA, "")
-        folder = place.rpartition("/")[0]
-        paths = (
-            posixpath.normpath(f"{folder}/{opening.name}").lstrip("/")
-            for opening in openings
-            if opening.on_import and opening.where is Where.SOURCE
-        )
-        opened = (
-            places.get((other, path)) for path in paths for other in dict.fromkeys((key, *_SITE))
-        )
-        members = tuple(dict.fromkeys(member for member in opened if member is not None))
-        if members and key in _SITE:
-            found[source] = members
-    return found
+    found: dict[str, dict[str, None]] = {}
+    for source, opening in openings(wheel):
+        key, path = place_of(wheel, source, opening) or (Key.DATA, "")
+        if key in _SITE and opening.on_import and opening.where is LookupPlace.SOURCE:
+            opened = (places.get((other, path)) for other in dict.fromkeys((key, *_SITE)))
+            found.setdefault(source, {}).update(dict.fromkeys(filter(None, opened)))
+    return {source: tuple(members) for source, members in found.items() if members}
 
 
 def _module_names(
@@ -263,9 +246,6 @@ def _why_no_hook(
     return reasons.get(entry, "is in no package with an `__init__.py` of the wheel's own")
 
 
-# --- Where shims are ------------------------------------------------------------------------------
-
-
 def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Hook]:
     """Choose packages that Python imports before these modules: few, and as deep as possible.
 
@@ -301,7 +281,7 @@ def _packages(
         if len(parts) > depth + 1:  # otherwise it is a module of the package above
             tops.setdefault(parts[: depth + 1], {})[member] = parts
     for top, below in tops.items():
-        common = _common([parts[:-1] for parts in below.values()])
+        common = tuple(posixpath.commonprefix([parts[:-1] for parts in below.values()]))
         candidates = (common[:length] for length in range(len(common), len(top) - 1, -1))
         package = next(filter(can_import_shim, candidates), None)
         if package is None:
@@ -313,15 +293,6 @@ def _packages(
 def _relative(parts: tuple[str, ...]) -> str:
     """`("sub", "_core")` -> `.sub._core`; for a package's own source `.sub`, or nothing."""
     return "".join(f".{part}" for part in parts).removesuffix(".__init__")
-
-
-def _common(folders: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    shared: list[str] = []
-    for parts in zip(*folders, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return tuple(shared)
 
 
 def shim_of(init: str) -> str:
@@ -356,9 +327,6 @@ def opened_by_shims(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     return found
 
 
-# --- What shims open ------------------------------------------------------------------------------
-
-
 class _Opened(NamedTuple):
     """A library that a shim opens."""
 
@@ -379,20 +347,20 @@ def _wanted_shims(
     return wanted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Shims:
-    """The inputs of the wanted shims."""
+class _Opening(NamedTuple):
+    """Where the libraries come from that shims open."""
 
     wheel: Wheel
     providers: tuple[Provider, ...]
-    needs: Mapping[str, tuple[str, ...]]
     find_library: FindLibrary
 
-    def libraries(self, closure: Iterable[str]) -> dict[str, _Opened]:
+    def libraries(
+        self, closure: Iterable[str], needs: Mapping[str, tuple[str, ...]]
+    ) -> dict[str, _Opened]:
         """Return the providers' libraries that `closure` needs, in the order to open them."""
         found: dict[str, _Opened] = {}
         for member in closure:
-            for name in self.needs.get(member, ()):
+            for name in needs.get(member, ()):
                 self._add(name, self.wheel.elfs[member], found, frozenset())
         return found
 
@@ -414,32 +382,6 @@ class _Shims:
         )
         found[name] = _Opened(source=source, library=library)
 
-    def cannot_preload_reason(self, opened: Mapping[str, _Opened]) -> str | None:
-        """Return why one of the libraries cannot be opened alone, None if no reason is known.
-
-        A shim opens each with RTLD_NOW, the default of `ctypes`: this fails for a library that
-        uses symbols of another one without DT_NEEDED on it.
-        """
-        readable = {
-            name: found.library for name, found in opened.items() if found.library is not None
-        }
-        for name, library in readable.items() if len(readable) > 1 else ():
-            wanted = {
-                symbol.name
-                for symbol in library.elf.undefined
-                if not symbol.weak and symbol.version is None
-            }
-            for loaded in _needed_with(name, readable):
-                wanted -= among(readable[loaded].exports.definitions, wanted)
-            for other, another in readable.items():
-                provided = among(another.exports.definitions, wanted) if wanted else None
-                if provided:
-                    return (
-                        f"needs `{name}`, which does not load alone: it lacks `{min(provided)}` of "
-                        f"`{other}`"
-                    )
-        return None
-
     def _requirement(self, provider: Provider) -> str:
         """Return the requirement in METADATA if it names versions, otherwise a suitable one."""
         for text in self.wheel.metadata.requires_dist:
@@ -447,6 +389,31 @@ class _Shims:
             if name_of(requirement) == provider.name and set("<>=~!") & set(requirement):
                 return requirement
         return provider.to_require
+
+
+def _cannot_preload_reason(opened: Mapping[str, _Opened]) -> str | None:
+    """Return why one of the libraries cannot be opened alone, None if no reason is known.
+
+    A shim opens each with RTLD_NOW, the default of `ctypes`: this fails for a library that
+    uses symbols of another one without DT_NEEDED on it.
+    """
+    readable = {name: found.library for name, found in opened.items() if found.library is not None}
+    for name, library in readable.items() if len(readable) > 1 else ():
+        wanted = {
+            symbol.name
+            for symbol in library.elf.undefined
+            if not symbol.weak and symbol.version is None
+        }
+        for loaded in _needed_with(name, readable):
+            wanted -= among(readable[loaded].exports.definitions, wanted)
+        for other, another in readable.items():
+            provided = among(another.exports.definitions, wanted) if wanted else None
+            if provided:
+                return (
+                    f"needs `{name}`, which does not load alone: it lacks `{min(provided)}` of "
+                    f"`{other}`"
+                )
+    return None
 
 
 def _needed_with(name: str, libraries: Mapping[str, Library]) -> frozenset[str]:

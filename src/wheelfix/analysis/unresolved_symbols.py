@@ -4,7 +4,7 @@ A reference is looked up in the scopes that the loader makes: those of the loads
 modules, programs, and libraries that no other object of the wheel loads.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbols import binds
 
-Reference = tuple[str, str | None]
+VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
 
 
@@ -33,7 +33,7 @@ class Unresolved(NamedTuple):
 
     member: str
     root: str
-    references: tuple[Reference, ...]
+    references: tuple[VersionedName, ...]
     absent: tuple[str, ...]
     """Libraries of the load that are not found, and may define them."""
     foreign: tuple[str, ...]
@@ -71,7 +71,7 @@ class _Search:
                 worst.append(min(failing, key=lambda unresolved: len(unresolved.absent)))
         return tuple(worst)
 
-    def _undefined_alone(self, member: str) -> tuple[Reference, ...]:
+    def _undefined_alone(self, member: str) -> tuple[VersionedName, ...]:
         """Return the references of `member` that its own load leaves undefined.
 
         Weak references may stay undefined. Whether the platform has the symbol versions that are
@@ -83,30 +83,25 @@ class _Search:
         promised = {name for name in elf.needed if may_come_from_platform(name)}
         promised |= {need.file for need in elf.verneed if may_come_from_platform(need.file)}
         api = python_api.names()
-        names = {
-            symbol.name
+        references = dict.fromkeys(
+            (symbol.name, symbol.version)
             for symbol in elf.undefined
             if not symbol.weak
             and (symbol.version is None or symbol.file not in promised)
             and symbol.name not in api
-        }
-        references = dict.fromkeys(
-            (symbol.name, symbol.version)
-            for symbol in elf.undefined
-            if symbol.name in names and not symbol.weak
         )
         return self._undefined_in(member, member, references)
 
     def _undefined_in(
-        self, root: str, member: str, references: Iterable[Reference]
-    ) -> tuple[Reference, ...]:
+        self, root: str, member: str, references: Iterable[VersionedName]
+    ) -> tuple[VersionedName, ...]:
         """Return those of `references` of `member` that the load of `root` leaves undefined."""
         if self._loaded.paths[member] not in self._loaded.loads[root].objects:
             return ()
         scope = self._loaded.scopes[root]
         return tuple(reference for reference in references if scope.lookup(*reference) is None)
 
-    def _in_load(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
+    def _in_load(self, root: str, member: str, references: tuple[VersionedName, ...]) -> Unresolved:
         load = self._loaded.loads[root]
         left = self._undefined_in(root, member, references)
         interpreter = self._interpreter(self._loaded.elf(member))
@@ -118,7 +113,11 @@ class _Search:
         return Unresolved(
             member=member,
             root=root,
-            references=_without(left, listed.values()),
+            references=tuple(
+                reference
+                for reference in left
+                if not any(reference[0] in names for names in listed.values())
+            ),
             absent=tuple(name for name in absent if name not in listed),
             foreign=self._foreign(load),
         )
@@ -160,7 +159,7 @@ class _Search:
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)
         found = (libc, *filter(None, (self._definitions.host(name, elf) for name in names)))
         for library in found:
-            announce(library.exports, self._loaded.wanted)
+            announce(library.exports, self._loaded.index.wanted)
         return found
 
     def _foreign(self, load: Load) -> tuple[str, ...]:
@@ -172,18 +171,8 @@ class _Search:
         )
 
 
-def _define(libraries: Iterable[Library], reference: Reference) -> bool:
+def _define(libraries: Iterable[Library], reference: VersionedName) -> bool:
     """Return whether any of `libraries` has a definition that `reference` binds to."""
     name, version = reference
     there = (library.exports.definitions.get(name) for library in libraries)
     return any(binds(definitions, version) for definitions in there if definitions)
-
-
-def _without(
-    references: tuple[Reference, ...], known: Iterable[Container[str]]
-) -> tuple[Reference, ...]:
-    """Return the references to names that none of `known` contains."""
-    lists = tuple(known)
-    return tuple(
-        reference for reference in references if not any(reference[0] in names for names in lists)
-    )

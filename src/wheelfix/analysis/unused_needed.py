@@ -112,14 +112,10 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-# --- Dropping entries on trial --------------------------------------------------------------------
-
-
 class _Change(NamedTuple):
     """A load that differs without some entries."""
 
     before: Load
-    after: Load
     lost: frozenset[str]
     """Files that are no longer loaded."""
     moved: Mapping[Reference, tuple[str, str | None]]
@@ -179,12 +175,9 @@ class _Trial:
             if before.objects != after.objects:
                 yield _Change(
                     before=before,
-                    after=after,
                     lost=frozenset(before.objects) - frozenset(after.objects),
                     moved=self._moved(loaded.scopes[root], after),
                 )
-
-    # --- Symbols
 
     def _moved(self, before: Scope, load: Load) -> dict[Reference, tuple[str, str | None]]:
         """Return the references bound in the scope `before` that bind otherwise in `load`."""
@@ -249,8 +242,6 @@ class _Trial:
             for drop in here
             if drop.library and provider in _closure(change.before, drop.library)
         )
-
-    # --- Effects that symbols do not show
 
     def _hook(self, drop: Unused) -> str | None:
         """Return the hazard that the library has the module's entry point, found by dlsym."""
@@ -341,9 +332,6 @@ def _quoted(path: str) -> str:
 
 def _is_platform(path: str) -> bool:
     return may_come_from_platform(path.rpartition("/")[2])
-
-
-# --- Missing entries ------------------------------------------------------------------------------
 
 
 def _missing(loaded: LoadedWheel) -> Iterator[Missing]:

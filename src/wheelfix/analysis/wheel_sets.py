@@ -6,7 +6,8 @@ is. Everything here is computed from file names and requirements.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -64,26 +65,25 @@ def set_members(parts: Sequence[Part]) -> tuple[SetMember, ...]:
     required = [_required(run, index) for index in range(len(parts))]
     reachable = [_reachable(required, index) for index in range(len(parts))]
     edges = [
-        {other: same for other, same in own.providers.items() if index not in reachable[other]}
-        for index, own in enumerate(required)
+        {other: same for other, same in providers.items() if index not in reachable[other]}
+        for index, (providers, _) in enumerate(required)
     ]
     depths: dict[int, int] = {}
+    for index in TopologicalSorter(dict(enumerate(edges))).static_order():
+        depths[index] = 1 + max((depths[other] for other in edges[index]), default=-1)
     return tuple(
         SetMember(
             providers=tuple(_providers(parts, edges, index)),
-            depth=_depth(edges, index, depths),
-            messages=(*own.messages, *_circles(parts, own.providers, edges[index])),
+            depth=depths[index],
+            messages=(*messages, *_circles(parts, providers, edges[index])),
         )
-        for index, own in enumerate(required)
+        for index, (providers, messages) in enumerate(required)
     )
 
 
 def meet(one: WheelName, other: WheelName) -> bool:
     """Whether there are machines and Pythons on which both wheels can be installed."""
     return _meets(_reach(one), _reach(other))
-
-
-# --- Requirements ---------------------------------------------------------------------------------
 
 
 class _Reach(NamedTuple):
@@ -104,13 +104,8 @@ class _Run(NamedTuple):
     """Distribution -> the places of its wheels."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Required:
-    """The wheels that one wheel requires directly."""
-
-    providers: Mapping[int, bool] = field(default_factory=dict[int, bool])
-    """Place of the wheel -> whether it is of the same product."""
-    messages: tuple[str, ...] = ()
+_Required = tuple[dict[int, bool], list[str]]
+"""Place of each required wheel -> whether it is of the same product; and messages."""
 
 
 def _reach(name: WheelName) -> _Reach:
@@ -130,6 +125,7 @@ def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
 
 
 def _required(run: _Run, index: int) -> _Required:
+    """Return the wheels that a wheel requires directly, and why others are no providers."""
     part = run.parts[index]
     others = run.present.keys() - {canonicalize_name(part.name.distribution)}
     providers: dict[int, bool] = {}
@@ -150,7 +146,7 @@ def _required(run: _Run, index: int) -> _Required:
             providers[chosen] = providers.get(chosen, False) or same[chosen]
         elif any(same.values()):
             messages.append(_not_shared(run, there, fit, covering, requirement))
-    return _Required(providers=providers, messages=tuple(messages))
+    return providers, messages
 
 
 def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
@@ -258,17 +254,14 @@ def _not_shared(
     return f"nothing is shared with {canonicalize_name(requirement.name)}: {why}"
 
 
-# --- Chains and circles ---------------------------------------------------------------------------
-
-
 def _reachable(required: Sequence[_Required], start: int) -> frozenset[int]:
     found: set[int] = set()
-    waiting = list(required[start].providers)
+    waiting = list(required[start][0])
     while waiting:
         index = waiting.pop()
         if index not in found:
             found.add(index)
-            waiting.extend(required[index].providers)
+            waiting.extend(required[index][0])
     return frozenset(found)
 
 
@@ -290,20 +283,6 @@ def _providers(
             ProviderWheel(index=index, through=through, same_product=same and provider.same_product)
             for index, same in edges[provider.index].items()
         )
-
-
-def _depth(edges: Sequence[Mapping[int, bool]], start: int, known: dict[int, int]) -> int:
-    """Return the length of the longest chain above a wheel. It may exceed the recursion limit."""
-    waiting = [start]
-    while waiting:
-        index = waiting[-1]
-        missing = [other for other in edges[index] if other not in known]
-        if missing:
-            waiting.extend(missing)
-            continue
-        known[index] = 1 + max((known[other] for other in edges[index]), default=-1)
-        waiting.pop()
-    return known[start]
 
 
 def _circles(

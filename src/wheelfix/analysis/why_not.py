@@ -23,7 +23,7 @@ class WhyNot:
 
 def why_not(installation: Installation, root: str, path: str, after: Sequence[str] = ()) -> WhyNot:
     """Return why the load of `root` does not use the file at `path`, an absolute path."""
-    steps = tree_of(installation, loads_of(installation, root, after))
+    steps = tuple(tree_of(installation, loads_of(installation, root, after)))
     label = installation.label(path)
     for choice in python_choices(installation, root):
         if choice.stop and path in {choice.path, root}:

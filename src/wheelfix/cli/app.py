@@ -11,10 +11,9 @@ from typer.core import TyperCommand
 
 from wheelfix import __version__
 from wheelfix.cli.console import Terminal, Verbose
-from wheelfix.cli.signals import end_now, install_signal_handlers
+from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
-from wheelfix.system.timeouts import is_somebody_late
 
 
 class _Entry(NamedTuple):
@@ -121,8 +120,6 @@ def main() -> None:
     join_signal_thread = install_signal_handlers()
     code = run(sys.argv[1:])
     join_signal_thread()
-    if is_somebody_late():
-        end_now(code)
     sys.exit(code)
 
 

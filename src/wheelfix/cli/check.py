@@ -2,8 +2,8 @@
 
 import os
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -14,7 +14,6 @@ from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
-from wheelfix.cli.process_pool import processes
 from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
@@ -25,7 +24,7 @@ from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Settings
-from wheelfix.system.crew import Crew
+from wheelfix.system.workers import WorkerProcesses, Workers
 from wheelfix.text import counted
 
 
@@ -157,18 +156,18 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
     """Check the wheels, and print and write the reports."""
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.more_reports)
-    with _crew(request, configuration.settings) as crew:
+    with _workers(request, configuration.settings) as workers:
         if request.writes_records:
             return write_records(
                 request.wheels,
                 configuration,
                 known,
                 terminal,
-                crew,
+                workers,
                 output=request.output_file,
                 resume=request.resume,
             )
-        report = _checked(request.wheels, configuration, known, terminal, crew)
+        report = _checked(_seen_by_workers(request), configuration, known, terminal, workers)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     if request.output_file is not None:
@@ -244,21 +243,25 @@ def _baseline(configuration: Configuration, *, write_baseline: bool) -> Baseline
 # --- Work -----------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _crew(request: _Request, settings: Settings) -> Generator[Crew | None]:
-    """Yield the workers; None if this process checks the wheels itself.
+MEMORY = 2 << 30
+"""Bytes that one of several wheels may take: several times what the largest published ones do."""
 
-    Records are always made by workers, so that a wheel that crashes its process ends no long run.
-    """
+
+def _workers(request: _Request, settings: Settings) -> AbstractContextManager[Workers]:
+    """Return the workers that check the wheels, so that a wheel that crashes one ends no run."""
     wheels = request.wheels
     if request.dask is not None:
-        with dask_workers(request.dask, wheels[0].absolute(), settings.timeout) as crew:
-            yield crew
-    elif len(wheels) > 1 and (request.writes_records or settings.jobs > 1):
-        with processes(min(settings.jobs, len(wheels)), settings.timeout) as crew:
-            yield crew
-    else:
-        yield None
+        return dask_workers(request.dask, wheels[0].absolute())
+    return WorkerProcesses(
+        min(settings.jobs, len(wheels)),
+        timeout=settings.timeout,
+        memory=MEMORY if len(wheels) > 1 else None,
+    )
+
+
+def _seen_by_workers(request: _Request) -> Sequence[Path]:
+    """Return the wheels; workers of a cluster have other current directories."""
+    return [wheel.absolute() for wheel in request.wheels] if request.dask else request.wheels
 
 
 def _checked(
@@ -266,11 +269,11 @@ def _checked(
     configuration: Configuration,
     known: Baseline,
     terminal: Terminal,
-    crew: Crew | None,
+    workers: Workers,
 ) -> SetReport:
     reports: list[Report] = []
     settings_for = configuration.settings_for
-    for report in check_each(wheels, settings_for, known, crew):
+    for report in check_each(wheels, settings_for, known, workers):
         terminal.progress(report.source)("checked")
         reports.append(report)
     return check_set(reports, settings_for, known)

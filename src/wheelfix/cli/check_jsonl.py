@@ -18,7 +18,7 @@ from wheelfix.reports.check_content import RenderOptions
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import FailOn
-from wheelfix.system.crew import Crew
+from wheelfix.system.workers import Workers
 
 SKIPPED = "cross-wheel rules (WF85x, WF901) were skipped"
 
@@ -69,7 +69,7 @@ def write_records(
     configuration: Configuration,
     baseline: Baseline,
     terminal: Terminal,
-    crew: Crew | None,
+    workers: Workers,
     *,
     output: Path | None,
     resume: bool,
@@ -85,7 +85,7 @@ def write_records(
         for kept in file.kept.values() if file else ():
             progress.add(kept)
         progress.kept = progress.done
-        for record in records(left, crew):
+        for record in records(left, workers):
             if file is None:
                 terminal.result(record.text)
             else:

@@ -1,7 +1,7 @@
 """Records of single wheels, which workers make and a later run can keep.
 
-A task holds everything a worker needs, also on another machine: no open file, and only absolute
-paths. A record is text, so that a result takes no more memory than its output.
+A task has everything that a worker needs, also on another machine, and its paths are absolute. A
+record is text, and takes no more memory than its output.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import cast
 
 from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
-from wheelfix.pipelines.check import NO_BASELINE, check, check_in_time, unfinished_error
+from wheelfix.pipelines.check import NO_BASELINE, check, unfinished
 from wheelfix.pipelines.check_result import Report
 from wheelfix.reports.check_content import RenderOptions, shown_path
 from wheelfix.reports.json_report import VERSION, record
@@ -21,8 +21,7 @@ from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
-from wheelfix.system.crew import Crew
-from wheelfix.system.spread import spread
+from wheelfix.system.workers import Workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,16 +77,20 @@ def tasks(
         )
 
 
-def records(todo: Iterable[Task], crew: Crew | None = None) -> Iterator[Record]:
+def records(todo: Iterable[Task], workers: Workers) -> Iterator[Record]:
     """Yield the record of each task, in their order. Raises `ToolError` if all workers are gone.
 
     The record of a wheel that crashes its worker says so; the other records are not affected.
     """
-    yield from spread(judged, todo, crew, _lost)
+    for task, made in workers.map_in_order(record_of, todo):
+        if isinstance(made, Exception):
+            yield _recorded(unfinished(task.wheel, task.settings, made), task)
+        else:
+            yield made
 
 
-def judged(task: Task) -> Record:
-    """Check the wheel of `task`, in a worker.
+def record_of(task: Task) -> Record:
+    """Check the wheel of `task`. Runs in a worker.
 
     Raises `SettingsError` if the worker has another version of wheelfix than the task.
     """
@@ -96,11 +99,7 @@ def judged(task: Task) -> Record:
             f"a worker has wheelfix {__version__}, and this is wheelfix {task.options.version}",
             hint=f"on every worker: `pip install wheelfix=={task.options.version}`",
         )
-    return _recorded(check_in_time(check, task.wheel, task.settings, task.baseline), task)
-
-
-def _lost(task: Task, error: Exception) -> Record:
-    return _recorded(Report(source=task.wheel, error=unfinished_error(task.wheel, error)), task)
+    return _recorded(check(task.wheel, task.settings, task.baseline), task)
 
 
 def _recorded(report: Report, task: Task) -> Record:

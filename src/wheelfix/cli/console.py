@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, TextIO
 
 import typer
 
-from wheelfix.errors import WheelfixError
+from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.reports.printable import error_text, printable
 
 Verbose = Annotated[
@@ -103,6 +103,14 @@ class Terminal(NamedTuple):
     def _erase(self) -> None:
         if self._is_live:
             _write(sys.stderr, _ERASE, end="")
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a report to `file`. Raises `OutputError`."""
+    try:
+        file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

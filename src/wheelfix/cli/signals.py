@@ -9,18 +9,18 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.scratch import remove_own
 from wheelfix.system.subprocesses import stop_children
+from wheelfix.system.tempfiles import remove_own
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def install_signal_handlers() -> Callable[[], None]:
-    """End the run at SIGINT and SIGTERM from now on, unless they are ignored (nohup, `&`).
+    """Make SIGINT and SIGTERM end the run, unless they are ignored (nohup, `&`).
 
-    The handler raises SystemExit in the main thread. A second thread ends the process: Python runs
-    handlers in the main thread only, and not while that waits for a lock. Return a function for
-    the end of the main thread, which waits for the second thread if a signal came.
+    The handler raises SystemExit in the main thread. A second thread ends the process, as Python
+    runs no handler while the main thread waits for a lock. Return a function that waits for the
+    second thread if there was a signal; the main thread calls it before it ends.
     """
     came: list[int] = []
 
@@ -36,7 +36,7 @@ def install_signal_handlers() -> Callable[[], None]:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
-    # The thread inherits the mask: it must not receive a signal that `trace` waits for.
+    # The thread inherits the mask, and so gets no signal that `trace` waits for.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     thread.start()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -52,10 +52,10 @@ def _wait(reader: int) -> None:
 def end_now(code: int) -> NoReturn:
     """End this process and all its children, and remove its temporary folders.
 
-    Threads are not joined: one may wait for a program, or for a lock whose owner never ends. They
-    write only to the temporary folders and to files without a name.
+    Threads are not joined, as they may wait for a program or a lock. They write only to temporary
+    folders and to files without a name.
     """
-    for _ in range(2):  # a thread may have started something meanwhile
+    for _ in range(2):  # a thread may start a program meanwhile
         stop_children()
         remove_own()
     for stream in (sys.stdout, sys.stderr):

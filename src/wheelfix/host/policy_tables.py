@@ -45,13 +45,5 @@ def _read(folder: Path) -> tuple[Policy, ...]:
     return found
 
 
-def known_policies() -> tuple[Policy, ...]:
-    """Return the policies; none if the tables have an unknown format."""
-    try:
-        return read_policies()
-    except ToolError:
-        return ()
-
-
 def _unreadable(why: str) -> ToolError:
     return ToolError(f"auditwheel's policy tables cannot be read: {why}", hint=INSTALL_HINT)

@@ -6,7 +6,7 @@ dynamic symbol table has all of this after the link: an undefined symbol is weak
 reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -57,10 +57,6 @@ class Decision(NamedTuple):
 
     name: str
     why: Why
-    symbols: tuple[str, ...] = ()
-    """The symbols for which it is kept."""
-    user: str | None = None
-    """The library that uses them, for `SIBLING`."""
     open_references: tuple[str, ...] = ()
     """For `ABSENT`: strong references without a known definition. If empty, it is unused."""
 
@@ -71,20 +67,10 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason in plain words."""
-        match self.why:
-            case Why.USED:
-                return f"defines {join_some(self.symbols)}"
-            case Why.SIBLING:
-                return (
-                    f"defines {join_some(self.symbols)}, which `{self.user}` uses without DT_NEEDED"
-                )
-            case Why.ABSENT if self.open_references:
-                return f"is not at hand, and may define {join_some(self.open_references)}"
-            case Why.ABSENT:
-                return "is not at hand, though all that is referred to is defined elsewhere"
-            case Why.UNUSED:
-                return "defines nothing that is referred to"
+        """Why an `ABSENT` entry is not judged, in plain words."""
+        if not self.open_references:
+            return "is not found, though all that is referred to is defined elsewhere"
+        return f"is not found, and may define {join_some(self.open_references)}"
 
 
 def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decision, ...]:
@@ -96,17 +82,19 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     """
     names = tuple(dict.fromkeys(own.elf.needed))
     references = [symbol for symbol in _references(own) if not symbol.weak]
-    used, unresolved = _providers(references, names, {name: libraries.get(name) for name in names})
+    used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
     given = _PYTHON if own.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
     found: dict[str, Decision] = {}
     for name in names:
+        library = libraries.get(name)
         if name in used:
-            found[name] = Decision(name=name, why=Why.USED, symbols=tuple(used[name]))
-        elif libraries.get(name) is None:
-            found[name] = Decision(name=name, why=Why.ABSENT, open_references=doubtful)
+            found[name] = Decision(name, Why.USED)
+        elif library is None:
+            found[name] = Decision(name, Why.ABSENT, doubtful)
         else:
-            found[name] = _for_sibling(name, own, found, libraries)
+            serves = _serves_sibling(name, library, own, found, libraries)
+            found[name] = Decision(name, Why.SIBLING if serves else Why.UNUSED)
     return tuple(found.values())
 
 
@@ -121,44 +109,21 @@ def _references(own: Library) -> Collection[Undefined]:
 
 
 def _providers(
-    references: Collection[Undefined],
-    names: tuple[str, ...],
-    libraries: Mapping[str, Library | None],
-) -> tuple[dict[str, list[str]], list[Undefined]]:
-    """Return the symbols that the linker bound to each library, and the unresolved references."""
-    used: dict[str, list[str]] = {}
+    references: Iterable[Undefined], libraries: Mapping[str, Library | None]
+) -> tuple[set[str], list[Undefined]]:
+    """Return the libraries that the linker bound symbols to, and the unresolved references."""
+    known = [(name, library.exports) for name, library in libraries.items() if library is not None]
+    used: set[str] = set()
     unresolved: list[Undefined] = []
-    definers = _definers(
-        {reference.name for reference in references if reference.file not in names}, libraries
-    )
     for reference in references:
-        symbol, _, name, _, _ = reference
-        if name not in names:
-            found = definers.get(symbol, ())
-            name = None
-            for library, exports in found:
-                if offers(exports, reference):
-                    name = library
-                    break
+        name = reference.file
+        if name not in libraries:
+            name = next((own for own, exports in known if offers(exports, reference)), None)
         if name is None:
             unresolved.append(reference)
-        elif name in used:
-            used[name].append(symbol)
         else:
-            used[name] = [symbol]
+            used.add(name)
     return used, unresolved
-
-
-def _definers(
-    symbols: set[str], libraries: Mapping[str, Library | None]
-) -> Mapping[str, list[tuple[str, Exports]]]:
-    """Return for each of `symbols` the libraries that define it in some version, in order."""
-    found: dict[str, list[tuple[str, Exports]]] = {}
-    for name, library in libraries.items() if symbols else ():
-        if library is not None:
-            for symbol in among(library.exports.definitions, symbols):
-                found.setdefault(symbol, []).append((name, library.exports))
-    return found
 
 
 def offers(exports: Exports, reference: Undefined) -> bool:
@@ -173,51 +138,41 @@ def offers(exports: Exports, reference: Undefined) -> bool:
     )
 
 
-# --- Underlinked libraries (`ref_dynamic_nonweak`, `on_needed_list` in bfd/elflink.c) -------------
-
-
-def _for_sibling(
+def _serves_sibling(
     name: str,
+    library: Library,
     own: Library,
     before: Mapping[str, Decision],
     libraries: Mapping[str, Library | None],
-) -> Decision:
-    """Keep a library for references of libraries kept before that nothing else defines so far."""
-    unused = Decision(name=name, why=Why.UNUSED)
-    library = libraries[name]
+) -> bool:
+    """Return whether libraries kept before refer to symbols that only `library` defines so far.
+
+    As `ref_dynamic_nonweak` and `on_needed_list` do in bfd/elflink.c.
+    """
     kept = [
-        (other, known)
+        known
         for other, decision in before.items()
         if decision.keep and (known := libraries.get(other)) is not None
     ]
-    wants = {other: _wants(known, library) for other, known in kept} if library else {}
-    if library is None or not any(wants.values()):
-        return unused
-    if _on_needed_list(library.elf.soname or name, before, libraries):
-        return unused
-    for user, wanted in wants.items():
-        symbols = tuple(
-            symbol.name
-            for symbol in wanted
-            if symbol.name not in own.exports.definitions
-            and not any(offers(other.exports, symbol) for _, other in kept)
-        )
-        if symbols:
-            return Decision(name=name, why=Why.SIBLING, symbols=symbols, user=user)
-    return unused
+    wants = [_wants(dependent, library) for dependent in kept]
+    soname = library.elf.soname or name
+    if not any(wants) or _on_needed_list(soname, before, libraries):
+        return False
+    return any(
+        symbol.name not in own.exports.definitions
+        and not any(offers(other.exports, symbol) for other in kept)
+        for wanted in wants
+        for symbol in wanted
+    )
 
 
-def _wants(user: Library, library: Library) -> list[Undefined]:
-    """Return the strong references of `user` that `library` defines."""
-    if not user.elf.undefined:
-        return []
+def _wants(dependent: Library, library: Library) -> list[Undefined]:
+    """Return the strong references of `dependent` that `library` defines."""
     exports = library.exports
-    there = among(exports.definitions, user.names)
-    if not there:
-        return []
+    there = among(exports.definitions, dependent.names)
     return [
         symbol
-        for symbol in user.elf.undefined
+        for symbol in dependent.elf.undefined
         if symbol.name in there and not symbol.weak and offers(exports, symbol)
     ]
 

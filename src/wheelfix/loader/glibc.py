@@ -59,10 +59,6 @@ class GlibcProcess(LoaderProcess):
         origin = requester.origin if requester else None
         return expand(name, origin, lib=env.lib, platform=env.platform) or name
 
-    def _is_builtin(self, name: str) -> bool:
-        del name  # glibc's libraries are ordinary files
-        return False
-
     def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
         return search_path_directories(path, origin, self.environment)
 
@@ -83,13 +79,7 @@ class GlibcProcess(LoaderProcess):
         if name in env.cache:
             yield How.CACHE, SearchList(None, [(name, env.cache[name])])
         if elf is None or not elf.dt_flags_1 & DF_1_NODEFLIB:
-            yield How.DEFAULT, self.shared.defaults
-
-    def _search_start(self, requester: LinkMap | None) -> str | None:
-        elf = requester.elf if requester else None
-        if requester is None or elf is None or elf.runpath is None or self.library_path.pairs:
-            return None
-        return requester.opened
+            yield How.DEFAULT, self.defaults
 
     def _rpath_chain(self, requester: LinkMap | None) -> SearchLists:
         """Yield the DT_RPATH of the requester, of the objects that loaded it, and of the program.
@@ -121,9 +111,6 @@ class GlibcProcess(LoaderProcess):
         if elf.type != ElfType.DYN or elf.dt_flags_1 & DF_1_PIE or not elf.dynamic:
             return SearchOutcome.NOT_SHARED
         return SearchOutcome.FOUND
-
-    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
-        return None if dlopen else requester
 
     def _name_found_again(self, known: LinkMap, name: str) -> None:
         self._add_name(known, name)

@@ -12,7 +12,6 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from itertools import chain
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
@@ -64,17 +63,8 @@ class Scheme(NamedTuple):
 
     def base(self, key: Key) -> str:
         """Return the directory of `key`, absolute."""
-        match key:
-            case Key.PURELIB:
-                return self.purelib
-            case Key.PLATLIB:
-                return self.platlib
-            case Key.DATA:
-                return self.data
-            case Key.SCRIPTS:
-                return self.scripts
-            case Key.HEADERS:
-                return self.headers
+        path: str = getattr(self, key)
+        return path
 
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
@@ -85,22 +75,18 @@ class Layout(NamedTuple):
 
     schemes: tuple[Scheme, ...]
     """All schemes with this arrangement; the paths below are those of the first."""
-    root: str
     paths: Mapping[str, str]
     """Member to installed path, of what the loader may open: the ELF objects, and other files
     with `.so` in their names. Those that the installer drops are absent."""
     members: Mapping[str, str]
     """The inverse of `paths`."""
     directories: frozenset[str]
-    """Every directory that exists once all members are installed, `root` and `/` included."""
+    """Every directory that exists once all members are installed, `/` and the root included."""
 
     @property
     def scheme(self) -> Scheme:
         """The first scheme, as an example of all."""
         return self.schemes[0]
-
-
-# --- Which interpreters -------------------------------------------------------------------------
 
 
 def interpreters(name: WheelName) -> tuple[str, ...]:
@@ -164,9 +150,6 @@ def _version(python: str) -> str:
     return python.removeprefix("pypy").removeprefix("python").removesuffix("t")
 
 
-# --- Which schemes ------------------------------------------------------------------------------
-
-
 def schemes(name: WheelName) -> tuple[Scheme, ...]:
     """Return every install scheme that the tags of `name` allow, for every Python they allow.
 
@@ -179,15 +162,12 @@ def schemes(name: WheelName) -> tuple[Scheme, ...]:
     return tuple(
         scheme
         for python in interpreters(name)
-        for scheme in (
-            *_everywhere(python, distribution),
-            *(() if musl else _distributions(python, distribution, wide=not narrow)),
-        )
+        for scheme in _schemes_of(python, distribution, musl=musl, wide=not narrow)
     )
 
 
-def _everywhere(python: str, name: str) -> Iterator[Scheme]:
-    """Yield the schemes of upstream Pythons: `posix_prefix`, `posix_user`, `posix_home`."""
+def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[Scheme]:
+    """Yield the schemes of upstream Pythons, then those of Linux distributions and conda."""
     site = _site(python)
     headers = f"include/{_include(python)}/{name}"
     # venvs, and uv wherever it installs: the include directory is shared with the base Python.
@@ -196,24 +176,19 @@ def _everywhere(python: str, name: str) -> Iterator[Scheme]:
     yield _scheme("user", python, site, headers=headers)
     yield _scheme("target-uv", python, "", headers=f"include/{name}")
     yield _scheme("target-pip", python, "", headers=f"include/python/{name}", moves_items=True)
-
-
-def _distributions(python: str, name: str, *, wide: bool) -> Iterator[Scheme]:
-    """Yield the variants of `posix_prefix` of Linux distributions and conda."""
-    include = _include(python)
-    headers = f"include/{include}/{name}"
+    if musl:
+        return
+    pypy = python.startswith("pypy")
     dist = f"local/lib/{python}/dist-packages"
-    if not python.startswith("pypy"):
-        yield _scheme("conda", python, _site(python), headers=headers)
+    if not pypy:
+        yield _scheme("conda", python, site, headers=headers)
     # `posix_local`: `/usr/local`, but the headers go to `/usr/include`.
-    debian = _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
-    yield debian
-    if not python.startswith("pypy"):
+    yield _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
+    if not pypy:
         yield _scheme("debian-prefix-pip", python, dist, headers=headers, base="local")
         if wide:
-            purelib = _site(python)
-            platlib = purelib.replace("lib/", "lib64/", 1)
-            yield _scheme("lib64", python, platlib, headers=headers, purelib=purelib)
+            platlib = site.replace("lib/", "lib64/", 1)
+            yield _scheme("lib64", python, platlib, headers=headers, purelib=site)
 
 
 def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
@@ -257,9 +232,6 @@ def _include(python: str) -> str:
     return f"{python}m" if old_cpython else python
 
 
-# --- Installed paths of members -----------------------------------------------------------------
-
-
 def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
     """Return the scheme path of `member` (a file or a folder), and its path below that.
 
@@ -273,18 +245,6 @@ def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
         return Key(key), rest
     except ValueError:
         return None
-
-
-def split_all(wheel: Wheel) -> Iterator[tuple[str, Key, str]]:
-    """Yield each installed member with the result of `split`."""
-    root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
-    data = wheel.data_dir
-    for member in wheel.members:
-        name = member.name
-        if not name.startswith(data):
-            yield name, root, name
-        elif place := split(name, wheel):
-            yield name, *place
 
 
 def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
@@ -327,10 +287,7 @@ def _places(
         if name in wheel.elfs or (".so" in name and ".so" in name.rpartition("/")[2])
         if (place := split(name, wheel))
     }
-    # One file of each folder is enough: a wheel may have 50,000 files.
-    one_each = {name.rpartition("/")[0]: name for name in names}.values()
-    loose = (name for name in names if "/" not in name or name.startswith(wheel.data_dir))
-    places = {place for name in chain(one_each, loose) if (place := split(name, wheel))}
+    places = {place for name in names if (place := split(name, wheel))}
     top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
     folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
     return opened, frozenset(top_items), folders
@@ -359,7 +316,6 @@ def _layout(
             directory = directory.rpartition("/")[0]
     return Layout(
         schemes=group,
-        root=scheme.root,
         paths={member: path for path, member in members.items()},
         members=members,
         directories=frozenset(directories),
@@ -375,11 +331,7 @@ def _arrangement(
     """Return a key that is equal for schemes with one layout: the bases below their common top."""
     bases = [scheme.base(key) for key in keys]
     top = posixpath.commonpath(bases) if bases else ""
-    lost = (
-        name
-        for name, (key, rest) in (opened.items() if scheme.moves_items else ())
-        if _lost(scheme, key, rest, taken)
-    )
+    lost = (name for name, (key, rest) in opened.items() if _lost(scheme, key, rest, taken))
     return (*(base.removeprefix(top) for base in bases), *lost)
 
 
@@ -390,7 +342,7 @@ def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
     other top item of the home whose path does not begin that of `lib/python`, and skips what
     the target has already (pip's `_handle_target_dir`; pypa/pip 8799, 10399).
     """
-    if not scheme.moves_items or key in {Key.PURELIB, Key.PLATLIB}:
+    if not scheme.moves_items or key in _LIBRARY_KEYS:
         return False
     item = {Key.SCRIPTS: "bin", Key.HEADERS: "include"}.get(key) or rest.partition("/")[0]
     return bool(item) and (item in taken or "lib/python".startswith(item))
@@ -400,9 +352,6 @@ def _join(base: str, rest: str) -> str:
     return f"{base}/{rest}" if rest else base
 
 
-# --- Relative search path entries ---------------------------------------------------------------
-
-
 def relative_entry(from_dir: str, to_dir: str) -> str:
     """Return the search path entry from `from_dir` to `to_dir`, such as `$ORIGIN/../x.libs`."""
     relative = posixpath.relpath(to_dir, from_dir)
@@ -410,26 +359,16 @@ def relative_entry(from_dir: str, to_dir: str) -> str:
 
 
 def entries_between(
-    user: str, directory: str, wheel: Wheel, among: Iterable[Scheme]
+    dependent: str, there: tuple[Key, str] | None, wheel: Wheel, among: Iterable[Scheme]
 ) -> tuple[str, ...]:
-    """Return the search path entries from the member `user` to the wheel's folder `directory`.
+    """Return the search path entries from the member `dependent` to the folder `there`.
 
-    One for each different relative path in the schemes `among`, in their order. With exactly one,
-    the relative path is right everywhere; with none, one of the two is never installed.
+    The folder, by its `split`, may be another distribution's. One entry for each different relative
+    path in the schemes `among`, in their order. With exactly one, the relative path is right
+    everywhere; with none, one of the two is never installed.
     """
-    there = split(directory, wheel)
-    return () if there is None else entries_to(user, there, wheel, among)
-
-
-def entries_to(
-    user: str, there: tuple[Key, str], wheel: Wheel, among: Iterable[Scheme]
-) -> tuple[str, ...]:
-    """Return the search path entries from the member `user` to the folder `there`.
-
-    The folder may be another distribution's; otherwise as `entries_between`.
-    """
-    here = split(user, wheel)
-    if here is None:
+    here = split(dependent, wheel)
+    if here is None or there is None:
         return ()
     found = dict.fromkeys(
         (scheme.base(here[0]), scheme.base(there[0]))
@@ -438,13 +377,10 @@ def entries_to(
     folder = here[1].rpartition("/")[0]
     return tuple(
         dict.fromkeys(
-            relative_entry(_join(user_base, folder), _join(library_base, there[1]))
-            for user_base, library_base in found
+            relative_entry(_join(own_base, folder), _join(library_base, there[1]))
+            for own_base, library_base in found
         )
     )
-
-
-# --- For messages -------------------------------------------------------------------------------
 
 
 def describe(among: Iterable[Scheme]) -> str:

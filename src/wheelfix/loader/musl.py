@@ -27,10 +27,7 @@ class MuslProcess(LoaderProcess):
     """`load_library` and `load_deps` of musl."""
 
     _loop_ends_search = True
-
-    def _expanded(self, requester: LinkMap | None, name: str) -> str:
-        del requester  # musl knows no tokens in names
-        return name
+    _dlopen_inherits = True
 
     def _is_builtin(self, name: str) -> bool:
         return bool(_BUILTIN.match(name)) or name.startswith("/lib/ld-musl-")
@@ -52,7 +49,7 @@ class MuslProcess(LoaderProcess):
                 how = How.RPATH if owner is requester else How.INHERITED
                 yield how, self._search_path(owner, path)
             owner = owner.loader
-        yield How.DEFAULT, self.shared.defaults
+        yield How.DEFAULT, self.defaults
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         """`map_library`: the first file that opens is taken, or fatal; e_machine is not checked."""
@@ -70,9 +67,6 @@ class MuslProcess(LoaderProcess):
 
     def _origin(self, opened: str) -> str:
         return super()._origin(opened) if opened.startswith("/") else opened.rpartition("/")[0]
-
-    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
-        return self.main if dlopen else requester
 
     def _name_found_again(self, known: LinkMap, name: str) -> None:
         if "/" not in name and not known.names:

@@ -9,7 +9,6 @@ decision.
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from typing import Final
 
 from wheelfix.elf.model import Libc
 from wheelfix.system.resources import read_text
@@ -41,9 +40,6 @@ def is_dynamic_loader(name: str) -> bool:
 def may_come_from_platform(name: str) -> bool:
     """Return whether some platform tag promises the library `name`, a DT_NEEDED entry."""
     return name in _MANYLINUX or is_dynamic_loader(name)
-
-
-# --- Their symbols --------------------------------------------------------------------------------
 
 
 def defined_by(library: str) -> Container[str] | None:
@@ -81,7 +77,7 @@ class _Cxx:
 
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
-    text = read_text("wheelfix.loader", _DATA)
+    text = read_text("wheelfix.loader", "platform-symbols.txt")
     names: dict[str, set[str]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -89,6 +85,3 @@ def _names() -> Mapping[str, frozenset[str]]:
             for family in families:
                 names.setdefault(family, set()).add(name)
     return {family: frozenset(symbols) for family, symbols in names.items()}
-
-
-_DATA: Final = "platform-symbols.txt"

@@ -3,84 +3,55 @@
 from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi, Elf
+from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.model import Candidate, Environment, How, Load, Request, SearchOutcome
-
-_Search = tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]
-"""The canonical path and object that a search finds, and all candidates."""
+from wheelfix.loader.model import Candidate, How, Load, Request, SearchOutcome
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class LinkMap:
     """One loaded object: glibc's `struct link_map`, musl's `struct dso`."""
 
-    __slots__ = ("elf", "file", "loader", "names", "opened", "origin", "place")
-
-    def __init__(
-        self, *, file: str, opened: str, origin: str, elf: Elf | None, loader: "LinkMap | None"
-    ) -> None:
-        self.file = file
-        self.opened = opened
-        self.origin = origin
-        self.elf = elf
-        self.loader = loader
-        self.names: set[str] = set()
-        self.place = 0
-        """In load order."""
+    file: str
+    opened: str
+    origin: str
+    elf: Elf | None
+    loader: "LinkMap | None"
+    names: set[str] = field(default_factory=set[str])
+    place: int = 0
+    """In load order."""
 
 
-class _ListSearch(NamedTuple):
-    """The result of searching one list for one name."""
+class SearchList(NamedTuple):
+    """One list of directories; for a path and for ld.so.cache, of files."""
 
-    tried: tuple[Candidate, ...]
-    file: tuple[str, Elf] | None
-    ends: bool
-    """Whether the whole search ends here, found or not."""
-
-
-class SearchList:
-    """One list of directories (for a path and for ld.so.cache: of files), searched once a name."""
-
-    __slots__ = ("owner", "pairs", "results")
-
-    def __init__(self, owner: str | None, pairs: Sequence[tuple[str, str]]) -> None:
-        self.owner = owner
-        self.pairs = pairs
-        """Search path element and directory; for a path and for the cache, name and file."""
-        self.results: dict[tuple[How, str, Abi | None], _ListSearch] = {}
+    owner: str | None
+    pairs: Sequence[tuple[str, str]]
+    """Search path element and directory; for a path and for the cache, name and file."""
 
 
 SearchLists = Iterator[tuple[How, SearchList]]
 """Lists in the order in which they are searched, each with the step that it belongs to."""
 
 
-class SharedSearches:
-    """The file system of an environment, and the searches in it that its processes share."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.files = FileSystem(environment)
-        self.search_paths: dict[str, SearchList] = {}
-        self.searches: dict[tuple[str, str, Abi], _Search] = {}
-        self.requests: dict[tuple[str | None, str, str], Request] = {}
-        self.defaults = SearchList(None, [(path, path) for path in environment.default_directories])
-
-
 class LoaderProcess(ABC):
     """The part that both loaders share: names, files, breadth-first loading, failed loads."""
 
-    def __init__(self, shared: SharedSearches, main: str | None) -> None:
-        self.shared = shared
-        self.environment = shared.environment
-        self.files = shared.files
+    def __init__(self, files: FileSystem, main: str | None) -> None:
+        self.files = files
+        self.environment = files.environment
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
         self.library_path = SearchList(None, self._library_directories())
+        defaults = self.environment.default_directories
+        self.defaults = SearchList(None, [(path, path) for path in defaults])
         for name, path in self.environment.loaded.items():
             loaded = self._map(path, path, self.environment.files.get(path), None)
             self._register(loaded, path)
@@ -129,80 +100,46 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
-        user = requester.file if requester else None
+        request = Request(requester=requester.file if requester else None, name=name, result=None)
         spelled = self._expanded(requester, name) if "$" in name else name
-        named = self._names.get(spelled)
-        if named:
-            return named[0], self._loaded_already(user, name, named[0])
+        if named := self._names.get(spelled):
+            return named[0], request._replace(result=named[0].file, how=How.LOADED)
         if self._is_builtin(spelled):
-            return None, Request(
-                requester=user, name=name, result=None, how=How.LIBC, provided=True
-            )
+            return None, request._replace(how=How.LIBC, provided=True)
         file, tried = self._search(requester, spelled)
         if file is None:
             skipped = not tried or tried[-1].outcome.is_skipped
             provided = skipped and spelled in self.environment.provided
-            return None, Request(
-                requester=user, name=name, result=None, candidates=tried, provided=provided
-            )
+            return None, request._replace(candidates=tried, provided=provided)
         real, elf = file
         how = tried[-1].how
         found = self._inodes.get(self.files.inode(real))
         if found is None:
-            loader = self._inherits_from(requester, dlopen=dlopen)
+            loader = requester if self._dlopen_inherits or not dlopen else None
             found = self._map(real, tried[-1].path, elf, loader)
             self._register(found, spelled)
         else:
             how = How.SAME_FILE
             self._name_found_again(found, spelled)
-        return found, Request(
-            requester=user, name=name, result=found.file, how=how, candidates=tried
-        )
+        return found, request._replace(result=found.file, how=how, candidates=tried)
 
-    def _loaded_already(self, user: str | None, name: str, known: LinkMap) -> Request:
-        """Return the request for a loaded object; many loads have the same one."""
-        key = (user, name, known.file)
-        request = self.shared.requests.get(key)
-        if request is None:
-            request = self.shared.requests[key] = Request(
-                requester=user, name=name, result=known.file, how=How.LOADED
-            )
-        return request
-
-    def _search(self, requester: LinkMap | None, name: str) -> _Search:
-        abi = self.reference.abi if self.reference else None
-        start = self._search_start(requester) if "/" not in name else None
-        if abi is None or start is None:
-            return self._search_lists_for(requester, name, abi)
-        key = (start, name, abi)
-        found = self.shared.searches.get(key)
-        if found is None:
-            found = self.shared.searches[key] = self._search_lists_for(requester, name, abi)
-        return found
-
-    def _search_lists_for(self, requester: LinkMap | None, name: str, abi: Abi | None) -> _Search:
-        tried: tuple[Candidate, ...] = ()
-        for how, places in self._lists(requester, name):
-            result = places.results.get((how, name, abi))
-            if result is None:
-                result = places.results[how, name, abi] = self._search_list(name, how, places)
-            tried += result.tried
-            if result.ends:
-                return result.file, tried
-        return None, tried
-
-    def _search_list(self, name: str, how: How, places: SearchList) -> _ListSearch:
+    def _search(
+        self, requester: LinkMap | None, name: str
+    ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
+        """Return the canonical path and object that a search finds, and all candidates."""
         tried: list[Candidate] = []
-        for entry, path, real, there, last in self._opened(name, how, places):
-            elf, outcome = self._checked(there)
-            tried.append(Candidate(path, how, outcome, places.owner, entry))
-            if elf is not None:
-                return _ListSearch(tuple(tried), (real, elf), ends=True)
-            if outcome is SearchOutcome.LOOP and last:
-                return _ListSearch(tuple(tried), None, ends=self._loop_ends_search)
-            if not outcome.is_skipped:
-                return _ListSearch(tuple(tried), None, ends=True)
-        return _ListSearch(tuple(tried), None, ends=False)
+        for how, places in self._lists(requester, name):
+            for entry, path, real, there, last in self._opened(name, how, places):
+                elf, outcome = self._checked(there)
+                tried.append(Candidate(path, how, outcome, places.owner, entry))
+                if elf is not None:
+                    return (real, elf), tuple(tried)
+                loops = outcome is SearchOutcome.LOOP and last
+                if not outcome.is_skipped or (loops and self._loop_ends_search):
+                    return None, tuple(tried)
+                if loops:
+                    break
+        return None, tuple(tried)
 
     def _opened(
         self, name: str, how: How, places: SearchList
@@ -240,14 +177,18 @@ class LoaderProcess(ABC):
     # --- Where glibc and musl differ
 
     _loop_ends_search = False
+    _dlopen_inherits = False
+    """Whether an object opened by dlopen inherits the search path of the caller."""
 
-    @abstractmethod
     def _expanded(self, requester: LinkMap | None, name: str) -> str:
         """Return `name` with its tokens (`$ORIGIN`, ...) expanded."""
+        del requester
+        return name
 
-    @abstractmethod
     def _is_builtin(self, name: str) -> bool:
         """Return whether `name` is the loader itself."""
+        del name
+        return False
 
     @abstractmethod
     def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
@@ -268,11 +209,6 @@ class LoaderProcess(ABC):
     def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield the lists in which to search for a name without slash, in order."""
 
-    def _search_start(self, requester: LinkMap | None) -> str | None:
-        """Return the requester's path if its searches depend on nothing else of the process."""
-        del requester
-        return None
-
     @abstractmethod
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         """Return the loader's verdict on an object that it opened."""
@@ -280,10 +216,6 @@ class LoaderProcess(ABC):
     def _caller(self, path: str) -> LinkMap | None:
         """Return the object whose search path is used for a dlopen by the object at `path`."""
         return self._inodes[self.files.inode(self.files.file(path)[0])]
-
-    @abstractmethod
-    def _inherits_from(self, requester: LinkMap | None, *, dlopen: bool) -> LinkMap | None:
-        """Return the object whose search path a new object inherits."""
 
     @abstractmethod
     def _name_found_again(self, known: LinkMap, name: str) -> None:
@@ -318,7 +250,7 @@ class LoaderProcess(ABC):
         if name not in loaded.names:
             loaded.names.add(name)
             self._given_names.append((loaded, name))
-            insort(self._names.setdefault(name, []), loaded, key=_place)
+            insort(self._names.setdefault(name, []), loaded, key=attrgetter("place"))
 
     def _unload(self, load: Load, failed: int) -> None:
         """Remove the objects of a failed load.
@@ -337,16 +269,8 @@ class LoaderProcess(ABC):
                 self._names[name].remove(gone)
 
     def _search_path(self, owner: LinkMap, path: str) -> SearchList:
-        """Return the expanded search path of `owner`, shared by all processes."""
-        known = self.shared.search_paths.get(owner.opened)
-        if known is None:
-            pairs = self._directories(path, owner.origin)
-            known = self.shared.search_paths[owner.opened] = SearchList(owner.file, pairs)
-        return known
-
-
-def _place(loaded: LinkMap) -> int:
-    return loaded.place
+        """Return the expanded search path of `owner`."""
+        return SearchList(owner.file, self._directories(path, owner.origin))
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

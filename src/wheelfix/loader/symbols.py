@@ -4,15 +4,14 @@ All objects of one dlopen have the same lookup scope: the objects of the load in
 order. The first of them that defines a symbol binds it for all, whether they need it or not.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_GNU_IFUNC
-from wheelfix.elf.exports import Wanted, among, announce
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.model import Load
 
 
 class Reference(NamedTuple):
@@ -36,15 +35,13 @@ class SymbolIndex:
         self,
         libraries: Mapping[str, Library],
         libc: Libc = Libc.GLIBC,
-        wanted: Wanted | None = None,
+        others: frozenset[str] = frozenset(),
     ) -> None:
-        """Index `libraries`, by path; their exports are read at the first look-up.
-
-        `wanted` has the names to index; by default those that the libraries refer to.
-        """
+        """Index `libraries`, by path, by the names that they refer to, and by `others`."""
         self.libraries = libraries
+        self.wanted = others.union(*(library.names for library in libraries.values()))
         self._libc = libc
-        self._wanted = wanted
+        self._defining = _defining(libraries, self.wanted)
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
 
     def providers(self, name: str, version: str | None) -> tuple[str, ...]:
@@ -73,18 +70,18 @@ class SymbolIndex:
                     found.setdefault(paths, set()).add(reference.name)
         return found
 
-    @cached_property
-    def _defining(self) -> Mapping[str, tuple[str, ...]]:
-        """Name -> the libraries that define it in any version, as shared tuples."""
-        wanted = self._wanted or wanted_by(self.libraries.values())
-        found: dict[str, tuple[str, ...]] = {}
-        longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
-        for path, library in self.libraries.items():
-            announce(library.exports, wanted)
-            for name in among(library.exports.definitions, wanted.names):
-                others = found.get(name, ())
-                found[name] = longer.setdefault((others, path), (*others, path))
-        return found
+
+def _defining(
+    libraries: Mapping[str, Library], wanted: frozenset[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return for each name the libraries that define it in any version, as shared tuples."""
+    found: dict[str, tuple[str, ...]] = {}
+    longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+    for path, library in libraries.items():
+        for name in among(library.exports.definitions, wanted):
+            others = found.get(name, ())
+            found[name] = longer.setdefault((others, path), (*others, path))
+    return found
 
 
 class Scope:
@@ -106,36 +103,6 @@ class Scope:
             inside = filter(self._places.__contains__, providers)
             self._first[providers] = min(inside, key=self._places.__getitem__, default=None)
         return self._first[providers]
-
-
-def bindings(
-    load: Load,
-    index: SymbolIndex,
-    *,
-    among: Collection[str] | None = None,
-    dependents: Collection[str] | None = None,
-) -> dict[Reference, str | None]:
-    """Return the object that each undefined reference of `load` binds to, None without one.
-
-    What the program defines (Python's API) or what was loaded before is not in `load`, and so is
-    not found. `among` restricts the answer to symbols of these names, `dependents` to the
-    references of these objects.
-    """
-    scope = Scope(load.objects, index)
-    return {
-        Reference(path, symbol.name, symbol.version, symbol.weak): scope.lookup(
-            symbol.name, symbol.version
-        )
-        for path in load.objects
-        if path in index.libraries and (dependents is None or path in dependents)
-        for symbol in index.libraries[path].elf.undefined
-        if among is None or symbol.name in among
-    }
-
-
-def wanted_by(libraries: Iterable[Library], others: frozenset[str] = frozenset()) -> Wanted:
-    """Return all names that some library refers to, and `others`."""
-    return Wanted(others.union(*(library.names for library in libraries)))
 
 
 def binds(definitions: Iterable[Definition], version: str | None, libc: Libc = Libc.GLIBC) -> bool:

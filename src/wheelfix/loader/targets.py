@@ -8,15 +8,15 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc import hwcaps
-from wheelfix.loader.install_schemes import Scheme
-from wheelfix.loader.model import Environment
+from wheelfix.loader.install_schemes import Layout, Scheme
+from wheelfix.loader.model import Environment, SearchOutcome
 from wheelfix.loader.platform_libraries import (
     LIBC_SONAMES,
     is_dynamic_loader,
@@ -42,12 +42,6 @@ TRIPLETS: Mapping[int, str] = {
     Machine.LOONGARCH: "loongarch64-linux-gnu",
 }
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
-_PLATFORM_KEYS = {
-    "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
-    "releases", "free_version", "extends", "versions", "program", "library_path", "cpu", "files",
-    "cache", "scheme",
-}  # fmt: skip
-_PROGRAM_KEYS = {"summary", "path", "rpath", "runpath", "needed", "files", "scheme", "extends"}
 
 
 class Stub(NamedTuple):
@@ -106,7 +100,10 @@ class Target:
         )
 
 
-# --- Choosing a target --------------------------------------------------------------------------
+_PROGRAM_KEYS = {one.name for one in fields(Program)} - {"name"} | {"summary", "extends"}
+_PLATFORM_KEYS = {one.name for one in fields(Target)} - {"name"} | {
+    *("summary", "extends", "python", "families", "releases", "free_version"),
+}
 
 
 def names() -> tuple[str, ...]:
@@ -131,7 +128,11 @@ def find(text: str, wheel: Wheel | None = None) -> Target:
     if not plus and platform not in data["platforms"] and platform in data["pythons"]:
         platform, python = default_name(wheel), platform
     target = _platform(platform, data)
-    return target if python is None else with_program(target, _program(python, data))
+    if python is None:
+        return target
+    program = _program(python, data)
+    scheme = program.scheme or target.scheme
+    return replace(target, name=f"{target.name}+{python}", program=program, scheme=scheme)
 
 
 def is_page(name: str) -> bool:
@@ -195,16 +196,6 @@ def default_name(wheel: Wheel | None, beside: Iterable[Sequence[str]] = ()) -> s
     return "musl" if musl else "glibc"
 
 
-def with_program(target: Target, program: Program) -> Target:
-    """Return `target` with another Python."""
-    return replace(
-        target,
-        name=f"{target.name}+{program.name}",
-        program=program,
-        scheme=program.scheme or target.scheme,
-    )
-
-
 @cache
 def _presets() -> Mapping[str, Any]:
     text = read_text("wheelfix.loader", "targets.toml")
@@ -246,37 +237,16 @@ def _target(
     except ValueError:
         raise SettingsError(f"`libc` of the target `{name}` must be glibc or musl") from None
     start = base or _bare(name, libc, data)
-    gives = {
-        *start.gives,
-        *_texts(table, "gives"),
-        *(
-            library
-            for family in _texts(table, "families")
-            for library in data["families"].get(family, ())
-        ),
-    }
+    families = _texts(table, "families")
+    gives = start.gives.union(*(data["families"].get(family, ()) for family in families))
+    start = replace(start, name=name, libc=libc, gives=gives)
+    program = start.program
     if "program" in table:
-        program = _described_program(table["program"], start.program)
-    else:
-        python = table.get("python")
-        program = _program(python, data) if python else start.program
-    return replace(
-        start,
-        name=name,
-        libc=libc,
-        program=program,
-        directories=_texts(table, "directories") or start.directories,
-        lib=str(table.get("lib", start.lib)),
-        promised=bool(table.get("promised", start.promised)),
-        gives=frozenset(gives),
-        packages={**start.packages, **_mapping(table, "packages")},
-        versions={**start.versions, **_mapping(table, "versions")},
-        files={**start.files, **_stubs(table)},
-        library_path=_texts(table, "library_path") or start.library_path,
-        cache={**start.cache, **_mapping(table, "cache")},
-        cpu=int(table.get("cpu", start.cpu)),
-        scheme=table.get("scheme", start.scheme or program.scheme),
-    )
+        program = _described_program(table["program"], program)
+    elif "python" in table:
+        program = _program(table["python"], data)
+    scheme = table.get("scheme", start.scheme or program.scheme)
+    return replace(start, **{**_updates(start, table), "program": program, "scheme": scheme})
 
 
 def _bare(name: str, libc: Libc, data: Mapping[str, Any]) -> Target:
@@ -301,15 +271,25 @@ def _described_program(given: object, base: Program) -> Program:
         raise SettingsError("`program` of a target must be a table")
     table = cast("dict[str, Any]", given)
     _check(table, _PROGRAM_KEYS, "program")
-    return replace(
-        base,
-        path=str(table.get("path", base.path)),
-        needed=_texts(table, "needed") if "needed" in table else base.needed,
-        rpath=table.get("rpath", base.rpath),
-        runpath=table.get("runpath", base.runpath),
-        files={**base.files, **_stubs(table)},
-        scheme=table.get("scheme", base.scheme),
-    )
+    return replace(base, **_updates(base, table))
+
+
+def _updates(start: Target | Program, table: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of `start` that `table` sets; sets and tables are added to."""
+    found: dict[str, Any] = {}
+    for key in table.keys() & {one.name for one in fields(start)} - {"libc", "program"}:
+        known = getattr(start, key)
+        match known:
+            case Mapping():
+                given = _stubs(table) if key == "files" else _mapping(table, key)
+                found[key] = {**known, **given}
+            case frozenset():
+                found[key] = known.union(_texts(table, key))
+            case tuple():
+                found[key] = _texts(table, key)
+            case _:
+                found[key] = table[key] if known is None else type(known)(table[key])
+    return found
 
 
 def _check(table: Mapping[str, Any], known: set[str], what: str) -> None:
@@ -348,7 +328,16 @@ def _stubs(table: Mapping[str, Any]) -> dict[str, Stub]:
     return found
 
 
-# --- The environment of a target ----------------------------------------------------------------
+def environment_of(wheel: Wheel, layout: Layout) -> Environment:
+    """Return the environment with `wheel` installed in `layout`, and nothing else."""
+    musl = any(elf.libc is Libc.MUSL for elf in wheel.elfs.values())
+    paths = layout.paths.items()
+    return Environment(
+        libc=Libc.MUSL if musl else Libc.GLIBC,
+        files={path: wheel.elfs[member] for member, path in paths if member in wheel.elfs},
+        broken={path: SearchOutcome.NOT_ELF for member, path in paths if member not in wheel.elfs},
+        directories=layout.directories,
+    )
 
 
 def abi_of(wheel: Wheel) -> Abi:
@@ -421,12 +410,8 @@ def _given_libraries(
 ) -> dict[str, Elf]:
     """Return the libraries of the bare system that `dependents` need, by path."""
     needed = {name for elf in dependents for name in elf.needed if "/" not in name}
-    return {
-        f"{directory}/{name}": _library(abi, name)
-        for directory in directories[:1]
-        for name in sorted(needed)
-        if target.has(name)
-    }
+    present = sorted(filter(target.has, needed)) if directories else ()
+    return {f"{directories[0]}/{name}": _library(abi, name) for name in present}
 
 
 def _libc_soname(target: Target, values: Mapping[str, str]) -> str:

@@ -1,24 +1,24 @@
 """Carrying out of a plan: the new bytes of members, verified against the prediction."""
 
 import mmap
-import os
-import tempfile
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import NamedTuple
 
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
-from wheelfix.elf.shrink import Cut, removable_ranges, restore, write_shrunken
-from wheelfix.errors import VerificationError
+from wheelfix.elf.shrink import removable_ranges, restore, write_shrunken
+from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
+from wheelfix.settings import ZipCodec
 from wheelfix.system.mmap_io import pieces
-from wheelfix.wheel.deflate import NewContent
+from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive
@@ -38,16 +38,11 @@ class Applied:
     """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
 
 
-class _Stored(NamedTuple):
-    """The bytes of a member of the input."""
-
-    member: str
-
-
 class _Source(NamedTuple):
     """What the bytes of a member are made from."""
 
-    data: _Stored | NewContent
+    data: str | NewContent
+    """The name of a member of the input, a file, or the bytes."""
     elf: Elf | None
     """What these bytes are, if they are an ELF object."""
 
@@ -56,17 +51,9 @@ class _Job(NamedTuple):
     """One object to edit."""
 
     member: str
-    source: _Source
+    data: str | NewContent
     before: Elf
     wanted: Elf
-
-
-class _Edited(NamedTuple):
-    """A file with an edited object."""
-
-    path: Path
-    way: str
-    """As in `Applied.ways`; empty if it was only stripped."""
 
 
 def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
@@ -80,7 +67,7 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     origins = _origins(edits)
     sources = {m.name: _source(m.name, archive.wheel, added, origins) for m in after.members}
     jobs = [
-        _Job(member, source, source.elf, after.elfs[member])
+        _Job(member, source.data, source.elf, after.elfs[member])
         for member, source in sources.items()
         if source.elf is not None and member in after.elfs and source.elf != after.elfs[member]
     ]
@@ -89,17 +76,16 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find_patchelf))
     with ThreadPoolExecutor(_THREADS) as pool:
         edited = dict(zip([job.member for job in jobs], pool.map(edit, jobs), strict=True))
-    content: dict[str, NewContent] = {}
-    moved: dict[str, str] = {}
-    for member, source in sources.items():
-        if member in edited:
-            content[member] = edited[member].path
-        elif not isinstance(source.data, _Stored):
-            content[member] = source.data
-        elif source.data.member != member:
-            moved[member] = source.data.member
-    ways = {member: edited[member].way for member in sources if member in edited}
-    return Applied(content=content, moved=moved, ways={m: way for m, way in ways.items() if way})
+    content = {m: source.data for m, source in sources.items() if not isinstance(source.data, str)}
+    return Applied(
+        content=content | {member: path for member, (path, _) in edited.items()},
+        moved={
+            member: source.data
+            for member, source in sources.items()
+            if isinstance(source.data, str) and member not in {source.data, *edited}
+        },
+        ways={member: edited[member][1] for member in sources if edited.get(member, ("", ""))[1]},
+    )
 
 
 def _origins(edits: Iterable[Edit]) -> dict[str, str]:
@@ -118,7 +104,7 @@ def _source(
     edit = added.get(member)
     if edit is None:
         origin = origins.get(member, member)
-        return _Source(_Stored(origin), before.elfs.get(origin))
+        return _Source(origin, before.elfs.get(origin))
     if isinstance(edit.source, CopyOf):
         return _source(edit.source.member, before, added, origins)
     data = Path(edit.source.path) if isinstance(edit.source, HostFile) else edit.source.content
@@ -130,10 +116,12 @@ def _source(
 
 def _edit(
     job: _Job, *, archive: Archive, workdir: Path, patchelf: Callable[[], Patchelf]
-) -> _Edited:
-    """Edit a copy of an object: in place where that is possible, otherwise by patchelf."""
-    with _opened(job.source.data, archive) as original:
-        path = _copied(original, workdir)
+) -> tuple[Path, str]:
+    """Edit a copy of an object; return the copy, and the way of editing as in `Applied.ways`."""
+    with _opened(job.data, archive) as original:
+        with NamedTemporaryFile(dir=workdir, delete=False) as file:
+            file.writelines(pieces(original))
+        path = Path(file.name)
         way = _edit_file(path, job, patchelf)
         with _mapped(path) as written:
             found = differences(original, written, job.wanted, job.member)
@@ -142,11 +130,14 @@ def _edit(
             f"`{job.member}`: the edited file is not what was planned: {'; '.join(found)}",
             hint="nothing was published; please report this file",
         )
-    return _Edited(path, way)
+    return path, way
 
 
 def _edit_file(path: Path, job: _Job, patchelf: Callable[[], Patchelf]) -> str:
-    """Strip first: stripping a patched file breaks it (pypa/auditwheel 716)."""
+    """Edit in place where that is possible, otherwise by patchelf; return the way.
+
+    Strip first: stripping a patched file breaks it (pypa/auditwheel 716).
+    """
     before, wanted = job.before, job.wanted
     if before.symtab and not wanted.symtab:
         strip(path)
@@ -165,38 +156,29 @@ def _edit_file(path: Path, job: _Job, patchelf: Callable[[], Patchelf]) -> str:
 
 def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -> None:
     """Let patchelf edit the file, a large one without the sections that it would only carry."""
+    shrunken = path.with_name(f"{path.name}-shrunken")
     with _mapped(path) as whole:
         left_out = removable_ranges(whole, member)
-        abridged = _abridged(whole, left_out, path.parent) if left_out else path
-    patchelf.patch(abridged, now, wanted)
-    if left_out:
-        with path.open("r+b") as file, _mapped(abridged) as patched:
-            restore(patched, left_out, file)
-        abridged.unlink()
+        if left_out:
+            with shrunken.open("wb") as file:
+                write_shrunken(whole, left_out, file)
+    if not left_out:
+        patchelf.patch(path, now, wanted)
+        return
+    patchelf.patch(shrunken, now, wanted)
+    with path.open("r+b") as whole_file, _mapped(shrunken) as patched:
+        restore(patched, left_out, whole_file)
+    shrunken.unlink()
 
 
 # --- Files -------------------------------------------------------------------------------------
 
 
-def _abridged(whole: memoryview, left_out: Sequence[Cut], workdir: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(dir=workdir)
-    with os.fdopen(descriptor, "wb") as file:
-        write_shrunken(whole, left_out, file)
-    return Path(name)
-
-
-def _copied(original: memoryview, workdir: Path) -> Path:
-    descriptor, name = tempfile.mkstemp(dir=workdir)
-    with os.fdopen(descriptor, "wb") as file:
-        file.writelines(pieces(original))
-    return Path(name)
-
-
 @contextmanager
-def _opened(data: _Stored | NewContent, archive: Archive) -> Generator[memoryview]:
+def _opened(data: str | NewContent, archive: Archive) -> Generator[memoryview]:
     match data:
-        case _Stored(member):
-            yield archive.buffer(member)
+        case str():
+            yield archive.buffer(data)
         case Path():
             with _mapped(data) as mapped:
                 yield mapped
@@ -215,3 +197,22 @@ def _mapped(path: Path) -> Generator[memoryview]:
         memoryview(mapping) as data,
     ):
         yield data
+
+
+# --- The codec -------------------------------------------------------------------------------
+
+
+def codec_of(choice: ZipCodec) -> Codec:
+    """Return the codec for a setting; for `auto`, libdeflate where it is installed.
+
+    Raises `SettingsError` for `libdeflate` where that is not installed.
+    """
+    if choice is ZipCodec.ZLIB:
+        return ZLIB
+    codec = libdeflate()
+    if codec is None and choice is ZipCodec.LIBDEFLATE:
+        raise SettingsError(
+            '`zip-codec = "libdeflate"`: the package `deflate` is not installed',
+            hint="pip install 'wheelfix[fast]'; where it has no wheels, use `zip-codec = \"zlib\"`",
+        )
+    return codec or ZLIB

@@ -9,18 +9,24 @@ import re
 import tempfile
 import zipfile
 from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from wheelfix.analysis.policies import Policy, judged_libraries, judged_symbols, platform_libraries
-from wheelfix.analysis.policy_reasons import Obstacle, not_allowed, not_located
+from wheelfix.analysis.policy_reasons import (
+    Judgement,
+    Obstacle,
+    Shortfall,
+    not_allowed,
+    not_located,
+)
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.host.policy_tables import INSTALL_HINT, known_policies
+from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
-from wheelfix.pipelines.graft_plan import (
+from wheelfix.pipelines.graft import (
     Externals,
     Graft,
     copy_libraries,
@@ -46,30 +52,21 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
-    policies = known_policies()
-    view = build_view(wheel, settings, inspected=_inspected(policies))
-    file = _write_view(view, workdir)
-    environ = _environment(file.parent, auditwheel.environ)
-    question = Question(
-        wheel=file,
-        exclude=frozenset(settings.exclude),
-        platform=settings.plat,
-        ldpaths=settings.ldpaths,
-        isa_ext_check=settings.isa_ext_check,
-        environ=environ,
-    )
+    policies = _policies()
+    view = build_view(wheel, settings, _inspected(policies))
+    question = _question(view, settings, auditwheel.environ, workdir)
     analysis = _analyze(auditwheel, question, wheel)
     requested, platforms = _platforms(analysis, wheel, settings, policies)
     external = _external(analysis, platforms[0], view)
-    dropped = _dropped(external, analysis.libpython, wheel, view)
-    externals = _located(external, analysis.libpython, wheel, _searched(settings, environ))
-    hosts = copy_libraries(externals, file.parent)
+    dropped = _dropped(external, analysis.libpython, wheel)
+    externals = _located(external, analysis.libpython, wheel, _searched(question))
+    hosts = copy_libraries(externals, question.wheel.parent)
     folder = str(PurePosixPath(wheel.name.distribution + settings.lib_sdir))
     replaced = analysis.policies[0].name
     return Graft(
         tags=retagged(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),
-        libraries=grafted_libraries(externals, hosts, wheel, view, folder),
-        renames=renames(externals, hosts, wheel, view),
+        libraries=grafted_libraries(externals, hosts, wheel, folder),
+        renames=renames(externals, hosts, wheel),
         dropped=dropped,
         excluded=view.excluded | analysis.excluded,
         messages=(
@@ -88,38 +85,48 @@ def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: P
 
     Raises as `graft` does.
     """
-    policies = known_policies()
-    file = _write_view(build_view(wheel, settings, inspected=_inspected(policies)), workdir)
-    environ = _environment(file.parent, auditwheel.environ)
-    ldpaths = settings.ldpaths
+    policies = _policies()
+    view = build_view(wheel, settings, _inspected(policies))
+    question = replace(_question(view, settings, auditwheel.environ, workdir), platform=None)
     if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude):
         # What this machine has for an external library makes no difference to the tag.
-        ldpaths, environ["AUDITWHEEL_LD_LIBRARY_PATH"] = "", ""
-    question = Question(
-        wheel=file,
-        exclude=frozenset(settings.exclude),
-        platform=None,
-        ldpaths=ldpaths,
-        isa_ext_check=settings.isa_ext_check,
-        environ=environ,
-    )
-    return verdict_from(wheel, _shown(_analyze(auditwheel, question, wheel)), settings, policies)
+        nowhere = {**question.environ, "AUDITWHEEL_LD_LIBRARY_PATH": ""}
+        question = replace(question, ldpaths="", environ=nowhere)
+    judgement = _judgement(_analyze(auditwheel, question, wheel))
+    return verdict_from(wheel, judgement, settings, policies)
 
 
 # --- The question ---------------------------------------------------------------------------------
 
 
-def _inspected(policies: Sequence[Policy]) -> Inspected | None:
-    """Return the names that auditwheel inspects; None if its policies are not known."""
-    symbols = judged_symbols(policies)
-    if symbols is None:
-        return None
-    libraries, platform = judged_libraries(policies), platform_libraries(policies)
-    return Inspected(symbols=symbols, libraries=libraries, platform=platform)
+def _policies() -> tuple[Policy, ...]:
+    """Return the policies of a supported auditwheel. Raises `ToolError` if there is none."""
+    try:
+        version = metadata.version("auditwheel")
+    except metadata.PackageNotFoundError:
+        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
+    if not is_supported("auditwheel", version):
+        releases = required("auditwheel")
+        raise ToolError(
+            f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
+            hint=f"pip install 'auditwheel{releases}'",
+        )
+    return read_policies()
 
 
-def _write_view(view: View, workdir: Path) -> Path:
-    """Write the view as a wheel, into a folder of its own in `workdir`; return its real path."""
+def _inspected(policies: Sequence[Policy]) -> Inspected:
+    """Return the names that auditwheel inspects."""
+    return Inspected(
+        symbols=judged_symbols(policies),
+        libraries=judged_libraries(policies),
+        platform=platform_libraries(policies),
+    )
+
+
+def _question(
+    view: View, settings: Settings, environ: Mapping[str, str], workdir: Path
+) -> Question:
+    """Write the view as a wheel, into a folder of its own in `workdir`, and ask about it."""
     workdir.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="auditwheel-", dir=workdir)).resolve()
     with zipfile.ZipFile(folder / view.filename, "w", zipfile.ZIP_STORED) as archive:
@@ -127,7 +134,14 @@ def _write_view(view: View, workdir: Path) -> Path:
             entry = zipfile.ZipInfo(name)
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, content)
-    return folder / view.filename
+    return Question(
+        wheel=folder / view.filename,
+        exclude=frozenset(settings.exclude),
+        platform=settings.plat,
+        ldpaths=settings.ldpaths,
+        isa_ext_check=settings.isa_ext_check,
+        environ=_environment(folder, environ),
+    )
 
 
 def _environment(folder: Path, environ: Mapping[str, str]) -> dict[str, str]:
@@ -151,16 +165,15 @@ def _absolute(key: str, paths: str, cwd: str) -> str:
     return ":".join(entry for entry in absolute if entry.startswith("/"))
 
 
-def _searched(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _searched(question: Question) -> tuple[str, ...]:
     """Return the directories in which auditwheel was asked to look for external libraries."""
     variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
-    paths = (settings.ldpaths or "", *(environ.get(name, "") for name in variables))
+    paths = (question.ldpaths or "", *(question.environ.get(name, "") for name in variables))
     return tuple(dict.fromkeys(entry for path in paths for entry in path.split(":") if entry))
 
 
 def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analysis:
     """Return the analysis of a view of `wheel`. Raises `BadWheelError`, or `ToolError`."""
-    _require_version()
     match auditwheel.analyze(question):
         case Analysis() as analysis:
             return analysis
@@ -175,19 +188,6 @@ def _analyze(auditwheel: Auditwheel, question: Question, wheel: Wheel) -> Analys
                 + join_some(wheel.elfs),
                 hint=f"were they built for {join_some(wheel.name.platforms)}?",
             )
-
-
-def _require_version() -> None:
-    try:
-        version = metadata.version("auditwheel")
-    except metadata.PackageNotFoundError:
-        raise ToolError("auditwheel is not installed", hint=INSTALL_HINT) from None
-    if not is_supported("auditwheel", version):
-        releases = required("auditwheel")
-        raise ToolError(
-            f"auditwheel {version} is installed, and wheelfix needs auditwheel{releases}",
-            hint=f"pip install 'auditwheel{releases}'",
-        )
 
 
 # --- The answer -----------------------------------------------------------------------------------
@@ -236,11 +236,12 @@ def _requested(analysis: Analysis, wheel: Wheel, platform: str) -> int:
 
 
 def _external(analysis: Analysis, policy: str, view: View) -> dict[str, dict[str, Path | None]]:
-    """Return for each searching object the libraries that `policy` does not provide."""
+    """Return for each member the libraries that `policy` does not provide."""
     return {
-        place: dict(sorted(analysis.external[place][policy].items()))
+        member: dict(sorted(analysis.external[place][policy].items()))
         for place, members in view.represented.items()
-        if members and place in analysis.external
+        if place in analysis.external
+        for member in members
     }
 
 
@@ -251,50 +252,43 @@ def _located(
     searched: Sequence[str],
 ) -> Externals:
     """Return the libraries to graft. Raises `ToolError` if this machine lacks one of them."""
-    found: dict[str, dict[str, Path]] = {place: {} for place in external}
-    for place, libraries in external.items():
+    found: dict[str, dict[str, Path]] = {}
+    for member, libraries in external.items():
+        found[member] = {}
         for name, source in libraries.items():
             if name in libpython:
                 continue
             if source is None:
                 raise not_located(name, wheel, searched)
-            found[place][name] = source
+            found[member][name] = source
     return found
 
 
 def _dropped(
-    external: Mapping[str, Container[str]], libpython: Container[str], wheel: Wheel, view: View
+    external: Mapping[str, Container[str]], libpython: Container[str], wheel: Wheel
 ) -> dict[str, tuple[str, ...]]:
     """Return by member the DT_NEEDED entries for libpython, which no policy allows."""
     found = {
         member: tuple(n for n in wheel.elfs[member].needed if n in libraries and n in libpython)
-        for place, libraries in external.items()
-        for member in view.represented[place]
+        for member, libraries in external.items()
     }
     return {member: names for member, names in found.items() if names}
 
 
-def _shown(analysis: Analysis) -> dict[str, Any]:
-    """Return the analysis as `auditwheel show --json` does, schema version 1."""
-    linux, highest = analysis.policies[0], analysis.policies[-1]
+def _judgement(analysis: Analysis) -> Judgement:
+    linux = analysis.policies[0].name
     best = [policy.name for policy in analysis.policies].index(analysis.overall)
-    return {
-        "overall_tag": analysis.overall,
-        "sym_tag": analysis.symbols,
-        "pyfpe": analysis.pyfpe == linux.name,
-        "ucs2": analysis.ucs2 == linux.name,
-        "unsupported_isa": analysis.machine == linux.name,
-        "external_libs": {
-            name: str(path) if path else None for name, path in sorted(highest.external.items())
-        },
-        "policy_upgrades": {
-            policy.name: {
-                "libs_to_eliminate": sorted(policy.external),
-                "blacklisted_symbols": policy.blacklisted,
-            }
+    return Judgement(
+        overall=analysis.overall,
+        symbols=analysis.symbols,
+        fpectl=analysis.pyfpe == linux,
+        narrow_unicode=analysis.ucs2 == linux,
+        unsupported_isa=analysis.machine == linux,
+        upgrades={
+            policy.name: Shortfall(tuple(sorted(policy.external)), policy.blacklisted)
             for policy in analysis.policies[best + 1 :]
         },
-    }
+    )
 
 
 # --- Messages -------------------------------------------------------------------------------------

@@ -72,11 +72,8 @@ class _Group(NamedTuple):
     """Name in DT_NEEDED -> the member that has it as file name or SONAME."""
     entries: Mapping[str, tuple[str, ...]]
     """Member -> absolute search path entries: its own, then those of the objects that load it."""
-
-    @property
-    def libcs(self) -> frozenset[Libc | None]:
-        """The C libraries that the objects need: of two, auditwheel takes that of the first."""
-        return frozenset(elf.libc for elf in self.elfs.values()) - {None}
+    libcs: frozenset[Libc]
+    """The C libraries that the objects need: of two, auditwheel takes that of the first."""
 
     def searches(self, name: str, inspected: Inspected) -> bool:
         """Return whether it matters where this machine has the library `name`."""
@@ -84,9 +81,8 @@ class _Group(NamedTuple):
             return False
         return Libc.GLIBC not in self.libcs or name not in inspected.platform
 
-    @property
     def verneed(self) -> tuple[VersionNeed, ...]:
-        """The versions that any of the objects needs: auditwheel puts them together."""
+        """Return the versions that any of the objects needs: auditwheel puts them together."""
         versions: dict[str, dict[str, None]] = {}
         for elf in self.elfs.values():
             for need in elf.verneed:
@@ -108,11 +104,11 @@ class _ViewObject(NamedTuple):
     """The first member that searches alike for the same libraries: it searches for all."""
 
 
-def build_view(wheel: Wheel, settings: Settings, *, inspected: Inspected | None = None) -> View:
+def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
     """Return the view of `wheel` under the exclude patterns of `settings`.
 
     Of symbols and libraries, only those that are `inspected` are shown where the rest changes
-    nothing; None keeps all.
+    nothing.
     """
     excluded = _excluded(wheel.elfs.values(), settings.exclude)
     members: dict[str, bytes] = {}
@@ -137,9 +133,10 @@ def build_view(wheel: Wheel, settings: Settings, *, inspected: Inspected | None 
             place = f"anchor-{group.folder}/anchor"
             members[place] = _anchor(group)
             names[place] = represented[place] = ()
+    record = "".join(f"{place},,\n" for place in members)  # by which auditwheel finds the objects
     return View(
         filename=str(wheel.name),
-        members={**members, **_metadata(wheel, members)},
+        members={**members, f"{wheel.dist_info}/RECORD": record.encode()},
         names=names,
         represented=represented,
         excluded=excluded,
@@ -169,7 +166,8 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
         ordered = dict(sorted(found.items(), key=lambda item: item[1].libc is None))
         shipped = _shipped(ordered, excluded)
         entries = _search_entries(ordered, shipped)
-        groups.append(_Group(folder=f"own{number}", elfs=ordered, shipped=shipped, entries=entries))
+        libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)
+        groups.append(_Group(f"own{number}", ordered, shipped, entries, libcs))
     return groups
 
 
@@ -211,28 +209,29 @@ def _search_entries(
 
 
 def _view_objects(
-    group: _Group, excluded: Container[str], inspected: Inspected | None
+    group: _Group, excluded: Container[str], inspected: Inspected
 ) -> Iterator[_ViewObject]:
     """Yield the objects of `group`, those in its folder first."""
     order = (*group.shipped.values(), *group.elfs)
-    libc_user = next((member for member in order if group.elfs[member].libc), None)
+    libc_dependent = next((member for member in order if group.elfs[member].libc), None)
     known: dict[_Needs, str] = {}
 
     def show(member: str, folder: str | None, name: str, hook: str | None) -> _ViewObject:
         elf = group.elfs[member]
         needed = tuple(n for n in elf.needed if n not in group.shipped and n not in excluded)
         representative = member
-        if inspected is not None and len(group.libcs) == 1:
-            versions = group.verneed if not known else ()
-            elf = replace(_with_inspected_symbols(elf, inspected), verneed=versions)
-            searched = tuple(each for each in needed if group.searches(each, inspected))
+        if len(group.libcs) == 1:
+            symbols = tuple(symbol for symbol in elf.undefined if symbol.name in inspected.symbols)
+            versions = () if known else group.verneed()
+            elf = replace(elf, undefined=symbols, verneed=versions)
+            searched = tuple(n for n in needed if group.searches(n, inspected))
             representative = known.setdefault((folder, searched, group.entries[member]), member)
             needed = tuple(
-                each
-                for each in needed
-                if (representative == member and each in searched)
-                or (libc_user == member and each.startswith(_C_LIBRARIES))
-                or (elf.undefined and each in inspected.libraries)
+                n
+                for n in needed
+                if (representative == member and n in searched)
+                or (libc_dependent == member and n.startswith(_C_LIBRARIES))
+                or (symbols and n in inspected.libraries)
             )
         content = build_stub(
             replace(elf, verneed=tuple(sorted(elf.verneed, key=lambda need: need.file))),
@@ -240,13 +239,7 @@ def _view_objects(
             search_path=_search_path(group, group.entries[member]),
             hook=hook,
         )
-        return _ViewObject(
-            member=member,
-            folder=folder,
-            name=name,
-            content=content,
-            representative=representative,
-        )
+        return _ViewObject(member, folder, name, content, representative)
 
     for name, member in group.shipped.items():
         yield show(member, group.folder, name, None)
@@ -259,11 +252,6 @@ def _view_objects(
         # auditwheel looks at a library's own name to see whether it is needed by name.
         name = base if hook is None and base in group.shipped else f"m{dot}{suffix}"
         yield show(member, None, name, hook)
-
-
-def _with_inspected_symbols(elf: Elf, inspected: Inspected) -> Elf:
-    symbols = tuple(symbol for symbol in elf.undefined if symbol.name in inspected.symbols)
-    return replace(elf, undefined=symbols)
 
 
 def _hook(base: str, elf: Elf) -> str | None:
@@ -282,17 +270,8 @@ def _anchor(group: _Group) -> bytes:
     """Build the object that needs what is shipped, and the C library of one of its dependents."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
     libc = next((name for name in needed if name.startswith(_C_LIBRARIES)), None)
-    return build_stub(
-        _blank(group),
-        needed=[*((libc,) if libc else ()), *group.shipped],
-        search_path=_search_path(group, ()),
-    )
-
-
-def _blank(group: _Group) -> Elf:
-    """Return an object of the ABI of the group without any content."""
     some = next(iter(group.elfs.values()))
-    return Elf(
+    blank = Elf(
         bits=some.bits,
         little_endian=some.little_endian,
         machine=some.machine,
@@ -300,16 +279,8 @@ def _blank(group: _Group) -> Elf:
         flags=some.flags,
         type=ElfType.DYN,
     )
-
-
-def _metadata(wheel: Wheel, objects: Iterable[str]) -> dict[str, bytes]:
-    """Write WHEEL, whose tags auditwheel edits, and RECORD, by which it finds the objects."""
-    tags = "".join(f"Tag: {tag}\n" for tag in wheel.tags)
-    purelib = str(wheel.root_is_purelib).lower()
-    text = {
-        "METADATA": "Metadata-Version: 2.1\n"
-        f"Name: {wheel.name.distribution}\nVersion: {wheel.name.version}\n",
-        "WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: {purelib}\n{tags}",
-        "RECORD": "".join(f"{name},,\n" for name in objects),
-    }
-    return {f"{wheel.dist_info}/{name}": content.encode() for name, content in text.items()}
+    return build_stub(
+        blank,
+        needed=[*((libc,) if libc else ()), *group.shipped],
+        search_path=_search_path(group, ()),
+    )

@@ -13,16 +13,15 @@ import tempfile
 import threading
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
 from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from wheelfix.errors import ToolError
@@ -30,6 +29,7 @@ from wheelfix.system.subprocesses import end_tree
 
 TIMEOUT = 600
 """Seconds for the analysis of one wheel."""
+_AGAIN = "was the machine overloaded, or out of memory? run it again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ class PolicyFindings(NamedTuple):
     """Older names of the same tag: `manylinux2014_x86_64`."""
     external: Mapping[str, Path | None]
     """Libraries that neither the policy nor the wheel provides -> where this machine has them."""
-    blacklisted: Mapping[str, tuple[str, ...]]
+    blacklisted: Mapping[str, Sequence[str]]
     """Library -> its symbols that the wheel uses and the policy forbids."""
 
 
@@ -110,12 +110,7 @@ class Auditwheel:
                 self._idle.append(_start())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         while self._idle:
             self._idle.pop().end()
 
@@ -128,27 +123,19 @@ class Auditwheel:
             worker = self._idle.pop()
         except IndexError:
             worker = _start()
-        try:
-            answer = worker.executor.submit(analyze, question).result(TIMEOUT)
-        except ToolError:
-            self._idle.append(worker)
-            raise
-        except TimeoutError:
-            worker.end()
-            raise ToolError(
-                f"auditwheel did not end within {TIMEOUT:g} seconds",
-                hint="was the machine overloaded? run it again",
-            ) from None
-        except BrokenProcessPool:
-            worker.end()
-            raise ToolError(
-                "auditwheel's process ended abruptly",
-                hint="was it killed, or out of memory? run it again",
-            ) from None
-        except BaseException:
-            worker.end()
-            raise
+        with ExitStack() as failure:
+            failure.callback(worker.end)
+            try:
+                answer = worker.executor.submit(analyze, question).result(TIMEOUT)
+            except TimeoutError:
+                cause = f"auditwheel did not end within {TIMEOUT:g} seconds"
+                raise ToolError(cause, hint=_AGAIN) from None
+            except BrokenProcessPool:
+                raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN) from None
+            failure.pop_all()
         self._idle.append(worker)
+        if isinstance(answer, ToolError):
+            raise answer
         return answer
 
 
@@ -199,8 +186,7 @@ def _settle_in() -> None:
 
 
 def _end_with_parent() -> None:
-    parent = parent_process()
-    if parent is not None:
+    if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)
 
@@ -210,10 +196,10 @@ def _import() -> None:
     import_module("auditwheel.wheel_abi")
 
 
-def analyze(question: Question) -> Analysis | Refusal:
+def analyze(question: Question) -> Analysis | Refusal | ToolError:
     """Let auditwheel analyse a wheel, in this process, as its `repair` and `show` do.
 
-    Raises `ToolError` with auditwheel's own words if it fails.
+    Return an error with auditwheel's own words if it fails.
     """
     os.environ.clear()
     os.environ.update(question.environ)
@@ -223,10 +209,10 @@ def analyze(question: Question) -> Analysis | Refusal:
         return _analyze(question)
     except BaseException as error:  # noqa: BLE001 - a border: whatever it raises is its failure
         trace = "".join(traceback.format_exception(error, limit=-5)).rstrip()
-        raise ToolError(
+        return ToolError(
             f"auditwheel failed: {type(error).__name__}: {error}\n{trace}",
             hint="`auditwheel show` on the same wheel may say more",
-        ) from None
+        )
 
 
 def _analyze(question: Question) -> Analysis | Refusal:
@@ -261,16 +247,9 @@ def _analyze(question: Question) -> Analysis | Refusal:
     }
     return Analysis(
         policies=tuple(
-            PolicyFindings(
-                name=policy.name,
-                aliases=policy.aliases,
-                external=info.external_refs[policy.name].libs,
-                blacklisted={
-                    library: tuple(symbols)
-                    for library, symbols in info.external_refs[policy.name].blacklist.items()
-                },
-            )
+            PolicyFindings(policy.name, policy.aliases, found.libs, found.blacklist)
             for policy in info.policies
+            for found in [info.external_refs[policy.name]]
         ),
         overall=info.overall_policy.name,
         symbols=info.sym_policy.name,
@@ -301,8 +280,8 @@ def _target(question: Question) -> tuple[Any, Any, str | None]:
     errors: Any = import_module("auditwheel.error")
     wheeltools: Any = import_module("auditwheel.wheeltools")
     platform = question.platform or ""
-    suffixes = {f"_{each.value}": each for each in architectures}
-    suffix = next((each for each in suffixes if platform.endswith(each)), "")
+    suffixes = {f"_{architecture.value}": architecture for architecture in architectures}
+    suffix = next(filter(platform.endswith, suffixes), "")
     try:
         architecture = wheeltools.get_wheel_architecture(question.wheel.name)
     except (errors.WheelToolsError, errors.NonPlatformWheelError):
@@ -310,7 +289,7 @@ def _target(question: Question) -> tuple[Any, Any, str | None]:
     try:
         libc = wheeltools.get_wheel_libc(question.wheel.name)
     except errors.WheelToolsError:
-        libc = next((each for each in libcs if platform.startswith(each.tag_prefix)), None)
+        libc = next((lib for lib in libcs if platform.startswith(lib.tag_prefix)), None)
     return libc, architecture, platform.removesuffix(suffix) or None
 
 

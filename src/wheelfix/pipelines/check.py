@@ -5,7 +5,6 @@ the same of them, a wheel gets the same report on every machine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,13 +25,12 @@ from wheelfix.rules.providers import given_by_others
 from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
-from wheelfix.system.crew import Crew
-from wheelfix.system.spread import spread
-from wheelfix.system.timeouts import TimedOutError, run_with_timeout
+from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel
 
 NO_BASELINE = Baseline()
+IN_PROCESS = InProcess()
 
 
 def check(path: Path, settings: Settings, baseline: Baseline = NO_BASELINE) -> Report:
@@ -120,51 +118,49 @@ def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
     baseline: Baseline = NO_BASELINE,
-    crew: Crew | None = None,
+    workers: Workers = IN_PROCESS,
 ) -> Iterator[Report]:
-    """Yield the report of each wheel, in their order; a `crew` may check several at a time.
+    """Yield the report of each wheel, in their order.
 
-    No wheel stops the others, not even one that ends its worker process.
+    A wheel does not stop the others, even if its check ends its worker process.
     """
     settings = _beside(paths, [settings_for(path.name) for path in paths])
     tasks = zip(paths, settings, strict=True)
-    yield from spread(partial(_checked, baseline=baseline), tasks, crew, _lost)
+    for (path, own), report in workers.map_in_order(partial(_checked, baseline=baseline), tasks):
+        if isinstance(report, Exception):
+            yield unfinished(path, own, report)
+        else:
+            yield report
 
 
 def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
-    return check_in_time(check, *task, baseline)
+    return check(*task, baseline)
 
 
-def check_in_time(
-    look: Callable[[Path, Settings, Baseline], Report],
-    path: Path,
-    settings: Settings,
-    baseline: Baseline,
-) -> Report:
-    """Return the report of `look`, which is `check`, or one that the time limit was exceeded."""
-    try:
-        return run_with_timeout(settings.timeout, partial(look, path, settings, baseline))
-    except TimedOutError as error:
-        return Report(source=path, error=TimedOutError(f"`{path.name}`: {error}", hint=error.hint))
+def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
+    """Return the report of a wheel whose check ended with `error` (`Workers.map_in_order`)."""
+    return Report(source=path, error=_unfinished_error(path, settings, error))
 
 
-def _lost(task: tuple[Path, Settings], error: Exception) -> Report:
-    return Report(source=task[0], error=unfinished_error(task[0], error))
-
-
-def unfinished_error(path: Path, error: Exception) -> WheelfixError:
-    """Return the error for a wheel whose check raised `error`, or ended with its process."""
-    if isinstance(error, MemoryError):
-        return WheelfixError(f"`{path.name}`: there is not enough memory to check it", hint=_MEMORY)
-    if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":  # Dask's
-        return WheelfixError(
-            f"`{path.name}`: the process that checked it ended abruptly", hint=_ABRUPTLY
-        )
-    return internal_error(error)
-
-
-_MEMORY = "check it by itself, on a machine with more memory"
-_ABRUPTLY = "it took too much memory, or longer than --timeout allows; check it by itself"
+def _unfinished_error(path: Path, settings: Settings, error: Exception) -> WheelfixError:
+    match error:
+        case WorkerTimeoutError():
+            return WheelfixError(
+                f"`{path.name}`: it took longer than {settings.timeout} s",
+                hint="--timeout gives each wheel more",
+            )
+        case WorkerDiedError():
+            return WheelfixError(
+                f"`{path.name}`: the process that checked it ended abruptly",
+                hint="it may have taken too much memory; check it by itself",
+            )
+        case MemoryError():
+            return WheelfixError(
+                f"`{path.name}`: there is not enough memory to check it",
+                hint="check it by itself, on a machine with more memory",
+            )
+        case _:
+            return internal_error(error)
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
@@ -232,5 +228,5 @@ def _without_baselined(report: Report, baseline: Baseline) -> Report:
     distribution = report.wheel.name.distribution
     counting = tuple(f for f in report.findings if not baseline.covers(distribution, f))
     covered = (f for f in report.findings if baseline.covers(distribution, f))
-    added = tuple(Suppressed(finding=each, because=SuppressionReason.BASELINE) for each in covered)
+    added = (Suppressed(finding=found, because=SuppressionReason.BASELINE) for found in covered)
     return replace(report, findings=counting, suppressed=(*report.suppressed, *added))

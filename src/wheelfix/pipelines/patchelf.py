@@ -4,13 +4,11 @@ What patchelf 0.19.3 does besides what it is asked for, by experiment:
 
 - setting a path without `--force-rpath` turns DT_RPATH into DT_RUNPATH, even for the same text;
 - with both tags present it writes one text to both, or makes two DT_RPATH of them;
-- `--remove-needed` leaves the Verneed record of the library, and the loader then aborts;
 - `--replace-needed` renames in DT_NEEDED and Verneed, every occurrence;
 - `--add-needed` puts new entries first, sorted;
 - a path, SONAME or added name that starts with `@` is taken for a file to read it from.
 """
 
-import difflib
 import shutil
 import sys
 import sysconfig
@@ -32,7 +30,6 @@ class Patchelf(NamedTuple):
     """A patchelf that was found and is new enough."""
 
     program: str
-    version: str
 
     def patch(self, path: Path, before: Elf, after: Elf) -> None:
         """Edit the object at `path`, which is described by `before`, so that `after` describes it.
@@ -42,31 +39,12 @@ class Patchelf(NamedTuple):
 
         Raises `PlanConflictError` for what patchelf cannot do, `ToolError` if it fails.
         """
-        commands = list(calls(before, after))
-        if not commands:
-            return
-        status = path.stat()
-        if status.st_nlink > 1:
-            raise ToolError(
-                f"`{path}` has {status.st_nlink} hard links, and patchelf would change all of them",
-                hint="copy the file first",
-            )
-        if not status.st_mode & 0o200:
-            path.chmod(status.st_mode | 0o200)
-        try:
-            for arguments in commands:
-                self._run(path, arguments)
-        finally:
-            if not path.is_file():
-                raise ToolError(
-                    f"`{self.program}` removed `{path.name}` instead of editing it",
-                    hint=INSTALL_HINT,
-                )
-            path.chmod(status.st_mode)
+        for words in list(calls(before, after)):
+            self._run(path, words)
 
-    def _run(self, path: Path, arguments: list[str]) -> None:
+    def _run(self, path: Path, words: list[str]) -> None:
         try:
-            run([self.program, *arguments, str(path)])
+            run([self.program, *words, str(path)])
         except ToolError as error:
             if "no section headers" not in error.message:
                 raise
@@ -74,6 +52,10 @@ class Patchelf(NamedTuple):
                 f"`{path.name}` has no section headers, without which patchelf cannot edit it",
                 hint="it was stripped with a tool such as sstrip; build it again without that",
             ) from error
+        if not path.is_file():
+            raise ToolError(
+                f"`{self.program}` removed `{path.name}` instead of editing it", hint=INSTALL_HINT
+            )
 
 
 def find_patchelf() -> Patchelf:
@@ -93,7 +75,7 @@ def find_patchelf() -> Patchelf:
             f"`{program}` is version {version}, and wheelfix needs patchelf{required('patchelf')}",
             hint=INSTALL_HINT,
         )
-    return Patchelf(program=program, version=version)
+    return Patchelf(program)
 
 
 def _version(program: str) -> str:
@@ -158,16 +140,11 @@ def _search_path(before: Elf, after: Elf) -> list[str]:
 
 
 def _needed(before: Elf, after: Elf) -> list[str]:
-    renames, removed, added = _changes(before, after)
-    named = {record.file for record in before.verneed}
-    for name in removed:
-        if name in named:
-            raise PlanConflictError(
-                f"DT_NEEDED `{name}` cannot be removed: Verneed asks it for symbol versions",
-                hint=f"keep the entry; `readelf -VW` lists the versions under `File: {name}`",
-            )
-    kept = [renames.get(name, name) for name in before.needed if name not in removed]
-    if [*sorted(added), *kept] != list(after.needed):
+    """Return the arguments for renamed and added entries; `edit_in_place` drops the others."""
+    added = after.needed[: max(len(after.needed) - len(before.needed), 0)]
+    pairs = zip(before.needed, after.needed[len(added) :], strict=False)
+    renames = {old: new for old, new in pairs if old != new}
+    if (*sorted(added), *(renames.get(name, name) for name in before.needed)) != after.needed:
         raise PlanConflictError(
             f"patchelf cannot change DT_NEEDED from {list(before.needed)} to {list(after.needed)}"
         )
@@ -178,37 +155,9 @@ def _needed(before: Elf, after: Elf) -> list[str]:
             f" cannot become those of {[v.file for v in after.verneed]}"
         )
     return [
-        *(word for name in removed for word in ("--remove-needed", name)),
         *(word for pair in renames.items() for word in ("--replace-needed", *pair)),
         *(word for name in added for word in ("--add-needed", _literal(name))),
     ]
-
-
-def _changes(before: Elf, after: Elf) -> tuple[dict[str, str], list[str], list[str]]:
-    """Return what was renamed, removed and added between two lists of DT_NEEDED.
-
-    Verneed keeps its order and shows most renames; the others show by their position.
-    """
-    if before.needed == after.needed:
-        return {}, [], []
-    if len(before.needed) == len(after.needed):
-        pairs = zip(before.needed, after.needed, strict=True)
-        return {old: new for old, new in pairs if old != new}, [], []
-
-    records = zip(before.verneed, after.verneed, strict=False)
-    renames = {old.file: new.file for old, new in records if old.file != new.file}
-    removed: list[str] = []
-    added: list[str] = []
-    half = [renames.get(name, name) for name in before.needed]
-    matcher = difflib.SequenceMatcher(None, half, after.needed, autojunk=False)
-    for kind, start, stop, new_start, new_stop in matcher.get_opcodes():
-        if kind == "equal":
-            continue
-        old, new = before.needed[start:stop], after.needed[new_start:new_stop]
-        renames.update(zip(old, new, strict=False))
-        removed += old[len(new) :]
-        added += new[len(old) :]
-    return renames, removed, added
 
 
 def _literal(text: str) -> str:

@@ -10,16 +10,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.provider_uses import provided_libraries
-from wheelfix.analysis.providers import never_globs
+from wheelfix.analysis.providers import never_globs, provided_libraries
 from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
 from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel as asking
 from wheelfix.pipelines import graft as grafting
-from wheelfix.pipelines.apply_edits import apply
+from wheelfix.pipelines.apply_edits import apply, codec_of
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
-from wheelfix.pipelines.graft_plan import GraftedLibrary
+from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
     breaks_by_stage,
@@ -29,8 +28,7 @@ from wheelfix.pipelines.repair_proof import (
     verified,
 )
 from wheelfix.pipelines.repair_result import Outcome, Status
-from wheelfix.pipelines.sbom_edits import sbom_edits
-from wheelfix.pipelines.zip_codec import codec_of
+from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.engine import (
     apply_fixes_until_stable,
@@ -46,9 +44,7 @@ from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
-from wheelfix.system.scratch import scratch
-from wheelfix.system.tempfiles import PendingFile
-from wheelfix.system.tmpdir import ADVICE
+from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name
@@ -144,9 +140,11 @@ class _Job:
 class _Plan:
     """All that is decided before anything is written."""
 
-    after: Wheel
+    found: tuple[Finding, ...]
+    """What is wrong with the wheel as read."""
+    after: Context
     edits: tuple[PlannedEdit, ...]
-    stages: Mapping[str, Wheel] = field(default_factory=dict[str, Wheel])
+    stages: Mapping[str, Context] = field(default_factory=dict[str, Context])
     """The wheel as read, and as each stage of the repair left it."""
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
@@ -156,9 +154,8 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Grafted:
-    """The wheel after the graft, and how it came to that."""
+    """What a graft does to the wheel."""
 
-    wheel: Wheel
     edits: tuple[PlannedEdit, ...] = ()
     libraries: tuple[GraftedLibrary, ...] = ()
     excluded: frozenset[str] = frozenset()
@@ -183,7 +180,7 @@ def _repaired(job: _Job) -> Outcome:
     pending, ways = _written(job, plan)
     with pending:
         job.progress("proving")
-        after = read_back(job.archive, pending, plan.after)
+        after = read_back(job.archive, pending, plan.after.wheel)
         written = replace(
             planned,
             after=after,
@@ -204,15 +201,13 @@ def _repaired(job: _Job) -> Outcome:
 def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
     """Return the outcome of a plan that holds: `changed`, unless there is nothing to do."""
     before = job.archive.wheel
-    context = Context(wheel=before, settings=job.settings, definitions=job.definitions)
     return Outcome(
         source=job.path,
         status=changed if plan.edits or job.false_rows else Status.UNCHANGED,
         before=before,
-        after=plan.after,
-        found=run_rules(context, job.rules),
+        after=plan.after.wheel,
+        found=plan.found,
         edits=plan.edits,
-        loads=loads_of_changed(before, plan.after, job.settings),
         messages=(*record_notes(before), *plan.messages),
         bytes_before=job.archive.size,
     )
@@ -220,18 +215,21 @@ def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
 
 def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
     """Run all rules on the result, with auditwheel's verdict among what they look at."""
-    wheel = outcome.after or plan.after
+    wheel = outcome.after or plan.after.wheel
     verdict = _verdict(job, wheel, plan.excluded)
-    context = Context(
+    context = replace(
+        plan.after,
         wheel=wheel,
-        settings=job.settings,
+        origin=None,
         verdict=verdict,
         unmatched_excludes=plan.unmatched_excludes,
-        definitions=job.definitions.including(step.edit for step in plan.edits),
     )
-    breaks = breaks_by_stage({**plan.stages, "pack": wheel}, job.rules, job.settings)
-    findings = (attribute_to_stage(each, breaks) for each in run_rules(context, job.rules))
-    return _with_remaining(replace(outcome, verdict=verdict), tuple(findings))
+    breaks = breaks_by_stage({**plan.stages, "pack": context}, job.rules)
+    remaining = tuple(
+        attribute_to_stage(finding, breaks) for finding in run_rules(context, job.rules)
+    )
+    judged = replace(outcome, verdict=verdict, loads=loads_of_changed(job.archive.wheel, context))
+    return _with_remaining(judged, remaining)
 
 
 def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
@@ -241,7 +239,7 @@ def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome
 
 
 def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict | None:
-    """Ask auditwheel for its verdict; None for a wheel or a user that wants none."""
+    """Ask auditwheel for its verdict; None for a pure wheel, or if the settings say so."""
     if wheel.is_pure or not job.settings.verdict:
         return None
     others = given_by_others(wheel, job.settings)
@@ -253,38 +251,37 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 
 def _decide(job: _Job) -> _Plan:
-    read, settings = job.archive.wheel, job.settings
+    settings = job.settings
     _refuse_false_record(job)
+    read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
+    found = run_rules(read, job.rules)
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
-    if read.is_pure:
-        after, edits = apply_fixes_until_stable(
-            read, fixing, settings, Stage.AFTER, job.definitions
-        )
-        return _Plan(after=after, edits=edits)
+    if read.wheel.is_pure:
+        after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
+        return _Plan(found=found, after=after, edits=edits)
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
-    pruned, early = apply_fixes_until_stable(read, before, settings, Stage.BEFORE, job.definitions)
-    grafted = _graft(job, pruned)
-    definitions = job.definitions.including(step.edit for step in (*early, *grafted.edits))
-    fixed, late = apply_fixes_until_stable(
-        grafted.wheel, fixing, settings, Stage.AFTER, definitions
-    )
-    stripped, strips = _strip(fixed, settings)
-    edits = (*early, *grafted.edits, *late, *strips)
-    listed, listing = _list_grafted(job, stripped, grafted.libraries, edits)
+    pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
+    graft = _graft(job, pruned.wheel)
+    grafted = pruned.after([step.edit for step in graft.edits])
+    fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
+    stripped, strips = _strip(fixed.wheel, settings)
+    edits = (*early, *graft.edits, *late, *strips)
+    listing = _list_grafted(job, stripped, graft.libraries, edits)
     return _Plan(
-        after=listed,
+        found=found,
+        after=fixed.after([step.edit for step in (*strips, *listing)]),
         edits=(*edits, *listing),
-        stages={"read": read, "prune": pruned, "graft": grafted.wheel, "search paths": fixed},
-        excluded=_names_of(grafted.excluded, grafted.wheel),
-        unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, grafted.excluded),
-        messages=grafted.messages,
+        stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
+        excluded=_names_of(graft.excluded, grafted.wheel),
+        unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
+        messages=graft.messages,
     )
 
 
 def _refuse_false_record(job: _Job) -> None:
     problems = job.archive.wheel.record_problems
     if problems and not trusts_files_over_record(job.settings):
-        listed = "; ".join(f"`{each.member}`: {each.message}" for each in problems[:5])
+        listed = "; ".join(f"`{problem.member}`: {problem.message}" for problem in problems[:5])
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
         raise BadWheelError(
             f"`{job.path.name}`: RECORD disagrees with the files: {listed}{more}",
@@ -296,7 +293,7 @@ def _refuse_false_record(job: _Job) -> None:
 def _graft(job: _Job, wheel: Wheel) -> _Grafted:
     """Let auditwheel decide what to graft, unless the wheel is repaired already."""
     if _is_repaired(job, wheel):
-        return _Grafted(wheel=wheel)
+        return _Grafted()
     job.progress("grafting")
     settings = job.settings
     sharing, borrowed = plan_in_order(
@@ -318,7 +315,6 @@ def _graft(job: _Job, wheel: Wheel) -> _Grafted:
     )
     refuse_changed_search_paths(sharing, grafted)
     return _Grafted(
-        wheel=grafted,
         edits=(*borrowed, *steps),
         libraries=graft.libraries,
         excluded=graft.excluded,
@@ -355,14 +351,14 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
 
 def _list_grafted(
     job: _Job, wheel: Wheel, libraries: Sequence[GraftedLibrary], steps: Sequence[PlannedEdit]
-) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
+) -> tuple[PlannedEdit, ...]:
     """Add the SBOM last: it names the wheel, and all the members that hold a library."""
     if not steps:
-        return wheel, ()
+        return ()
     made = [step.edit for step in steps]
     taken = provided_libraries(wheel, job.settings.provider)
     edits = sbom_edits(libraries, taken, job.auditwheel.environ, wheel, made)
-    return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")
+    return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")[1]
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:
@@ -373,7 +369,7 @@ def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str])
     names = {name for elf in wheel.elfs.values() for name in elf.needed} | {*excluded}
     shipped = {member.rpartition("/")[2] for member in wheel.elfs}
     others = {original_name(name) for name in names} - shipped
-    left = [name for name in others if not any(fnmatchcase(name, each) for each in patterns)]
+    left = [name for name in others if not any(fnmatchcase(name, glob) for glob in patterns)]
     found: list[str] = []
     for pattern in patterns:
         matched = [name for name in names if fnmatchcase(name, pattern)]
@@ -402,11 +398,12 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     archive, settings = job.archive, job.settings
     if not plan.edits and not job.false_rows:
         return copy_wheel(archive, settings.wheel_dir), {}
-    applied = apply(archive, plan.after, [step.edit for step in plan.edits], job.workdir)
+    after = plan.after.wheel
+    applied = apply(archive, after, [step.edit for step in plan.edits], job.workdir)
     pending = write_wheel(
         archive,
-        plan.after,
-        {**_with_false_rows(job, plan.after, applied.moved), **applied.content},
+        after,
+        {**_with_false_rows(job, after, applied.moved), **applied.content},
         applied.moved,
         settings.wheel_dir,
         false_rows=job.false_rows,

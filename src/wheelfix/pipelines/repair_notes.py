@@ -5,8 +5,7 @@ from fnmatch import fnmatchcase
 
 from wheelfix.analysis.providers import never_bundled, provider_of, provider_options
 from wheelfix.loader.platform_libraries import may_come_from_platform
-from wheelfix.pipelines.graft import sharing
-from wheelfix.pipelines.graft_plan import Graft, GraftedLibrary
+from wheelfix.pipelines.graft import Graft, GraftedLibrary, sharing
 from wheelfix.settings import Settings
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
@@ -37,7 +36,7 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
     """Yield for each library that no pattern of the user excludes why it is not grafted."""
     needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     for name in needed:
-        if name not in excluded or any(fnmatchcase(name, each) for each in settings.exclude):
+        if name not in excluded or any(fnmatchcase(name, glob) for glob in settings.exclude):
             continue
         provider = provider_of(name, settings.provider)
         reason = never_bundled(name)

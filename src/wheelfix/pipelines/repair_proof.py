@@ -116,9 +116,7 @@ def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
             )
 
 
-def breaks_by_stage(
-    stages: Mapping[str, Wheel], rules: Iterable[Rule], settings: Settings
-) -> dict[Break, str]:
+def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dict[Break, str]:
     """Check the names after each stage, and return which stage broke one.
 
     `stages` has the wheel as read, and as each stage left it. What was broken from the start is
@@ -128,25 +126,24 @@ def breaks_by_stage(
     found: dict[Break, str] = {}
     known: frozenset[Break] | None = None
     last: Wheel | None = None
-    for stage, wheel in stages.items():
-        if wheel is last:
+    for stage, context in stages.items():
+        if context.wheel is last:
             continue
-        now = broken(wheel, about_names, settings)
+        now = broken(context, about_names)
         if known is not None:
             found |= dict.fromkeys(now - known - found.keys(), stage)
-        known, last = now if known is None else known, wheel
+        known, last = now if known is None else known, context.wheel
     return found
 
 
 # --- What the changed files will load -------------------------------------------------------------
 
 
-def loads_of_changed(before: Wheel, after: Wheel, settings: Settings) -> tuple[Loads, ...]:
-    """Return for each changed object what it will load in each install scheme."""
-    context = Context(wheel=after, settings=settings)
+def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:
+    """Return for each object that is not as in `before` what it loads in each install scheme."""
     changed = [
         member
-        for member, elf in after.elfs.items()
+        for member, elf in context.wheel.elfs.items()
         if elf.dynamic and before.elfs.get(member) != elf
     ]
     for_others = [

@@ -18,7 +18,7 @@ from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.size import NOTABLE
 from wheelfix.settings import Provider, Settings, Share
-from wheelfix.system.scratch import scratch
+from wheelfix.system.tempfiles import scratch
 from wheelfix.text import in_units
 from wheelfix.wheel.edits import RenameNeeded
 from wheelfix.wheel.grafted_name import unhashed
@@ -97,9 +97,9 @@ class _Run:
         done: dict[int, _Finished] = {}
         for index in range(len(self.paths)):
             before = [owner.index for owner in self.places[index].providers]
-            for each in sorted((*before, index), key=self._depth):
-                if each not in done:
-                    done[each] = self._repair(each, done.__getitem__)
+            for due in sorted((*before, index), key=self._depth):
+                if due not in done:
+                    done[due] = self._repair(due, done.__getitem__)
             yield done[index].outcome if index in self.owning else done.pop(index).outcome
 
     def side_by_side(self, jobs: int) -> Iterator[Outcome]:
@@ -127,7 +127,7 @@ class _Run:
         for owner, finished in before:
             if finished.written is None and _shares(owner, settings):
                 return _Finished(outcome=_held_up(path, finished.outcome))
-        given = (each for pair in before for each in self._provided(*pair, settings))
+        given = (provider for pair in before for provider in self._provided(*pair, settings))
         settings = replace(settings, provider=(*settings.provider, *given))
         if index in self.owning and self.scratch is not None:
             aside = replace(settings, wheel_dir=self.scratch / str(index), verify=False)
@@ -221,11 +221,11 @@ def _repeated(run: _Run, index: int, grafted: Sequence[Mapping[str, int]]) -> It
 
 
 def _advice(run: _Run, one: int, other: int) -> str:
-    for user, owner in ((one, other), (other, one)):
-        if any(each.index == owner for each in run.places[user].providers):
-            asking, asked = run.parts[user].name, run.parts[owner].name
+    for dependent, owner in ((one, other), (other, one)):
+        if any(provider.index == owner for provider in run.places[dependent].providers):
+            requiring, required = run.parts[dependent].name, run.parts[owner].name
             return (
-                f"to share it, let {asking.distribution} require "
-                f"`{asked.distribution}=={asked.version}`, or use `--share required`"
+                f"to share it, let {requiring.distribution} require "
+                f"`{required.distribution}=={required.version}`, or use `--share required`"
             )
     return "a wheel that both require could provide it once"

@@ -4,21 +4,39 @@ CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that 
 gets the same list. Packages are named by package URLs (ECMA-427).
 """
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.utils import canonicalize_name
 
-from wheelfix.host.os_packages import Package, package_url
+import wheelfix
+from wheelfix.analysis.providers import ProvidedLibraries
+from wheelfix.host.os_packages import Package, owners, package_url
+from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.settings import Provider
+from wheelfix.wheel.dist_info import read_core_metadata
+from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.unverified import member_text, open_unverified
 
-MEMBER = "sboms/wheelfix.cdx.json"
+_MEMBER = "sboms/wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
-AUDITWHEEL = "sboms/auditwheel.cdx.json"
+_AUDITWHEEL = "sboms/auditwheel.cdx.json"
 """The name of auditwheel's own list."""
+_EXTERNAL = "wheelfix:external"
+"""The property of a component that is not in the wheel (CycloneDX 1.7 has a field for it)."""
+_LIBRARY = "wheelfix:library"
+"""The property that names a library of such a component, as DT_NEEDED does."""
+_LONGEST_LICENCE = 100
+"""Letters of a licence's name; some write the whole text into the field."""
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 
 
 class Library(NamedTuple):
@@ -31,6 +49,11 @@ class Library(NamedTuple):
     package: Package | None
     members: tuple[str, ...]
     """The members that hold it, the one that auditwheel made first."""
+
+    @property
+    def reference(self) -> str:
+        """Its reference in the list: several libraries may be of one package."""
+        return self.members[0]
 
 
 class Expected(NamedTuple):
@@ -61,13 +84,80 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Earlier:
-    """The list of an earlier repair, by us or by auditwheel, as far as it still holds."""
+    """The list of an earlier repair, by wheelfix or by auditwheel, as far as it still holds."""
 
-    components: tuple[dict[str, Any], ...] = ()
+    components: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """By reference (`bom-ref`); so for the following."""
     depends: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """By reference."""
     tools: frozenset[tuple[str, str]] = frozenset()
     """Names and versions."""
+
+
+def sbom_edits(
+    grafted: Sequence[GraftedLibrary],
+    taken: Iterable[ProvidedLibraries],
+    environ: Mapping[str, str],
+    wheel: Wheel,
+    edits: Iterable[Edit],
+) -> Iterator[Edit]:
+    """Yield the edits that put an SBOM into `wheel`, which `edits` have made.
+
+    It lists what was `grafted`, the distributions that libraries are `taken` from, and what the
+    lists of earlier repairs have; auditwheel's own list becomes a part of it. `environ` says where
+    the system's package managers are. Raises `ToolError` if one of them does not end.
+    """
+    edits = tuple(edits)
+    present = {member.name for member in wheel.members}
+
+    def places(member: str) -> tuple[str, ...]:
+        return tuple(place for place in _places(member, edits) if place in present)
+
+    packages = owners([library.host.source for library in grafted], environ) if grafted else {}
+    libraries = [
+        Library(
+            file=library.host.source.name,
+            sha256=library.host.sha256,
+            package=packages.get(library.host.source),
+            members=members,
+        )
+        for library in grafted
+        if (members := places(library.member))
+    ]
+    expected = tuple(map(described, taken))
+    theirs, member = (f"{wheel.dist_info}/{name}" for name in (_AUDITWHEEL, _MEMBER))
+    read = {name: read_sbom(wheel.texts.get(name, ""), places) for name in (theirs, member)}
+    earlier = {name: found for name, found in read.items() if found is not None}
+    if not (libraries or expected or member in earlier):
+        return
+    tools = {"wheelfix": wheelfix.__version__, "auditwheel": metadata.version("auditwheel")}
+    content = write_sbom(
+        wheel, libraries, tools, expected=expected, earlier=joined(earlier.values())
+    )
+    for name in dict.fromkeys((*earlier, member)):
+        if name in present:
+            yield RemoveMember(member=name)
+    yield AddMember(
+        member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+    )
+
+
+def _places(member: str, edits: Iterable[Edit]) -> list[str]:
+    """Follow a grafted library through `edits` to all the members that hold it in the end."""
+    places = [member]
+    for edit in edits:
+        match edit:
+            case AddMember(source=CopyOf(member=original)) if original in places:
+                places.append(edit.member)
+            case MoveMember() if edit.member in places:
+                places[places.index(edit.member)] = edit.new
+            case _:
+                pass
+    return places
+
+
+_NOTHING = Earlier()
+
+# --- The list ------------------------------------------------------------------------------------
 
 
 def write_sbom(
@@ -76,7 +166,7 @@ def write_sbom(
     tools: Mapping[str, str],
     *,
     expected: Sequence[Expected] = (),
-    earlier: Earlier | None = None,
+    earlier: Earlier = _NOTHING,
 ) -> bytes:
     """Return the SBOM of `libraries`, whose members are all in `wheel`, and of what else it uses.
 
@@ -84,22 +174,24 @@ def write_sbom(
     under another reference stays.
     """
     own = _wheel_component(wheel.name)
-    before = earlier or Earlier()
-    still = (each for each in before.components if _holds(each, expected, wheel))
-    found = {each["bom-ref"]: each for each in still}
-    found |= {_reference(library): _component(library) for library in libraries}
-    found |= {each.reference: _expected_component(each) for each in expected}
+    found = {
+        ref: component
+        for ref, component in earlier.components.items()
+        if _holds(component, expected, wheel)
+    }
+    found |= {library.reference: _grafted_component(library) for library in libraries}
+    found |= {provider.reference: _expected_component(provider) for provider in expected}
     refs = sorted(found)
-    sonames = {name: each.reference for each in expected for name in each.libraries}
-    sonames |= {_soname(wheel, library): _reference(library) for library in libraries}
-    depends = {ref: before.depends.get(ref, ()) for ref in refs}
-    depends |= {
-        _reference(library): tuple(
-            sonames[name] for name in wheel.elfs[library.members[0]].needed if name in sonames
-        )
+    objects = {library.reference: wheel.elfs[library.reference] for library in libraries}
+    sonames = {name: provider.reference for provider in expected for name in provider.libraries}
+    sonames |= {
+        objects[library.reference].soname or library.file: library.reference
         for library in libraries
     }
-    used = sorted({*tools.items(), *before.tools})
+    depends = dict(earlier.depends)
+    for ref, elf in objects.items():
+        depends[ref] = tuple(sonames[name] for name in elf.needed if name in sonames)
+    used = sorted({*tools.items(), *earlier.tools})
     document = {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -118,7 +210,7 @@ def write_sbom(
         "dependencies": [
             {"ref": own["bom-ref"], "dependsOn": refs},
             *(
-                {"ref": ref, "dependsOn": sorted({each for each in depends[ref] if each in found})}
+                {"ref": ref, "dependsOn": sorted({*depends.get(ref, ())} & found.keys())}
                 for ref in refs
             ),
         ],
@@ -138,52 +230,58 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
     try:
         document: Any = json.loads(text)
         own = document["metadata"]["component"]["bom-ref"]
-        listed = [each for each in document["components"] if _reference_of(each) != own]
-        kept = [moved for each in listed if (moved := _moved(each, places)) is not None]
-        refs = {old["bom-ref"]: new["bom-ref"] for old, new in kept}
+        listed = [part for part in document["components"] if _reference_of(part) != own]
+        kept = {
+            component["bom-ref"]: moved
+            for component in listed
+            if (moved := _moved(component, places)) is not None
+        }
+        refs = {ref: moved["bom-ref"] for ref, moved in kept.items()}
         depends = {
-            refs[each["ref"]]: tuple(refs[ref] for ref in each.get("dependsOn", ()) if ref in refs)
-            for each in document.get("dependencies", ())
-            if each["ref"] in refs
+            refs[row["ref"]]: tuple(refs[ref] for ref in row.get("dependsOn", ()) if ref in refs)
+            for row in document.get("dependencies", ())
+            if row["ref"] in refs
         }
         programs: Any = document["metadata"].get("tools", ())
         if "components" in programs:  # CycloneDX 1.4, which auditwheel writes, has a mere list
             programs = programs["components"]
-        named = frozenset((str(each["name"]), str(each["version"])) for each in programs)
+        tools = frozenset((str(program["name"]), str(program["version"])) for program in programs)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return Earlier(components=tuple(new for _, new in kept), depends=depends, tools=named)
+    return Earlier(
+        components={moved["bom-ref"]: moved for moved in kept.values()},
+        depends=depends,
+        tools=tools,
+    )
 
 
 def joined(lists: Iterable[Earlier]) -> Earlier:
     """Return several lists as one; what a later one has replaces what an earlier one has."""
     found = Earlier()
-    for each in lists:
-        refs = {component["bom-ref"] for component in each.components}
-        before = (one for one in found.components if one["bom-ref"] not in refs)
+    for later in lists:
         found = Earlier(
-            components=(*before, *each.components),
-            depends={**found.depends, **each.depends},
-            tools=found.tools | each.tools,
+            components={**found.components, **later.components},
+            depends={**found.depends, **later.depends},
+            tools=found.tools | later.tools,
         )
     return found
 
 
 def _moved(
     component: dict[str, Any], places: Callable[[str], Sequence[str]]
-) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Return a component as it was and as it is, None if no member holds it any more."""
+) -> dict[str, Any] | None:
+    """Return a component with its places of today, None if no member holds it any more."""
     occurrences = component.get("evidence", {}).get("occurrences", ())
     if not occurrences:
-        return component, component
-    members = [place for each in occurrences for place in places(str(each["location"]))]
+        return component
+    locations = [found["location"] for found in occurrences]
+    members = [place for location in locations for place in places(str(location))]
     if not members:
         return None
     ref = component["bom-ref"]
-    is_member = any(each["location"] == ref for each in occurrences)
-    return component, {
+    return {
         **component,
-        "bom-ref": members[0] if is_member else ref,
+        "bom-ref": members[0] if ref in locations else ref,
         "evidence": {"occurrences": [{"location": name} for name in members]},
     }
 
@@ -198,7 +296,8 @@ def _reference_of(component: dict[str, Any]) -> str:
 
 
 def _properties(component: Mapping[str, Any]) -> set[tuple[str, str]]:
-    return {(str(each["name"]), str(each["value"])) for each in component.get("properties", ())}
+    listed = component.get("properties", ())
+    return {(str(entry["name"]), str(entry["value"])) for entry in listed}
 
 
 def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wheel) -> bool:
@@ -208,88 +307,125 @@ def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wh
         return True
     needed = {name for elf in wheel.elfs.values() for name in elf.needed}
     used = any(value in needed for name, value in properties if name == _LIBRARY)
-    return used and component["name"] not in {each.name for each in expected}
+    return used and component["name"] not in {provider.name for provider in expected}
 
 
-_EXTERNAL = "wheelfix:external"
-"""The property of a component that is not in the wheel (CycloneDX 1.7 has a field for it)."""
-_LIBRARY = "wheelfix:library"
-"""The property that names a library of such a component, as DT_NEEDED does."""
+# --- Components ----------------------------------------------------------------------------------
 
 
-# --- Components -----------------------------------------------------------------------------------
+def _component(ref: str, name: str, **known: object) -> dict[str, Any]:
+    """Return a component with what is `known` of it, in this order."""
+    given = {key: value for key, value in known.items() if value}
+    return {"type": "library", "bom-ref": ref, "name": name, **given}
 
 
 def _expected_component(expected: Expected) -> dict[str, Any]:
-    component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": expected.reference,
-        "name": expected.name,
-    }
-    if expected.version:
-        component["version"] = expected.version
-    component["scope"] = "optional" if expected.optional else "required"
-    if expected.sha256:
-        component["hashes"] = [{"alg": "SHA-256", "content": expected.sha256}]
-    if expected.licence:
-        component["licenses"] = [_licence(expected.licence)]
-    component["purl"] = expected.reference
-    properties = [(_EXTERNAL, "true")]
-    properties += [("wheelfix:requirement", text) for text in expected.requirements]
-    properties += [(_LIBRARY, name) for name in sorted(expected.libraries)]
-    component["properties"] = [{"name": name, "value": value} for name, value in properties]
-    return component
+    properties = [
+        (_EXTERNAL, "true"),
+        *(("wheelfix:requirement", text) for text in expected.requirements),
+        *((_LIBRARY, name) for name in sorted(expected.libraries)),
+    ]
+    return _component(
+        expected.reference,
+        expected.name,
+        version=expected.version,
+        scope="optional" if expected.optional else "required",
+        hashes=_hashes(expected.sha256),
+        licenses=_licences(expected.licence),
+        purl=expected.reference,
+        properties=[{"name": name, "value": value} for name, value in properties],
+    )
 
 
 def _wheel_component(name: WheelName) -> dict[str, Any]:
-    project = re.sub(r"[-_.]+", "-", name.distribution).lower()
+    project = canonicalize_name(name.distribution)
     purl = package_url("pypi", [project], name.version, {"file_name": str(name)})
-    return {
-        "type": "library",
-        "bom-ref": purl,
-        "name": name.distribution,
-        "version": name.version,
-        "purl": purl,
-    }
+    return _component(purl, name.distribution, version=name.version, purl=purl)
 
 
-def _component(library: Library) -> dict[str, Any]:
+def _grafted_component(library: Library) -> dict[str, Any]:
     package = library.package
-    component: dict[str, Any] = {
-        "type": "library",
-        "bom-ref": _reference(library),
-        "name": package.name if package else library.file,
-    }
-    if package:
-        component["version"] = package.version
-    component["hashes"] = [{"alg": "SHA-256", "content": library.sha256}]
-    if package and package.licence:
-        component["licenses"] = [_licence(package.licence)]
-    if package:
-        component["purl"] = package.purl
-    component["evidence"] = {"occurrences": [{"location": name} for name in library.members]}
-    return component
+    return _component(
+        library.reference,
+        package.name if package else library.file,
+        version=package and package.version,
+        hashes=_hashes(library.sha256),
+        licenses=_licences(package and package.licence),
+        purl=package and package.purl,
+        evidence={"occurrences": [{"location": name} for name in library.members]},
+    )
 
 
-def _reference(library: Library) -> str:
-    """Return the reference of the library in this list: several may be of one package."""
-    return library.members[0]
+def _hashes(sha256: str) -> list[dict[str, str]]:
+    return [{"alg": "SHA-256", "content": sha256}] if sha256 else []
 
 
-def _soname(wheel: Wheel, library: Library) -> str:
-    return wheel.elfs[library.members[0]].soname or library.file
-
-
-def _licence(text: str) -> dict[str, Any]:
+def _licences(text: str | None) -> list[dict[str, Any]]:
     """Return `text` as an SPDX id, as an SPDX expression, or else as a name.
 
     It is what the distribution declares for the package, not for this one file.
     """
+    if not text:
+        return []
     declared = {"acknowledgement": "declared"}
     try:
         expression = str(canonicalize_license_expression(text))
     except InvalidLicenseExpression:
-        return {"license": {"name": text, **declared}}
+        return [{"license": {"name": text, **declared}}]
     if re.search(r"[^\w.-]|LicenseRef-", expression):
-        return {"expression": expression, **declared}
-    return {"license": {"id": expression, **declared}}
+        return [{"expression": expression, **declared}]
+    return [{"license": {"id": expression, **declared}}]
+
+
+# --- Providers -----------------------------------------------------------------------------------
+
+
+def described(taken: ProvidedLibraries) -> Expected:
+    """Return what is known of a provider that libraries are taken from.
+
+    Its wheel is hashed, if there is one; its licence is what its METADATA declares.
+    """
+    provider = taken.provider
+    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
+    return Expected(
+        name=provider.name,
+        requirements=taken.requirements,
+        libraries=taken.libraries,
+        optional=taken.optional,
+        version=provider.version,
+        file=wheel.name if wheel else "",
+        sha256=_sha256(wheel) if wheel else "",
+        licence=_declared_licence(_metadata(provider, wheel)),
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _metadata(provider: Provider, wheel: Path | None) -> str:
+    """Return the METADATA of the provider; empty if it was not found."""
+    if wheel is not None:
+        with open_unverified(wheel) as archive:
+            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
+            return next((member_text(archive, name) for name in names), "")
+    if not provider.at_hand:
+        return ""
+    try:
+        return metadata.distribution(provider.name).read_text("METADATA") or ""
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _declared_licence(text: str) -> str | None:
+    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
+    fields = read_core_metadata(text).fields
+    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
+    known = next((value for value in said if 0 < len(value) <= _LONGEST_LICENCE), None)
+    classifiers = [
+        value.rpartition(" :: ")[2]
+        for name, value in fields
+        if name == "classifier" and value.startswith("License :: ")
+    ]
+    return known or "; ".join(classifiers) or None

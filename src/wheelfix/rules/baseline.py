@@ -6,7 +6,6 @@ member and the entry, without versions and without the hashes in the names of gr
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,11 +86,10 @@ def read(path: Path) -> Baseline:
 
 def text(findings: Iterable[tuple[str, Finding]]) -> str:
     """Return the text of a baseline: `findings` with their distributions, sorted."""
-    rows = sorted(Counter(known(distribution, finding) for distribution, finding in findings))
+    rows = sorted({known(distribution, finding) for distribution, finding in findings})
     document = {"version": VERSION, "findings": [row._asdict() for row in rows]}
-    return (
-        json.dumps(document, indent=1) + "\n"
-    )  # ASCII: names may have surrogates or bidi controls
+    # ASCII: names may have surrogates or bidi controls.
+    return json.dumps(document, indent=1) + "\n"
 
 
 def write(path: Path, content: str) -> None:

@@ -1,7 +1,7 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -9,17 +9,17 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
-from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
+from wheelfix.analysis.providers import ProviderUse, provider_uses
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
-from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.search import load_each
-from wheelfix.loader.targets import Target, abi_of, find, is_page, populate
+from wheelfix.loader.targets import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel, normalized
 from wheelfix.wheel.platform_tags import promised_libcs
 
@@ -62,6 +62,19 @@ class Context:
     against: tuple[Wheel, ...] = ()
     """Wheels of an earlier release, for a comparison of sizes."""
 
+    def at_stage(self, stage: Stage) -> "Context":
+        """Return the context in which `stage` of a repair starts, with the analyses made so far."""
+        start = replace(self, stage=stage, origin=self.wheel)
+        vars(start).update(vars(self) | vars(start))  # no analysis depends on the stage
+        return start
+
+    def after(self, edits: Sequence[Edit]) -> "Context":
+        """Return the context of the wheel that `edits` make; it has no analyses yet."""
+        if not edits:
+            return self
+        definitions = None if self.definitions is None else self.definitions.including(edits)
+        return replace(self, wheel=predict(self.wheel, edits), definitions=definitions)
+
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
@@ -71,7 +84,8 @@ class Context:
     def loads(self) -> tuple[Mapping[str, Load], ...]:
         """For each layout, what each installed object loads when it is opened first."""
         return tuple(
-            _loads(self.wheel, layout, environment(self.wheel, layout)) for layout in self.layouts
+            _loads(self.wheel, layout, environment_of(self.wheel, layout))
+            for layout in self.layouts
         )
 
     @cached_property
@@ -83,6 +97,15 @@ class Context:
                 name = member.rpartition("/")[2]
                 shipped[name] = (*shipped.get(name, ()), member)
         return shipped
+
+    @cached_property
+    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+        """DT_NEEDED entry -> the objects of the wheel that have it."""
+        found: dict[str, list[str]] = {}
+        for member, elf in self.wheel.elfs.items():
+            for name in dict.fromkeys(elf.needed):
+                found.setdefault(name, []).append(member)
+        return {name: tuple(members) for name, members in found.items()}
 
     @cached_property
     def provider_uses(self) -> tuple[ProviderUse, ...]:
@@ -105,14 +128,13 @@ class Context:
         if not self.targets or not self.layouts:
             return ()
         wheel, layout = self.wheel, self.layouts[0]
-        bare = environment(wheel, layout)
-        machine = abi_of(wheel)
-
-        def loads(target: Target) -> Mapping[str, Load]:
-            return _loads(wheel, layout, populate(bare, target, layout.scheme, machine))
-
+        bare = environment_of(wheel, layout)
         return tuple(
-            TargetLoads(target=target, loads=loads(target), members=layout.members)
+            TargetLoads(
+                target=target,
+                loads=_loads(wheel, layout, populate(bare, target, layout.scheme, abi_of(wheel))),
+                members=layout.members,
+            )
             for target in self.targets
         )
 
@@ -125,9 +147,9 @@ class Context:
         layout, loads = self.layouts[0], self.loads[0]
         return plan_preloads(self.wheel, providers, layout, loads, self._of_provider)
 
-    def _of_provider(self, library: str, user: Elf, provider: Provider) -> Library | None:
+    def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""
-        found = self.definitions.host(library, user) if self.definitions is not None else None
+        found = self.definitions.host(library, dependent) if self.definitions is not None else None
         within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
         return found if within else None
 
@@ -138,7 +160,7 @@ class Context:
             return None
         layout = self.layouts[0]
         return LoadedWheel.around(
-            self.wheel, layout, environment(self.wheel, layout), self.definitions
+            self.wheel, layout, environment_of(self.wheel, layout), self.definitions
         )
 
     @cached_property

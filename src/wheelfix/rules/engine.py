@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.loaded_wheel import Definitions
 from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
-from wheelfix.rules.context import Context, SetContext, Stage
+from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import (
     Finding,
     Fix,
@@ -23,7 +22,7 @@ from wheelfix.rules.findings import (
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 from wheelfix.wheel.draft import Draft
-from wheelfix.wheel.edits import Edit, MoveMember, predict
+from wheelfix.wheel.edits import Edit, MoveMember
 from wheelfix.wheel.model import Wheel
 
 MAX_ROUNDS = 20
@@ -95,9 +94,6 @@ def _severity(rule: AnyRule, hit: Hit, settings: Settings) -> Severity:
     return rule.severity if hit.severity is None else hit.severity
 
 
-# --- Ignored findings -----------------------------------------------------------------------------
-
-
 def per_file_ignore(finding: Finding, settings: Settings) -> Suppressed | None:
     """Return the entry of `per-file-ignores` that suppresses `finding`, if any."""
     for glob, selectors in settings.per_file_ignores.items():
@@ -128,9 +124,9 @@ Break = tuple[str, str | None, str | None]
 """What identifies a broken name: the rule's code, the file, the name."""
 
 
-def broken(wheel: Wheel, rules: Iterable[Rule], settings: Settings) -> frozenset[Break]:
-    """Return the broken names of `wheel`, by `rules` about names."""
-    findings = run_rules(Context(wheel=wheel, settings=settings), rules)
+def broken(context: Context, rules: Iterable[Rule]) -> frozenset[Break]:
+    """Return the broken names of a wheel, by `rules` about names."""
+    findings = run_rules(context, rules)
     return frozenset(
         (finding.code, finding.member, finding.entry)
         for finding in findings
@@ -152,34 +148,26 @@ def may_apply(fix: Fix | None, settings: Settings) -> bool:
 
 
 def apply_fixes_until_stable(
-    wheel: Wheel,
-    rules: Sequence[Rule],
-    settings: Settings,
-    stage: Stage,
-    definitions: Definitions | None = None,
-) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    """Apply the fixes of `rules` to the value `wheel` until there are no more.
+    context: Context, rules: Sequence[Rule]
+) -> tuple[Context, tuple[PlannedEdit, ...]]:
+    """Apply the fixes of `rules` to the wheel of `context` until there are no more.
 
-    A fix may trigger another rule: a library that is copied to another install scheme needs a
-    search path of its own there. Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
+    Returns the context of the resulting wheel. A fix may trigger another rule: a library that is
+    copied to another install scheme needs a search path of its own there.
+
+    Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
     """
     steps: list[PlannedEdit] = []
-    origin = wheel
     for _ in range(MAX_ROUNDS):
-        context = Context(
-            wheel=wheel, settings=settings, stage=stage, definitions=definitions, origin=origin
-        )
         findings = run_rules(context, rules)
-        planned_now = _moves_first(plan(wheel, findings, settings))
+        planned_now = _moves_first(plan(context.wheel, findings, context.settings))
         if not planned_now:
-            return wheel, tuple(steps)
+            return context, tuple(steps)
         steps.extend(planned_now)
-        edits = [step.edit for step in planned_now]
-        wheel = predict(wheel, edits)
-        definitions = definitions.including(edits) if definitions is not None else None
+        context = context.after([step.edit for step in planned_now])
     last = ", ".join(sorted({f"{step.name} on `{step.member}`" for step in steps[-3:]}))
     raise PlanConflictError(
-        f"the fixes for `{wheel.name}` conflict: after {MAX_ROUNDS} rounds still {last}",
+        f"the fixes for `{context.wheel.name}` conflict: after {MAX_ROUNDS} rounds still {last}",
         hint="ignore one of these rules with --ignore, and please report the bug",
     )
 
@@ -187,9 +175,6 @@ def apply_fixes_until_stable(
 def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
     """Return only the moves, if there are any: the other edits name members by their old paths."""
     return tuple(step for step in steps if isinstance(step.edit, MoveMember)) or steps
-
-
-# --- Findings -> plan -----------------------------------------------------------------------------
 
 
 def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple[PlannedEdit, ...]:

@@ -12,7 +12,7 @@ from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
-from wheelfix.wheel.model import Member, Wheel
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
 
 _KNOWN = frozenset(Machine)
@@ -28,9 +28,8 @@ def elf_in_purelib(context: Context) -> Iterator[Hit]:
     Reports ELF objects in `*.data/purelib`. (For the root of the wheel, see WF503.)
 
     ## Why is this bad?
-    Where platlib and purelib differ (Fedora's `lib64`), the object is installed to the directory
-    for pure Python, which architectures may share, separated from the rest of its package in
-    platlib.
+    Where platlib and purelib differ (Fedora's `lib64`), the object is separated from the rest of
+    its package, in a directory that architectures may share.
 
     ## Example
     `demo-1.0.data/purelib/demo/_core.cpython-311-x86_64-linux-gnu.so`
@@ -71,8 +70,7 @@ def elf_for_any_platform(context: Context) -> Iterator[Hit]:
     ## Common causes
     - A library listed as package data. **Solution**: configure the build backend for a platform
       wheel: `has_ext_modules` for setuptools, `pure-python = false` or `infer_tag` elsewhere.
-    - A package that contains objects for many architectures and selects one at run time.
-      **Solution**: ignore the rule.
+    - A package that selects one of many architectures at run time. **Solution**: ignore the rule.
 
     ## Fix safety
     Not fixed: the build must set the tag; `wheel tags --platform-tag` changes it.
@@ -110,8 +108,7 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     A wheel tagged `manylinux_2_17_aarch64` with an x86-64 `_core.cpython-311.so`.
 
     ## Common causes
-    - A cross build that used the build machine's compiler for some parts. **Solution**: set `CC`
-      and similar variables, and check the build log for the object.
+    - A cross build used the build machine's compiler for some parts. **Solution**: set `CC` etc.
     - A prebuilt library for the wrong architecture. **Solution**: download the one for the target.
     - A build directory shared by several architectures. **Solution**: use one for each.
 
@@ -219,9 +216,8 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     site-packages. (With two `*.dist-info` in the root, the file is not a valid wheel.)
 
     ## Why is this bad?
-    Every tool then sees a second distribution as installed, perhaps with a wrong version: `pip
-    list` shows it, `pip install` considers its requirement satisfied, and `pip uninstall` removes
-    files that are not its own.
+    Every tool then sees a second distribution as installed: `pip install` considers its requirement
+    satisfied, and `pip uninstall` removes files that are not its own.
 
     ## Example
     `demo.egg-info/PKG-INFO` in the root.
@@ -282,18 +278,14 @@ def program_without_run_bit(context: Context) -> Iterator[Hit]:
         is_script = member.name.startswith(scripts)
         may_run = is_script or member.name in wheel.elfs
         if may_run and not member.mode & 0o111 and (is_script or _is_program(wheel, member.name)):
+            edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
             yield Hit(
                 message=f"lacks the executable bit (mode {member.mode & 0o7777:04o})",
                 member=member.name,
                 hint="`chmod +x` it in the build",
                 severity=Severity.ERROR if is_script else None,
-                fix=_let_run(member),
+                fix=Fix(title="set the executable bit", edits=(edit,)),
             )
-
-
-def _let_run(member: Member) -> Fix:
-    edit = SetMode(member=member.name, old=member.mode, new=member.mode | _RUNNABLE)
-    return Fix(title="set the executable bit", edits=(edit,))
 
 
 def _is_program(wheel: Wheel, member: str) -> bool:
@@ -371,7 +363,7 @@ def flattened_links(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     for names in same_bytes(wheel).values():
         for members in _link_chains(wheel, names):
-            yield _flattened(wheel, members)
+            yield _flattened(context, members)
 
 
 def same_bytes(wheel: Wheel) -> dict[tuple[str, int], list[str]]:
@@ -400,16 +392,16 @@ def _link_chains(wheel: Wheel, names: Sequence[str]) -> Iterator[list[str]]:
     yield from (sorted(chain, key=len) for chain in chains.values() if len(chain) > 1)
 
 
-def _flattened(wheel: Wheel, members: Sequence[str]) -> Hit:
+def _flattened(context: Context, members: Sequence[str]) -> Hit:
+    wheel = context.wheel
     soname = wheel.elfs[members[0]].soname
     kept = next((m for m in members if posixpath.basename(m) == soname), members[-1])
-    needed = {name for elf in wheel.elfs.values() for name in elf.needed}
     opened = {
         posixpath.basename(opening.name)
         for openings in wheel.openings.values()
         for opening in openings
     }
-    used = needed | opened
+    used = opened | context.dependents.keys()
     going = [m for m in members if m != kept and posixpath.basename(m) not in used]
     size = next(member.size for member in wheel.members if member.name == kept)
     return Hit(
@@ -433,15 +425,3 @@ def removal(members: Iterable[str], safety: Safety = Safety.UNSAFE) -> Fix:
         edits=tuple(RemoveMember(member=member) for member in members),
         safety=safety,
     )
-
-
-RULES = (
-    elf_in_purelib,
-    elf_for_any_platform,
-    wrong_machine,
-    wrong_libc,
-    second_metadata,
-    program_without_run_bit,
-    script_of_build_machine,
-    flattened_links,
-)

@@ -1,13 +1,13 @@
 """Whether objects are hardened against attacks, and load under security policies."""
 
 from collections.abc import Callable, Iterator
-from itertools import islice
 
 from wheelfix.elf.constants import DF_1_NOW, DF_BIND_NOW, DF_TEXTREL, Pt
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
+from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import promised_libcs
 
 _PF_X, _PF_W = 1, 2
@@ -24,8 +24,7 @@ def text_relocations(context: Context) -> Iterator[Hit]:
     ## Why is this bad?
     The loader makes the code writable while it relocates it. If a policy forbids that (SELinux
     `execmod`, systemd's `MemoryDenyWriteExecute`, PR_SET_MDWE), opening the object fails: `cannot
-    make segment writable for relocation: Permission denied`. The pages are not shared between
-    processes, and IFUNC resolvers may crash during relocation.
+    make segment writable for relocation: Permission denied`. Processes do not share the pages.
 
     ## Example
     `0x0000000000000016 (TEXTREL) 0x0` in `readelf -d`.
@@ -92,8 +91,7 @@ def no_relro(context: Context) -> Iterator[Hit]:
     Counts the dynamic objects without PT_GNU_RELRO.
 
     ## Why is this bad?
-    The address tables of the object stay writable, so an attacker who can write one word can
-    redirect calls. With RELRO, the loader makes them read-only after relocation.
+    The address tables stay writable: an attacker who can write one word can redirect calls.
 
     ## Example
     No line `GNU_RELRO` in `readelf -lW`.
@@ -120,8 +118,7 @@ def lazy_binding(context: Context) -> Iterator[Hit]:
     Counts the dynamic objects with PT_GNU_RELRO and without DF_BIND_NOW or DF_1_NOW.
 
     ## Why is this bad?
-    Python binds all symbols when it opens a library (RTLD_NOW), so lazy binding has no benefit; but
-    the function table (`.got.plt`) stays writable.
+    Python binds all symbols on import anyway, and the function table (`.got.plt`) stays writable.
 
     ## Example
     No `NOW` among the FLAGS of `readelf -d`.
@@ -183,16 +180,9 @@ def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: st
     found = [member for member, elf in objects.items() if holds(elf)]
     if not found:
         return
-    more = len(found) - _SHOWN
     yield Hit(
         message=f"{len(found)} of {len(objects)} objects: {what}",
         member=found[0] if len(found) == 1 else None,
-        notes=(
-            *(f"`{member}`" for member in islice(found, _SHOWN)),
-            *([f"and {more} more"] if more > 0 else []),
-        ),
+        notes=(join_some(found, _SHOWN),),
         hint=hint,
     )
-
-
-RULES = (text_relocations, writable_code, no_relro, lazy_binding, unique_symbols)

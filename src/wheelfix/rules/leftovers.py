@@ -1,11 +1,11 @@
 """Whether a wheel contains build leftovers, build machine paths or generic names."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import Key, split_all
+from wheelfix.loader.install_schemes import Key, split
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
@@ -15,63 +15,30 @@ from wheelfix.wheel.model import Wheel, normalized
 
 
 class _Leftover(NamedTuple):
-    """A kind of build leftover, and how to recognize its files."""
+    """A kind of build leftover."""
 
     what: str
-    folders: frozenset[str] = frozenset()
-    """Names of directories, with all their files."""
-    files: frozenset[str] = frozenset()
-    suffixes: tuple[str, ...] = ()
+    pattern: str
+    """A regular expression for the name of a member, after a `/`."""
     severity: Severity = Severity.WARNING
     drop: bool = True
 
-    def fits(self, folders: frozenset[str], file: str) -> bool:
-        """Return whether a file in `folders` is of this kind."""
-        return (
-            file in self.files
-            or file.endswith(self.suffixes)
-            or not self.folders.isdisjoint(folders)
-        )
-
 
 _LEFTOVERS = (
-    _Leftover(
-        "credentials",
-        files=frozenset({
-            ".pypirc", ".netrc", ".npmrc", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519",
-        }),
-    ),
-    _Leftover(
-        "version control",
-        folders=frozenset({".git", ".hg", ".svn", ".bzr"}),
-        files=frozenset({".gitmodules"}),
-    ),
-    _Leftover("compiled bytecode", folders=frozenset({"__pycache__"})),
-    _Leftover("debug information", suffixes=(".debug", ".dwo", ".dwp")),
-    _Leftover("object files", suffixes=(".o", ".lo"), severity=Severity.INFO, drop=False),
-    _Leftover("static libraries", suffixes=(".a", ".la"), severity=Severity.INFO, drop=False),
-    _Leftover("coverage data", files=frozenset({".coverage"}), suffixes=(".gcno", ".gcda")),
+    _Leftover("credentials", r"/(?:\.pypirc|\.netrc|\.npmrc|id_(?:rsa|dsa|ecdsa|ed25519))\Z"),
+    _Leftover("version control", r"/\.(?:git|hg|svn|bzr)/|/\.gitmodules\Z"),
+    _Leftover("compiled bytecode", r"/__pycache__/"),
+    _Leftover("debug information", r"\.(?:debug|dwo|dwp)\Z"),
+    _Leftover("object files", r"\.l?o\Z", severity=Severity.INFO, drop=False),
+    _Leftover("static libraries", r"\.l?a\Z", severity=Severity.INFO, drop=False),
+    _Leftover("coverage data", r"/\.coverage\Z|\.(?:gcno|gcda)\Z"),
     _Leftover(
         "build folders",
-        folders=frozenset({
-            "CMakeFiles", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".tox", ".nox", ".eggs",
-        }),
-        files=frozenset({
-            "CMakeCache.txt", ".ninja_log", ".ninja_deps", "compile_commands.json", "config.log",
-            "config.status",
-        }),
+        r"/(?:CMakeFiles|\.pytest_cache|\.mypy_cache|\.ruff_cache|\.tox|\.nox|\.eggs)/"
+        r"|/(?:CMakeCache\.txt|\.ninja_log|\.ninja_deps|compile_commands\.json)\Z"
+        r"|/config\.(?:log|status)\Z",
     ),
-    _Leftover(
-        "editors' files",
-        files=frozenset({".DS_Store"}),
-        suffixes=("~", ".orig", ".rej", ".swp", ".swo", ".bak"),
-    ),
-)  # fmt: skip
-_ANY_LEFTOVER = _Leftover(
-    "any",
-    folders=frozenset[str]().union(*(kind.folders for kind in _LEFTOVERS)),
-    files=frozenset[str]().union(*(kind.files for kind in _LEFTOVERS)),
-    suffixes=tuple(suffix for kind in _LEFTOVERS for suffix in kind.suffixes),
+    _Leftover("editors' files", r"/\.DS_Store\Z|(?:~|\.orig|\.rej|\.swp|\.swo|\.bak)\Z"),
 )
 
 
@@ -94,8 +61,7 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     ## Common causes
     - `package_data` or `MANIFEST.in` with a broad glob. **Solution**: list the suffixes that the
       package needs, or exclude: `global-exclude *.o *.pyc`.
-    - The wheel was built in a development tree. **Solution**: `python -m build`, which builds the
-      wheel from the sdist.
+    - The wheel was built in a development tree. **Solution**: `python -m build`, through the sdist.
 
     ## Fix safety
     Unsafe: the files are removed, except object files, static libraries and sources.
@@ -103,9 +69,9 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     own = f"{wheel.dist_info}/"
     names = [member.name for member in wheel.members if not member.name.startswith(own)]
-    suspects = _suspects(names)
     for kind in _LEFTOVERS:
-        if found := [name for name, folders, file in suspects if kind.fits(folders, file)]:
+        pattern = re.compile(kind.pattern)
+        if found := [name for name in names if pattern.search(f"/{name}")]:
             yield _left(wheel, kind.what, found, kind.severity, drop=kind.drop)
     cores = [member for member, elf in wheel.elfs.items() if elf.type == ElfType.CORE]
     if cores:
@@ -115,20 +81,6 @@ def build_leftovers(context: Context) -> Iterator[Hit]:
     sources = [name for name in sources if f"{name.rpartition('.')[0]}.pyx" in made_from]
     if sources:
         yield _left(wheel, "sources generated by Cython", sources, Severity.INFO, drop=False)
-
-
-def _suspects(names: Iterable[str]) -> list[tuple[str, frozenset[str], str]]:
-    """Return the leftovers among `names`, each with its folders and its file name."""
-    kind = _ANY_LEFTOVER
-    is_inside: dict[str, bool] = {}
-    suspects: list[tuple[str, frozenset[str], str]] = []
-    for name in names:
-        folder, _, file = name.rpartition("/")
-        if folder not in is_inside:
-            is_inside[folder] = not kind.folders.isdisjoint(folder.split("/"))
-        if is_inside[folder] or file in kind.files or file.endswith(kind.suffixes):
-            suspects.append((name, frozenset(folder.split("/")), file))
-    return suspects
 
 
 def _left(
@@ -166,8 +118,7 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
 
     ## Common causes
     - The wheel was packed from an installed package. **Solution**: build it from source.
-    - A requirement on a local directory. **Solution**: require a version, and install the directory
-      first.
+    - A requirement on a local directory. **Solution**: require a version instead.
     - An SBOM of a Rust build. **Solution**: none is needed; remap the paths (`--remap-path-prefix`)
       for reproducible builds.
 
@@ -239,14 +190,15 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     found: dict[str, list[str]] = {}
-    for member, key, rest in split_all(wheel):
-        top = rest.partition("/")[0]
+    for member in wheel.members:
+        key, place = split(member.name, wheel) or (None, "")
+        top = place.partition("/")[0]
         if (
             top in _COMMON
             and key in (Key.PURELIB, Key.PLATLIB)
             and normalized(top) != normalized(wheel.name.distribution)
         ):
-            found.setdefault(top, []).append(member)
+            found.setdefault(top, []).append(member.name)
     for top, members in found.items():
         yield Hit(
             message=f"installs the generic top-level name `{top}` into site-packages",
@@ -254,6 +206,3 @@ def common_top_level(context: Context) -> Iterator[Hit]:
             entry=top,
             hint="list the packages to ship explicitly, without it",
         )
-
-
-RULES = (build_leftovers, build_machine_path, common_top_level)

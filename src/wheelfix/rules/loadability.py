@@ -4,7 +4,6 @@ The quoted error messages are those of glibc (elf/dl-load.c, elf/dl-reloc.c, elf
 musl (ldso/dynlink.c).
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from posixpath import normpath
@@ -14,14 +13,13 @@ from wheelfix.elf.constants import DF_1_PIE, DF_STATIC_TLS, Pt
 from wheelfix.elf.model import Elf, Libc, Machine, Segment
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
 from wheelfix.wheel.platform_tags import Family, oldest_promised
 
 _PF_X = 1
 _HEADER = 64
 """Bytes of an ELF64 header; the loader calls shorter files "too short"."""
-_MODULE = re.compile(r"\.(?:cpython-\d+[a-z]*-[\w-]+|pypy\d+-\w+-[\w-]+|abi3t?)\.so$")
-"""The suffixes that only an extension module has (PEP 3149, PEP 384, PEP 803)."""
 _STACK_BY_DEFAULT: set[int] = {Machine.X86_64, Machine.I386, Machine.ARM, Machine.S390}
 """Machines on which an object without PT_GNU_STACK requires an executable stack.
 
@@ -61,9 +59,6 @@ def _where_promised(context: Context) -> Severity:
     return Severity.ERROR if _oldest(context, Libc.GLIBC) else Severity.WARNING
 
 
-# --- Files that are not objects -------------------------------------------------------------------
-
-
 @rule("WF601", "broken-elf", Severity.WARNING)
 def broken_elf(context: Context) -> Iterator[Hit]:
     """Corrupt or truncated ELF file.
@@ -90,9 +85,9 @@ def broken_elf(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     broken = context.wheel.broken_elfs
-    users = _users(context, broken)
+    dependents = _dependents(context, broken)
     for member, message in broken.items():
-        wanted = users.get(member)
+        wanted = dependents.get(member)
         yield Hit(
             message=message,
             member=member,
@@ -128,10 +123,10 @@ def not_elf(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     impostors = context.wheel.impostors
-    users = _users(context, impostors)
+    dependents = _dependents(context, impostors)
     sizes = {member.name: member.size for member in context.wheel.members}
     for member, what in impostors.items():
-        wanted = users.get(member)
+        wanted = dependents.get(member)
         said = "file too short" if sizes.get(member, 0) < _HEADER else "invalid ELF header"
         yield Hit(
             message=f"is named like a shared object, but is {what}: the loader reports `{said}`",
@@ -142,9 +137,9 @@ def not_elf(context: Context) -> Iterator[Hit]:
         )
 
 
-def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
+def _dependents(context: Context, members: Iterable[str]) -> dict[str, str]:
     """Return what needs each of `members`, for those that something needs."""
-    wanted = {member: "Python imports it" for member in members if _MODULE.search(member)}
+    wanted = {member: "Python imports it" for member in members if MODULE_SUFFIX.search(member)}
     if not members:
         return wanted
     for layout, loads in zip(context.layouts, context.loads, strict=True):
@@ -152,12 +147,9 @@ def _users(context: Context, members: Iterable[str]) -> dict[str, str]:
         for request in requests:
             member = layout.members.get(normpath(request.candidates[-1].path))
             if member is not None and member in members:
-                user = layout.members.get(request.requester or "", request.requester)
-                wanted.setdefault(member, f"`{user}` needs it")
+                dependent = layout.members.get(request.requester or "", request.requester)
+                wanted.setdefault(member, f"`{dependent}` needs it")
     return wanted
-
-
-# --- Required features ----------------------------------------------------------------------------
 
 
 @rule("WF603", "executable-stack", Severity.ERROR)
@@ -191,11 +183,9 @@ def executable_stack(context: Context) -> Iterator[Hit]:
     Not fixed: it is unknown whether the code really executes code on its stack.
     """
     for member, elf in context.wheel.elfs.items():
+        if not _loads(elf) or not requires_executable_stack(elf):
+            continue
         stack = _last(elf, Pt.GNU_STACK)
-        if not _loads(elf) or (stack is not None and not stack.flags & _PF_X):
-            continue
-        if stack is None and elf.machine not in _STACK_BY_DEFAULT:
-            continue
         why = "it has no PT_GNU_STACK header" if stack is None else "its PT_GNU_STACK has PF_X"
         yield Hit(
             message=f"requires an executable stack: {why}, and glibc 2.41 and later refuse it",
@@ -204,6 +194,12 @@ def executable_stack(context: Context) -> Iterator[Hit]:
             hint="link it with `-Wl,-z,noexecstack`"
             + ("" if stack is None else ", or `patchelf --clear-execstack` it"),
         )
+
+
+def requires_executable_stack(elf: Elf) -> bool:
+    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
+    stack = _last(elf, Pt.GNU_STACK)
+    return elf.machine in _STACK_BY_DEFAULT if stack is None else bool(stack.flags & _PF_X)
 
 
 def _stack_severity(context: Context, elf: Elf) -> Severity:
@@ -359,9 +355,6 @@ def isa(context: Context) -> Iterator[Hit]:
         )
 
 
-# --- Segments -------------------------------------------------------------------------------------
-
-
 @rule("WF604", "misaligned-segment", Severity.ERROR)
 def misaligned_segment(context: Context) -> Iterator[Hit]:
     """Misaligned segment: ELF load command not page-aligned.
@@ -429,8 +422,7 @@ def small_alignment(context: Context) -> Iterator[Hit]:
     An AArch64 library linked with `-Wl,-z,max-page-size=4096`.
 
     ## Common causes
-    - `-z max-page-size` or `common-page-size` in the flags, for smaller files. **Solution**: remove
-      it: linkers use 64 KiB by default.
+    - `-z max-page-size` or `common-page-size` in the flags. **Solution**: remove it.
     - Rust, Go or Zig with their own linker. **Solution**: `-C link-arg=-Wl,-z,max-page-size=65536`.
     - patchelf before 0.18 was run on another architecture. **Solution**: `--page-size 65536`.
 
@@ -516,9 +508,8 @@ def no_hash_table(context: Context) -> Iterator[Hit]:
     for extension modules.
 
     ## Why is this bad?
-    The loader finds symbols only by these tables: without them, no symbol of the object is found,
-    including the init function of a module (`dynamic module does not define module export
-    function`).
+    Without these tables the loader finds no symbol, nor Python the init function of a module:
+    `dynamic module does not define module export function`.
 
     ## Example
     An object that lost its `.gnu.hash` section when a tool rewrote its dynamic section.
@@ -531,23 +522,10 @@ def no_hash_table(context: Context) -> Iterator[Hit]:
     """
     for member, elf in context.wheel.elfs.items():
         if elf.dynamic and not elf.hashed and not elf.is_executable:
+            is_module = elf.module_hooks or MODULE_SUFFIX.search(member)
             yield Hit(
                 message="has symbols, but no hash table (DT_HASH, DT_GNU_HASH) to find them",
                 member=member,
-                severity=Severity.ERROR if elf.module_hooks or _MODULE.search(member) else None,
+                severity=Severity.ERROR if is_module else None,
                 hint="build the object again",
             )
-
-
-RULES = (
-    broken_elf,
-    not_elf,
-    executable_stack,
-    misaligned_segment,
-    small_alignment,
-    static_tls,
-    packed_relocations,
-    isa,
-    disordered_segments,
-    no_hash_table,
-)

@@ -1,8 +1,7 @@
 """Whether RECORD, WHEEL, METADATA and the file name are consistent."""
 
-import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
 from packaging.requirements import Requirement
@@ -17,7 +16,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
-from wheelfix.wheel.model import Metadata, Wheel, WheelName, normalized
+from wheelfix.wheel.model import Metadata, Wheel, normalized
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 """Signatures of RECORD (PEP 427, "Signed wheel files"); void once RECORD changes."""
@@ -93,19 +92,17 @@ def stale_signature(context: Context) -> Iterator[Hit]:
 
 @rule("WF503", "purelib-with-elf", Severity.WARNING, Stage.BEFORE)
 def purelib_with_elf(context: Context) -> Iterator[Hit]:
-    """`Root-Is-Purelib: true`, but the root of the wheel holds ELF objects.
+    """ELF objects in the root of a wheel with `Root-Is-Purelib: true`.
 
     ## What it does
     Reports wheels with ELF objects in their root and `Root-Is-Purelib: true` in WHEEL.
 
     ## Why is this bad?
-    Where platlib and purelib differ (Fedora's `lib64`), the files are installed to the directory
-    for pure Python, shared between architectures, and separated from parts of the package in
-    platlib.
+    Where platlib and purelib differ (Fedora's `lib64`), the files go to the directory for pure
+    Python, shared by architectures, away from parts of the package in platlib.
 
     ## Example
-    A wheel tagged `py3-none-manylinux_2_17_x86_64` from a build backend that does not know of the
-    library.
+    A library listed as package data, in a wheel tagged `py3-none-manylinux_2_17_x86_64`.
 
     ## Common causes
     - setuptools without an extension module. **Solution**: override `has_ext_modules` of the
@@ -150,12 +147,13 @@ def tags_differ(context: Context) -> Iterator[Hit]:
     Unsafe: WHEEL gets the tags of the file name, which may be wrong.
     """
     wheel = context.wheel
-    named = [f"{'-'.join(tag)}" for tag in product(*_tag_sets(wheel.name))]
+    name = wheel.name
+    named = ["-".join(tag) for tag in product(name.pythons, name.abis, name.platforms)]
     said = set(islice((expanded for tag in wheel.tags for expanded in _expanded(tag)), _MOST_TAGS))
     if set(named) == said:
         return
     surplus, missing = sorted(said - set(named)), sorted(set(named) - said)
-    fix = Retag(platforms=wheel.name.platforms, tags=tuple(named))
+    fix = Retag(platforms=name.platforms, tags=tuple(named))
     yield Hit(
         message="WHEEL has different tags than the file name",
         member=f"{wheel.dist_info}/WHEEL",
@@ -170,10 +168,6 @@ def tags_differ(context: Context) -> Iterator[Hit]:
 
 _MOST_TAGS, _LONGEST_TAG = 20_000, 1000
 """Limits for tags and characters per tag: file names (255 bytes) expand to fewer."""
-
-
-def _tag_sets(name: WheelName) -> tuple[tuple[str, ...], ...]:
-    return name.pythons, name.abis, name.platforms
 
 
 def _expanded(tag: str) -> Iterator[str]:
@@ -212,7 +206,7 @@ def name_differs(context: Context) -> Iterator[Hit]:
     pairs = (
         ("Name", name, wheel.name.distribution, normalized),
         # In file names, `_` replaces `-` (PEP 427).
-        ("Version", version, wheel.name.version.replace("_", "-"), _canonical),
+        ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
     )
     for field, said, named, key in pairs:
         if said not in {"", named} and key(said) != key(named):
@@ -222,10 +216,6 @@ def name_differs(context: Context) -> Iterator[Hit]:
                 entry=field,
                 hint="build the wheel again, with the correct name and version",
             )
-
-
-def _canonical(version: str) -> str:
-    return canonicalize_version(version)
 
 
 @rule("WF506", "invalid-metadata", Severity.ERROR)
@@ -291,54 +281,11 @@ def _invalid_fields(metadata: Metadata) -> Iterator[tuple[str, str]]:
         yield "Name", f"`Name: {metadata.name}` is not a valid distribution name"
     if metadata.version and not _is_version(metadata.version):
         yield "Version", f"`Version: {metadata.version}` is not a valid version (PEP 440)"
-    if metadata.requires_python:
-        yield from _invalid_python(metadata.requires_python)
-    if metadata.requires_dist:
-        yield from _invalid_requirements(metadata.requires_dist)
-
-
-_NUMBERS = r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}"
-_CLAUSE = re.compile(rf"\s*(<=|>=|==|!=|<|>)\s*({_NUMBERS})\s*", re.ASCII)
-_COMPARED: Mapping[str, Callable[[list[int], list[int]], bool]] = {
-    "<=": operator.le,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-_TEST = (
-    r"\s*(?:python_version|sys_platform|platform_machine|platform_system|os_name|extra)"
-    r"""\s*(?:<=|>=|==|!=|<|>)\s*(?:"[\w.-]*"|'[\w.-]*')\s*"""
-)
-_REQUIREMENT = re.compile(
-    rf"[A-Za-z0-9]+(?:[._-][A-Za-z0-9]+)*"
-    rf"(?:{_CLAUSE.pattern}(?:,{_CLAUSE.pattern})*|\s*)"
-    rf"(?:;{_TEST}(?:(?<=[\s'\"])(?:and|or)(?=\s){_TEST})*)?",
-    re.ASCII,
-)
-
-
-def is_plain_requirement(text: str) -> bool:
-    """Return whether `text` is certainly a valid requirement (PEP 508), as most are."""
-    return _REQUIREMENT.fullmatch(text) is not None
-
-
-def _clauses(specifier: str) -> list[tuple[str, list[int]]] | None:
-    """Return operators and numbers of a plain specifier (PEP 440); None for all others."""
-    found = [_CLAUSE.fullmatch(clause) for clause in specifier.split(",")]
-    plain = [(match[1], _release(match[2])) for match in found if match is not None]
-    return plain if len(plain) == len(found) else None
-
-
-def _release(version: str) -> list[int]:
-    """Return the numbers of a release, without zeros at the end: 3.11 is 3.11.0."""
-    return [int(part) for part in re.sub(r"(\.0+)+$", "", version).split(".")]
+    yield from _invalid_python(metadata.requires_python or "")
+    yield from _invalid_requirements(metadata.requires_dist)
 
 
 def _is_version(text: str) -> bool:
-    if re.fullmatch(_NUMBERS, text):
-        return True
     try:
         Version(text)
     except ValueError:  # InvalidVersion, or a number with thousands of digits
@@ -347,8 +294,6 @@ def _is_version(text: str) -> bool:
 
 
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
-    if _clauses(text) is not None:
-        return
     try:
         SpecifierSet(_readable(text))
     except ValueError as error:
@@ -357,8 +302,6 @@ def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
 
 def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
-        if is_plain_requirement(text):
-            continue
         try:
             Requirement(_readable(text))
         except (ValueError, RecursionError) as error:
@@ -415,7 +358,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
     minors = {re.sub(r"^\D+|t$", "", python) for python in interpreters(wheel.name)}
     # The first patch release, and one later than any.
     patches = [f"{minor}.{patch}" for minor in minors for patch in (0, 99)]
-    if patches and not allows_any(wheel.metadata.requires_python, patches):
+    if patches and not _allows_any(wheel.metadata.requires_python, patches):
         yield Hit(
             message=f"tagged for {'.'.join(wheel.name.pythons)}, but `Requires-Python: "
             f"{wheel.metadata.requires_python}` excludes that",
@@ -425,27 +368,10 @@ def python_excluded(context: Context) -> Iterator[Hit]:
         )
 
 
-def allows_any(requires_python: str, versions: Iterable[str]) -> bool:
+def _allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `versions`, or cannot be parsed."""
-    clauses = _clauses(requires_python)
-    if clauses is not None:
-        return any(
-            all(_COMPARED[compared](_release(version), own) for compared, own in clauses)
-            for version in versions
-        )
     try:
         wanted = SpecifierSet(_readable(requires_python))
     except ValueError:
         return True
     return any(wanted.contains(version, prereleases=True) for version in versions)
-
-
-RULES = (
-    record_mismatch,
-    stale_signature,
-    purelib_with_elf,
-    tags_differ,
-    name_differs,
-    invalid_metadata,
-    python_excluded,
-)

@@ -16,12 +16,16 @@ from wheelfix.wheel.model import Wheel
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
-_SUFFIX = re.compile(
+MODULE_SUFFIX = re.compile(
     r"\.(?:cpython-3(?P<cpython>\d+)(?P<flags>[a-z]*)(?:-(?P<platform>[\w-]+))?"
     r"|pypy3(?P<pypy>\d+)-pp\d+(?:-(?P<pypy_platform>[\w-]+))?"
-    r"|(?P<abi3>abi3t?))\.so|\.so"
+    r"|(?P<abi3>abi3t?))\.so$"
 )
-"""The suffixes of `importlib.machinery.EXTENSION_SUFFIXES`, over all Pythons (PEP 3149, 425)."""
+"""The suffixes that only extension modules have, over all Pythons (PEP 3149, PEP 384, PEP 803).
+
+`importlib.machinery.EXTENSION_SUFFIXES` has also `.so`.
+"""
+_SUFFIX = re.compile(rf"{MODULE_SUFFIX.pattern}|\.so")
 _MACHINES: Mapping[str, int] = {
     "x86_64": Machine.X86_64,
     "i386": Machine.I386,
@@ -124,10 +128,10 @@ def module_hook(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only the build knows the intended name.
     """
-    needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for module in extension_modules(context.wheel):
         hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
-        library = module.stem.startswith("lib") or module.member.rpartition("/")[2] in needed
+        file = module.member.rpartition("/")[2]
+        library = module.stem.startswith("lib") or file in context.dependents
         # A library that others link with may contain modules for a program that embeds Python.
         if set(hooks) & set(module.hooks) or library:
             continue
@@ -234,6 +238,3 @@ def _without_module(context: Context, module: ExtensionModule, served: set[str])
 def _shown(pythons: Iterable[str]) -> str:
     names = list(pythons)
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
-
-
-RULES = (module_hook, module_never_imported)

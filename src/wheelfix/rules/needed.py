@@ -18,9 +18,6 @@ _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _SHOWN = 8
 
 
-# --- Unused ---------------------------------------------------------------------------------------
-
-
 @rule("WF201", "unused-needed", Severity.WARNING, Stage.BEFORE)
 def unused_needed(context: Context) -> Iterator[Hit]:
     """Unused DT_NEEDED entry: the object uses no symbol of the library.
@@ -151,9 +148,6 @@ def needed_not_at_hand(context: Context) -> Iterator[Hit]:
             )
 
 
-# --- Missing --------------------------------------------------------------------------------------
-
-
 @rule("WF204", "underlinked", Severity.WARNING)
 def underlinked(context: Context) -> Iterator[Hit]:
     """Object uses a library missing from its DT_NEEDED (underlinked).
@@ -178,8 +172,8 @@ def underlinked(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Unsafe: the entry is added, and the library is then loaded where it was not before.
     """
-    missing = sorted(context.needed_verdicts.missing, key=lambda entry: (entry.member, entry.name))
-    for entry in reversed(missing):
+    missing = context.needed_verdicts.missing
+    for entry in sorted(missing, key=lambda entry: (entry.member, entry.name), reverse=True):
         yield Hit(
             message=f"uses symbols of `{entry.name}`, which is not in its DT_NEEDED",
             member=entry.member,
@@ -195,9 +189,6 @@ def underlinked(context: Context) -> Iterator[Hit]:
                 safety=Safety.UNSAFE,
             ),
         )
-
-
-# --- Wrong entries --------------------------------------------------------------------------------
 
 
 @rule("WF205", "libpython-needed", Severity.WARNING)
@@ -359,16 +350,13 @@ def development_name(context: Context) -> Iterator[Hit]:
             )
 
 
-def _own_name(context: Context, user: Elf, name: str) -> str | None:
+def _own_name(context: Context, dependent: Elf, name: str) -> str | None:
     """Return the SONAME of the library that a DT_NEEDED entry names."""
     shipped = context.shipped.get(name)
     if shipped:
         return context.wheel.elfs[shipped[0]].soname
-    library = context.definitions.host(name, user) if context.definitions else None
+    library = context.definitions.host(name, dependent) if context.definitions else None
     return library.elf.soname if library else None
-
-
-# --- Versions -------------------------------------------------------------------------------------
 
 
 @rule("WF209", "dangling-verneed", Severity.ERROR)
@@ -396,12 +384,9 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
         for need in elf.verneed:
             if need.file in elf.needed:
                 continue
-            used = [
-                symbol.name
-                for symbol in elf.undefined
-                if symbol.file == need.file and not symbol.weak
-            ]
+            used = [s.name for s in elf.undefined if s.file == need.file and not s.weak]
             asked = libc_of(need.file) is Libc.GLIBC or _is_asked_for(context, member, need.file)
+            drop = DropNeeded(member=member, name=need.file)
             yield Hit(
                 message=f"has symbol versions from `{need.file}` without DT_NEEDED on it",
                 member=member,
@@ -409,20 +394,12 @@ def dangling_verneed(context: Context) -> Iterator[Hit]:
                 severity=Severity.WARNING if asked else None,
                 notes=(
                     f"versions: {', '.join(need.versions)}",
-                    *(
-                        (f"used by {', '.join(f'`{name}`' for name in used[:_SHOWN])}",)
-                        * bool(used)
-                    ),
+                    *([f"used by {join_some(used, _SHOWN)}"] if used else []),
                 ),
                 hint=f"link it again with `{need.file}`"
                 if used
                 else "`wheelfix repair` removes it",
-                fix=None
-                if used
-                else Fix(
-                    title="remove the version record",
-                    edits=(DropNeeded(member=member, name=need.file),),
-                ),
+                fix=None if used else Fix(title="remove the version record", edits=(drop,)),
             )
 
 
@@ -463,9 +440,6 @@ def versym_alone(context: Context) -> Iterator[Hit]:
                 member=member,
                 hint="build the object again, and edit it only with `wheelfix repair`",
             )
-
-
-# --- Libraries that are no longer needed ----------------------------------------------------------
 
 
 @rule("WF401", "orphaned-library", Severity.WARNING, Stage.BEFORE)
@@ -513,18 +487,3 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:
     return frozenset(posixpath.basename(name) for elf in wheel.elfs.values() for name in elf.needed)
-
-
-RULES = (
-    unused_needed,
-    unused_needed_kept,
-    needed_not_at_hand,
-    underlinked,
-    libpython_needed,
-    needed_with_slash,
-    repeated_needed,
-    development_name,
-    dangling_verneed,
-    versym_alone,
-    orphaned_library,
-)

@@ -70,7 +70,7 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)
 def unmatched_exclude(context: Context) -> Iterator[Hit]:
-    """`--exclude` pattern matches no library, or none with a version.
+    """Pattern of `--exclude` matches no library, or none with a version.
 
     ## What it does
     Reports patterns of `exclude` that match neither a DT_NEEDED entry of the wheel or a grafted
@@ -92,10 +92,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    if not context.unmatched_excludes:
-        return
-    needed = dict.fromkeys(name for elf in context.wheel.elfs.values() for name in elf.needed)
-    names = list(dict.fromkeys(original_name(name) for name in needed))
+    names = list(dict.fromkeys(original_name(name) for name in context.dependents))
     for pattern in context.unmatched_excludes:
         matched = [name for name in names if fnmatchcase(name, pattern)]
         near = suggest_pattern(pattern, names)
@@ -226,10 +223,10 @@ def _has_policy(tag: str) -> bool:
 
 def _unprovided(context: Context, library: str) -> Hit:
     wheel = context.wheel
-    users = [member for member, elf in wheel.elfs.items() if library in elf.needed]
+    dependents = context.dependents.get(library, ())
     packages, reason = known_providers(library), never_bundled(library)
     required = next((r for r in wheel.metadata.requires_dist if name_of(r) in packages), None)
-    notes = [f"needed by `{user}`" for user in users]
+    notes = [f"needed by `{dependent}`" for dependent in dependents]
     if reason:
         notes.append(reason)
     elif required:
@@ -241,7 +238,7 @@ def _unprovided(context: Context, library: str) -> Hit:
     return Hit(
         message=f"`{library}` is neither in the wheel nor promised by "
         f"{'.'.join(wheel.name.platforms)}",
-        member=users[0] if users else None,
+        member=dependents[0] if dependents else None,
         entry=library,
         notes=tuple(notes),
         hint=exclude
@@ -249,12 +246,3 @@ def _unprovided(context: Context, library: str) -> Hit:
         else f"`wheelfix repair` grafts it where it is installed; {exclude}",
         severity=Severity.WARNING if required else None,
     )
-
-
-RULES = (
-    tag_not_met,
-    unmatched_exclude,
-    tag_missed_by_little,
-    local_platform_tag,
-    unprovided_library,
-)

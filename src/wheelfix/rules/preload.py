@@ -101,6 +101,3 @@ def _edits(context: Context, init: str) -> Iterator[Edit]:
         folder, _, name = member.name.rpartition("/__pycache__/")
         if name and f"{folder}/{name.partition('.')[0]}.py" in written:
             yield RemoveMember(member=member.name)
-
-
-RULES = (provider_not_preloaded,)

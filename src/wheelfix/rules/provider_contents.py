@@ -4,17 +4,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from wheelfix.analysis.provider_uses import (
-    ProviderUse,
-)
 from wheelfix.analysis.providers import (
+    ProviderUse,
     editions,
     folder_of,
 )
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Key
 from wheelfix.loader.symbols import binds
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
@@ -22,11 +19,8 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
 from wheelfix.text import join_some
 
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
-
-def _at_hand(context: Context, use: ProviderUse, version: Provider) -> Library | None:
+def _available(context: Context, use: ProviderUse, version: Provider) -> Library | None:
     """Return the provider's library; None if the provider is not available or lacks it."""
     if context.definitions is None:
         return None
@@ -83,7 +77,7 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
     for use in context.provider_uses if context.definitions else ():
         versions = editions(use.provider, context.settings.provider)
         for version in versions:
-            library = _at_hand(context, use, version)
+            library = _available(context, use, version)
             place = None if library is None else _elsewhere(version, library)
             if library is None or place is not None:
                 where = f"has in `{place}`, not in `{version.directory}`"
@@ -133,10 +127,10 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     """
     if context.definitions is None:
         return
-    uses = {
-        member: _in_versions(context, own)
-        for member, own in _by_member(context.provider_uses).items()
-    }
+    uses: dict[str, list[list[VersionUse]]] = {}
+    for use in context.provider_uses:
+        if versions := _in_versions(context, use):
+            uses.setdefault(use.member, []).append(versions)
     yield from _lacking_symbols(
         context, {m: [found[0] for found in own] for m, own in uses.items()}
     )
@@ -157,19 +151,14 @@ class VersionUse(NamedTuple):
     """All versions that are checked."""
 
 
-def _in_versions(context: Context, uses: Iterable[ProviderUse]) -> list[list[VersionUse]]:
-    """Return each use with every available version that has the library, the highest first."""
-    found: list[list[VersionUse]] = []
-    for use in uses:
-        versions = editions(use.provider, context.settings.provider)
-        taken = [
-            VersionUse(use=use, version=version, library=library, versions=versions)
-            for version in versions
-            if (library := _at_hand(context, use, version)) is not None
-        ]
-        if taken:
-            found.append(taken)
-    return found
+def _in_versions(context: Context, use: ProviderUse) -> list[VersionUse]:
+    """Return the use with every available version that has the library, the highest first."""
+    versions = editions(use.provider, context.settings.provider)
+    return [
+        VersionUse(use=use, version=version, library=library, versions=versions)
+        for version in versions
+        if (library := _available(context, use, version)) is not None
+    ]
 
 
 def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) -> Iterator[Hit]:
@@ -197,13 +186,6 @@ def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) ->
             yield _lacking(own[0], wanted, among=[taken_use.use.library for taken_use in own])
 
 
-def _by_member(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:
-    found: dict[str, list[ProviderUse]] = {}
-    for use in uses:
-        found.setdefault(use.member, []).append(use)
-    return found
-
-
 def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
     spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
     names = join_some(among or [taken.use.library])
@@ -221,6 +203,3 @@ def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] =
             taken.version, taken.versions, "exclude it by the specifier in `Requires-Dist`"
         ),
     )
-
-
-RULES = (provider_lacks_library, provider_lacks_symbol)

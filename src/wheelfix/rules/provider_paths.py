@@ -3,12 +3,12 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.provider_uses import (
+from wheelfix.analysis.providers import (
     ProviderUse,
     by_provider,
+    editions,
 )
-from wheelfix.analysis.providers import editions
-from wheelfix.loader.install_schemes import Key, describe, entries_to, split
+from wheelfix.loader.install_schemes import Key, describe, entries_between, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.preload import is_served
@@ -51,7 +51,7 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     installed = (
         scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
     )
-    return entries_to(member, (key, provider.directory), wheel, installed)
+    return entries_between(member, (key, provider.directory), wheel, installed)
 
 
 @rule("WF106", "provider-not-searched", Severity.ERROR)
@@ -89,22 +89,21 @@ def provider_not_searched(context: Context) -> Iterator[Hit]:
         if missing := tuple(entry for entry in entries if _normal(entry) not in own):
             wanted.setdefault((use.member, missing), []).append(use)
     for (member, missing), uses in wanted.items():
-        searching = context.settings.data_libraries is DataLibraries.SEARCH
-        fixed = len(missing) == 1 or searching
+        note = f"the missing entry is `{missing[0]}`"
+        hint = "`wheelfix repair` adds it, with this provider"
         edits = add_entries(context, member, missing)
+        fix: Fix | None = Fix(title="add an entry for the provider", edits=edits)
+        if len(missing) > 1 and context.settings.data_libraries is not DataLibraries.SEARCH:
+            fix = None
+            note = f"no single entry leads there in all install schemes: {len(missing)} are needed"
+            hint = "`--data-libraries=search` adds an entry for each scheme"
         labels = join_some(use.provider.label for use in uses)
         yield Hit(
             message=f"has no RPATH entry for {join_some(use.library for use in uses)} of {labels}",
             member=member,
-            notes=(f"the missing entry is `{missing[0]}`",)
-            if fixed
-            else (
-                f"no single entry leads there in all install schemes: {len(missing)} are needed",
-            ),
-            hint="`wheelfix repair` adds it, with this provider"
-            if fixed
-            else "`--data-libraries=search` adds an entry for each scheme",
-            fix=Fix(title="add an entry for the provider", edits=edits) if fixed else None,
+            notes=(note,),
+            hint=hint,
+            fix=fix,
         )
 
 
@@ -203,6 +202,3 @@ def _not_covered(
     if provider.directory is None:
         notes.append("no entry leads there: the directory is not in site-packages")
     return tuple(notes)
-
-
-RULES = (provider_not_searched, provider_beside)

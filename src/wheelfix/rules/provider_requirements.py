@@ -6,7 +6,7 @@ from dataclasses import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from wheelfix.analysis.preload_plan import module_name
-from wheelfix.analysis.provider_uses import (
+from wheelfix.analysis.providers import (
     ProviderUse,
     by_provider,
     is_for_extra,
@@ -23,7 +23,6 @@ from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.python_imports import surely_imported
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
@@ -209,6 +208,3 @@ def _probes(bounds: Iterable[str]) -> Iterator[str]:
             yield ".".join([*release[:-1], str(int(release[-1]) + 1)])
             if int(release[-1]):
                 yield ".".join([*release[:-1], str(int(release[-1]) - 1), "99999"])
-
-
-RULES = (provider_not_required, provider_loosely_required)

@@ -9,7 +9,6 @@ from wheelfix.analysis.providers import (
     provider_of,
     suggest_pattern,
 )
-from wheelfix.loader.install_schemes import Key
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
@@ -17,9 +16,6 @@ from wheelfix.settings import Provider, Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-_DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
 @rule("WF826", "provider-unused", Severity.INFO)
@@ -46,9 +42,6 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     """
     # Providers found among the wheels of the run are not configured by the user.
     providers = [provider for provider in context.settings.provider if not provider.owner]
-    needed = (
-        {n: None for elf in context.wheel.elfs.values() for n in elf.needed} if providers else {}
-    )
     used = {(use.provider.name, use.provider.source) for use in context.provider_uses}
     named: dict[tuple[str, str], list[Provider]] = {}
     for provider in providers:
@@ -56,7 +49,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
         named.setdefault(key, []).append(provider)
     for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
         is_used = any(name == u[0] and (name or source == u[1]) for u in used)
-        near = list(_near(own, providers, needed))
+        near = list(_near(own, providers, context.dependents))
         if is_used and not near:
             continue
         yield Hit(
@@ -132,6 +125,3 @@ def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
         if provider_of(name, settings.provider) is not None
         or (leaves_drivers(settings) and never_bundled(name) is not None)
     )
-
-
-RULES = (provider_unused, bundled_driver)

@@ -2,7 +2,7 @@
 
 import json
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
 from fnmatch import fnmatchcase
@@ -10,27 +10,27 @@ from typing import Any, cast
 
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
-from wheelfix.loader.installed_wheel import environment
 from wheelfix.loader.model import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_all
+from wheelfix.loader.targets import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.rules.sonames import dependents, grafted_as, libraries_called
-from wheelfix.text import join_some
+from wheelfix.rules.sonames import grafted_as, libraries_called
+from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
 
-def _graded(opening: Opening) -> Severity:
+def _graded(opening: PythonOpening) -> Severity:
     """Return the severity of a missing library: fails on import, fails later, or is handled."""
     if not opening.sure:
         return Severity.INFO
     return Severity.ERROR if opening.on_import else Severity.WARNING
 
 
-def _call(opening: Opening) -> str:
+def _call(opening: PythonOpening) -> str:
     return f'line {opening.line}: `{opening.function}("{opening.name}")`'
 
 
@@ -69,18 +69,18 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
     for source, opening in opened:
         match opening.where:
-            case Where.SOURCE:
+            case LookupPlace.SOURCE:
                 yield from _missing_path(context, source, opening, files)
-            case Where.SEARCH:
+            case LookupPlace.SEARCH:
                 yield from _missing_name(context, source, opening)
-            case Where.FIND:
+            case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening)
-            case Where.PREFIX | Where.ABSOLUTE:
+            case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
                 pass  # a place of the user's machine
 
 
 def _missing_path(
-    context: Context, source: str, opening: Opening, files: frozenset[str]
+    context: Context, source: str, opening: PythonOpening, files: frozenset[str]
 ) -> Iterator[Hit]:
     """Check a path below site-packages; `files` are all files there."""
     wheel = context.wheel
@@ -115,7 +115,7 @@ def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
 
-def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     """Check a path out of site-packages, which depends on the install scheme."""
     wheel = context.wheel
     lost: list[Scheme] = []
@@ -140,21 +140,20 @@ def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
         )
 
 
-def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     wheel, name = context.wheel, opening.name
     libraries = libraries_called(wheel, name)
     if not libraries or may_come_from_platform(name):
         return
     if any(opened_by_path(wheel, library) for library in libraries):
         return  # once loaded, a library is found by its SONAME
-    users = dependents(wheel, name)
-    if users:
+    if name in context.dependents:
         yield Hit(
             message=f"{_call(opening)} finds the wheel's `{libraries[0]}` only after an object "
             "that needs it is loaded",
             member=source,
             entry=name,
-            notes=(f"needed by {join_some(users, 3)}",),
+            notes=(f"needed by {join_some(context.dependents[name], 3)}",),
             hint="import one of them first, or open the library by its path",
             severity=Severity.INFO,
         )
@@ -170,7 +169,7 @@ def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[H
     )
 
 
-def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     wheel = context.wheel
     stem = f"lib{opening.name}"
     mine = [
@@ -219,14 +218,13 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     external = {
         name
-        for elf in wheel.elfs.values()
-        for name in elf.needed
+        for name in context.dependents
         if name not in context.shipped and not may_come_from_platform(name)
     }
     spared = (*context.settings.keep_names, *context.settings.exclude)
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
-        if opening.where is not Where.SEARCH or libraries_called(wheel, name):
+        if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
             continue
         new = grafted_as(wheel, name)
         will_be = name in external and not any(fnmatchcase(name, glob) for glob in spared)
@@ -243,7 +241,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
             message=message,
             member=source,
             entry=name,
-            notes=(f"needed by {join_some(dependents(wheel, file), 3)}",),
+            notes=(f"needed by {join_some(context.dependents.get(file, ()), 3)}",),
             hint=f'`keep-names = ["{name}"]` grafts it under its own name',
             severity=severity,
         )
@@ -317,16 +315,13 @@ def _opens(context: Context, member: str, name: str) -> bool:
     for layout in context.layouts:
         path = layout.paths.get(member)
         if path is not None:
-            installed_as = environment(context.wheel, layout)
+            installed_as = environment_of(context.wheel, layout)
             alone = {path: replace(context.wheel.elfs[member], needed=())}
             there = replace(installed_as, files={**installed_as.files, **alone})
             *_, load = load_all([path, Dlopen(name=name, caller=path)], there)
             if load.requests[0].result is None:
                 return False
     return True
-
-
-# --- Limits ---------------------------------------------------------------------------------------
 
 
 @rule("WF320", "openings-not-judged", Severity.INFO)
@@ -354,21 +349,9 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     given_up = list(present(context.wheel, context.wheel.unfollowed))
     if given_up:
         yield Hit(
-            message=f"{_counted(given_up)} not evaluated completely: libraries that they open "
-            "by name may have been missed",
+            message=f"{counted(len(given_up), 'Python source')} not evaluated completely: "
+            "libraries opened by name there may have been missed",
             member=given_up[0],
             notes=(f"in {join_some(given_up, 3)}",),
             hint="open libraries in a short module of their own, or check these calls yourself",
         )
-
-
-def _counted(sources: Sequence[str]) -> str:
-    return f"{len(sources):,} Python source{'s were' if len(sources) > 1 else ' was'}"
-
-
-RULES = (
-    opened_library_missing,
-    renamed_under_its_user,
-    noted_library_missing,
-    openings_not_judged,
-)

@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.model import PathTag
 from wheelfix.loader.install_schemes import (
     Key,
     Layout,
@@ -113,16 +113,11 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
     candidates = [
         member
         for member in context.shipped.get(name, ())
-        if member != dependent and _fits(elfs[dependent], elfs[member])
+        if member != dependent and elfs[dependent].abi == elfs[member].abi
     ]
     return min(
         candidates, key=lambda member: _distance(context.wheel, dependent, member), default=None
     )
-
-
-def _fits(dependent: Elf, library: Elf) -> bool:
-    """Return whether the loader would take `library` for `dependent` (glibc elf/dl-load.c)."""
-    return dependent.abi == library.abi
 
 
 def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:
@@ -140,10 +135,8 @@ def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]
         if dependent in layout.paths
         for scheme in layout.schemes
     ]
-    return entries_between(dependent, posixpath.dirname(provider), context.wheel, installed)
-
-
-# --- Fixes ----------------------------------------------------------------------------------------
+    wheel = context.wheel
+    return entries_between(dependent, split(posixpath.dirname(provider), wheel), wheel, installed)
 
 
 def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tuple[Edit, ...]:
@@ -221,7 +214,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
         for library in _closure(context, tuple(gap.libraries.values()))
         if f"{folder}/{posixpath.basename(library)}" not in names
     ]
-    entries = entries_between(gap.dependent, folder, wheel, schemes(wheel.name))
+    entries = entries_between(gap.dependent, split(folder, wheel), wheel, schemes(wheel.name))
     return Fix(
         title="copy the libraries to the file's own install scheme",
         edits=(*copies, *add_entries(context, gap.dependent, entries)),
@@ -254,13 +247,31 @@ def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(closed)
 
 
-# --- Rules ----------------------------------------------------------------------------------------
-
-
 def _searched(context: Context, gap: Gap) -> str:
     elf = context.wheel.elfs[gap.dependent]
     path = elf.search_path
     return f"{elf.path_tag} is `{path}`" if path else "it has no search path of its own"
+
+
+def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | None) -> Hit:
+    return Hit(
+        message=message,
+        member=gap.dependent,
+        notes=(
+            _searched(context, gap),
+            f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
+            f"fails in: {describe(gap.schemes)}",
+        ),
+        hint=hint,
+        fix=fix,
+    )
+
+
+def _without_entry(context: Context, gap: Gap, message: str) -> Hit:
+    edits = add_entries(context, gap.dependent, gap.entries)
+    fix = Fix(title="add an entry for the library", edits=edits)
+    hint = f"`wheelfix repair` adds the entry `{gap.entries[0]}`"
+    return _not_found(context, gap, message, hint, fix)
 
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
@@ -294,22 +305,8 @@ def unreachable_library(context: Context) -> Iterator[Hit]:
     as with auditwheel, unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
-        if len(gap.entries) != 1 or gap.inherited or _blocked(context, gap):
-            continue
-        yield Hit(
-            message=f"{gap.names} cannot be found once installed",
-            member=gap.dependent,
-            notes=(
-                _searched(context, gap),
-                f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
-                f"fails in: {describe(gap.schemes)}",
-            ),
-            hint="`wheelfix repair` adds the entry " + f"`{gap.entries[0]}`",
-            fix=Fix(
-                title="add an entry for the library",
-                edits=add_entries(context, gap.dependent, gap.entries),
-            ),
-        )
+        if len(gap.entries) == 1 and not gap.inherited and not _blocked(context, gap):
+            yield _without_entry(context, gap, f"{gap.names} cannot be found once installed")
 
 
 @rule("WF102", "inherited-search-path", Severity.INFO)
@@ -382,19 +379,10 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     that is loaded from both paths exists twice in the process, which matters if it has state.
     """
     for gap in gaps(context):
-        if len(gap.entries) == 1 or gap.inherited:
-            continue
-        yield Hit(
-            message=f"no single RPATH entry leads to {gap.names} in every install scheme",
-            member=gap.dependent,
-            notes=(
-                _searched(context, gap),
-                f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
-                f"fails in: {describe(gap.schemes)}",
-            ),
-            hint="`wheelfix repair --data-libraries=colocate`, `search` or `move`",
-            fix=_bridge(context, gap),
-        )
+        if len(gap.entries) != 1 and not gap.inherited:
+            message = f"no single RPATH entry leads to {gap.names} in every install scheme"
+            hint = "`wheelfix repair --data-libraries=colocate`, `search` or `move`"
+            yield _not_found(context, gap, message, hint, _bridge(context, gap))
 
 
 def _blocked(context: Context, gap: Gap) -> bool:
@@ -419,8 +407,7 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
     its DT_RUNPATH: `libb-4e504812.so.1: cannot open shared object file`.
 
     ## Common causes
-    - A grafted library kept the search path of the build machine.
-      **Solution**: `wheelfix repair`.
+    - A grafted library kept the search path of the build machine. **Solution**: `wheelfix repair`.
     - `patchelf --set-rpath` without `--force-rpath` converted DT_RPATH to DT_RUNPATH. **Solution**:
       add `--force-rpath`, or `wheelfix repair`.
 
@@ -428,23 +415,14 @@ def runpath_blocks_inheritance(context: Context) -> Iterator[Hit]:
     Safe: the correct entry is added, in DT_RPATH unless `search-path-tag` says otherwise.
     """
     for gap in gaps(context):
-        if len(gap.entries) != 1 or gap.inherited or not _blocked(context, gap):
-            continue
-        yield Hit(
-            message=f"its DT_RUNPATH disables the inherited DT_RPATH that leads to {gap.names}",
-            member=gap.dependent,
-            notes=(_searched(context, gap), f"fails in: {describe(gap.schemes)}"),
-            hint=f"`wheelfix repair` adds the entry `{gap.entries[0]}`",
-            fix=Fix(
-                title="add an entry for the library",
-                edits=add_entries(context, gap.dependent, gap.entries),
-            ),
-        )
+        if len(gap.entries) == 1 and not gap.inherited and _blocked(context, gap):
+            message = f"its DT_RUNPATH disables the inherited DT_RPATH that leads to {gap.names}"
+            yield _without_entry(context, gap, message)
 
 
 @rule("WF105", "lost-by-installer", Severity.WARNING)
 def lost_by_installer(context: Context) -> Iterator[Hit]:
-    """`pip install --target` drops the file.
+    """File is dropped by `pip install --target`.
 
     ## What it does
     Reports ELF objects that `pip install --target` does not install.
@@ -477,12 +455,3 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
             )
-
-
-RULES = (
-    unreachable_library,
-    inherited_search_path,
-    no_common_path,
-    runpath_blocks_inheritance,
-    lost_by_installer,
-)

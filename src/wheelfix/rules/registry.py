@@ -1,6 +1,7 @@
 """All rules of wheelfix, by code."""
 
 from collections.abc import Iterable
+from types import ModuleType
 from typing import TypeVar
 
 from wheelfix.rules import (
@@ -30,62 +31,59 @@ from wheelfix.rules import (
 from wheelfix.rules.rule import Rule, SetRule
 from wheelfix.settings import Settings
 
-RULES: tuple[Rule, ...] = tuple(
-    sorted(
-        (
-            *reachability.RULES,
-            *search_paths.RULES,
-            *needed.RULES,
-            *symbols.RULES,
-            *module_names.RULES,
-            *sonames.RULES,
-            *python_openings.RULES,
-            *metadata.RULES,
-            *loadability.RULES,
-            *hardening.RULES,
-            *files.RULES,
-            *leftovers.RULES,
-            *size.RULES,
-            *platform_tag.RULES,
-            *preload.RULES,
-            *provider_paths.RULES,
-            *provider_requirements.RULES,
-            *provider_contents.RULES,
-            *providers.RULES,
-            *targets.RULES,
-        ),
-        key=lambda rule: rule.code,
+SomeRule = TypeVar("SomeRule", Rule, SetRule)
+
+
+def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]:
+    """Return the rules of one kind that `modules` define, by code."""
+    found = (
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, kind) and value.check.__module__ == module.__name__
     )
+    return tuple(sorted(found, key=lambda rule: rule.code))
+
+
+RULES = rules_in(
+    Rule,
+    reachability,
+    search_paths,
+    needed,
+    symbols,
+    module_names,
+    sonames,
+    python_openings,
+    metadata,
+    loadability,
+    hardening,
+    files,
+    leftovers,
+    size,
+    platform_tag,
+    preload,
+    provider_paths,
+    provider_requirements,
+    provider_contents,
+    providers,
+    targets,
 )
 """All rules about one wheel, by code."""
 
-RELEASE_RULES: tuple[SetRule, ...] = release_set.RULES
+RELEASE_RULES = rules_in(SetRule, release_set)
 """Rules about the wheels of a release side by side."""
 
-IGNORE_RULES: tuple[SetRule, ...] = stale_ignores.RULES
+IGNORE_RULES = rules_in(SetRule, stale_ignores)
 """Rules about the project's ignores: run last, on what the other rules have found."""
 
-SET_RULES: tuple[SetRule, ...] = (*RELEASE_RULES, *IGNORE_RULES)
+SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 """All rules about a set of wheels, by code."""
 
-CHECKPOINT_RULES: tuple[Rule, ...] = (
-    *module_names.RULES,
-    *sonames.RULES,
-    *python_openings.RULES,
-)
+CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-REPORTING_RULES: tuple[Rule, ...] = (
-    *symbols.RULES,
-    *loadability.RULES,
-    *hardening.RULES,
-    *size.RULES,
-    *targets.RULES,
-)
+REPORTING_RULES = rules_in(Rule, symbols, loadability, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
-
-
-SomeRule = TypeVar("SomeRule", Rule, SetRule)
 
 
 def selected_rules(settings: Settings, rules: Iterable[SomeRule]) -> tuple[SomeRule, ...]:

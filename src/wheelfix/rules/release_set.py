@@ -6,7 +6,6 @@ reported. The time of every rule is linear in the number of files.
 """
 
 import posixpath
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from statistics import median
@@ -15,14 +14,13 @@ from typing import TypeVar
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
 from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
-
-_SUFFIX = re.compile(r"\.(?:cpython-\d+\w*(?:-[\w-]+)?|pypy\d+-pp\d+(?:-[\w-]+)?|abi3t?)\.so$")
 
 
 @set_rule("WF851", "built-differently", Severity.WARNING)
@@ -163,7 +161,7 @@ def _stable_names(wheel: Wheel) -> frozenset[str]:
 
 def _stable_name(member: str) -> str:
     folder, base = posixpath.split(member)
-    return posixpath.join(folder, _SUFFIX.sub(".so", original_name(base)))
+    return posixpath.join(folder, MODULE_SUFFIX.sub(".so", original_name(base)))
 
 
 @set_rule("WF853", "odd-tag", Severity.WARNING)
@@ -226,7 +224,7 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
     for wheels in _platforms(context):
         if len(wheels) < 3:
             continue
-        usual = _median(wheel.zip_size for wheel in wheels)
+        usual = median(wheel.zip_size for wheel in wheels)
         for wheel in wheels:
             size = wheel.zip_size
             if not usual / 2 <= size <= 2 * usual and abs(size - usual) >= NOTABLE:
@@ -236,10 +234,6 @@ def odd_size(context: SetContext) -> Iterator[Hit]:
                     wheel=str(wheel.name),
                     hint="compare it with one of the others: `wheelfix check --against`",
                 )
-
-
-def _median(sizes: Iterable[int]) -> float:
-    return median(sizes)
 
 
 @set_rule("WF855", "odd-metadata", Severity.WARNING)
@@ -288,9 +282,6 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
     return tuple(sorted({f"{key.title()}: {value}" for key, value in fields if key in wanted}))
 
 
-# --- Comparing ------------------------------------------------------------------------------------
-
-
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same architecture and C library."""
     for wheels in context.releases:
@@ -316,6 +307,3 @@ def majority(values: Iterable[Value]) -> Value | None:
         if count > 1 and 2 * count > len(every):
             return value
     return None
-
-
-RULES = (built_differently, missing_file, odd_tag, odd_size, odd_metadata)

@@ -89,7 +89,8 @@ def _directory(entry: str, member: str, layout: Layout) -> str:
 
 def _escapes(entry: str, member: str, layout: Layout) -> bool:
     directory = _directory(entry, member, layout)
-    return directory != layout.root and not directory.startswith(f"{layout.root}/")
+    root = layout.scheme.root
+    return directory != root and not directory.startswith(f"{root}/")
 
 
 def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
@@ -115,6 +116,21 @@ def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, st
 
 def _drop(member: str, entry: str) -> Fix:
     return Fix(title="drop the entry", edits=(DropEntry(member=member, entry=entry),))
+
+
+def _useless(
+    context: Context, kind: EntryKind, what: str, hint: str = "`wheelfix repair` drops it"
+) -> Iterator[Hit]:
+    """Report the entries of one kind, to be dropped; `{}` in `what` stands for the entry."""
+    for member, elf, entry in _entries(context, kind):
+        yield Hit(
+            message=what.format(entry),
+            member=member,
+            entry=entry,
+            notes=(_path(elf),),
+            hint=hint,
+            fix=_drop(member, entry),
+        )
 
 
 def _path(elf: Elf) -> str:
@@ -148,15 +164,12 @@ def absolute_entry(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the entry is dropped after the graft, which may need it to find the library.
     """
-    for member, elf, entry in _entries(context, EntryKind.ABSOLUTE):
-        yield Hit(
-            message=f"searches `{entry}`, an absolute path of the build machine",
-            member=member,
-            entry=entry,
-            notes=(_path(elf),),
-            hint="`wheelfix repair` drops it; to keep it, add it to `keep-entries`",
-            fix=_drop(member, entry),
-        )
+    yield from _useless(
+        context,
+        EntryKind.ABSOLUTE,
+        "searches `{}`, an absolute path of the build machine",
+        "`wheelfix repair` drops it; to keep it, add it to `keep-entries`",
+    )
 
 
 @rule("WF112", "empty-entry", Severity.ERROR)
@@ -180,15 +193,11 @@ def empty_entry(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe.
     """
-    for member, elf, entry in _entries(context, EntryKind.EMPTY):
-        yield Hit(
-            message="has an empty search path entry: the loader searches the current directory",
-            member=member,
-            entry=entry,
-            notes=(_path(elf),),
-            hint="`wheelfix repair` drops it",
-            fix=_drop(member, entry),
-        )
+    yield from _useless(
+        context,
+        EntryKind.EMPTY,
+        "has an empty search path entry: the loader searches the current directory",
+    )
 
 
 @rule("WF113", "relative-entry", Severity.ERROR)
@@ -212,15 +221,11 @@ def relative_entry(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the entry is dropped; for libraries of the wheel, WF101 adds a correct one.
     """
-    for member, elf, entry in _entries(context, EntryKind.RELATIVE):
-        yield Hit(
-            message=f"searches `{entry}`, relative to the current directory",
-            member=member,
-            entry=entry,
-            notes=(_path(elf),),
-            hint="`wheelfix repair` drops it",
-            fix=_drop(member, entry),
-        )
+    yield from _useless(
+        context,
+        EntryKind.RELATIVE,
+        "searches `{}`, relative to the current directory",
+    )
 
 
 @rule("WF114", "malformed-entry", Severity.ERROR)
@@ -284,15 +289,11 @@ def escaping_entry(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Safe: the entry is dropped; for libraries of the wheel, WF101 or WF103 adds a correct one.
     """
-    for member, elf, entry in _entries(context, EntryKind.ESCAPES):
-        yield Hit(
-            message=f"searches `{entry}`, outside of the environment that it is installed into",
-            member=member,
-            entry=entry,
-            notes=(_path(elf),),
-            hint="`wheelfix repair` drops it",
-            fix=_drop(member, entry),
-        )
+    yield from _useless(
+        context,
+        EntryKind.ESCAPES,
+        "searches `{}`, outside of the environment that it is installed into",
+    )
 
 
 @rule("WF116", "dead-entry", Severity.INFO)
@@ -317,15 +318,12 @@ def dead_entry(context: Context) -> Iterator[Hit]:
     Safe, unless the package creates the directory when it runs: in that case, add the entry to
     `keep-entries`.
     """
-    for member, elf, entry in _entries(context, EntryKind.DEAD):
-        yield Hit(
-            message=f"searches `{entry}`, a directory that the wheel does not have",
-            member=member,
-            entry=entry,
-            notes=(_path(elf),),
-            hint="`wheelfix repair` drops it; keep it with `keep-entries`",
-            fix=_drop(member, entry),
-        )
+    yield from _useless(
+        context,
+        EntryKind.DEAD,
+        "searches `{}`, a directory that the wheel does not have",
+        "`wheelfix repair` drops it; keep it with `keep-entries`",
+    )
 
 
 @rule("WF117", "repeated-entry", Severity.INFO)
@@ -476,17 +474,3 @@ def sacrificial_entry(context: Context) -> Iterator[Hit]:
                 entry=elf.entries[0],
                 fix=Fix(title="put a sacrificial entry first", edits=(edit,)),
             )
-
-
-RULES = (
-    absolute_entry,
-    empty_entry,
-    relative_entry,
-    malformed_entry,
-    escaping_entry,
-    dead_entry,
-    repeated_entry,
-    two_path_tags,
-    search_path_tag,
-    sacrificial_entry,
-)

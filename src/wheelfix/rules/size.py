@@ -8,7 +8,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
-from wheelfix.text import in_units
+from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Member, Wheel, normalized
 
@@ -130,9 +130,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
         message=f"duplicate files take {in_units(sum(wasted.values()))} of the zip",
         member=groups[0][0],
         notes=tuple(
-            f"{len(names)} times {in_units(packed[names[0]])}: "
-            + ", ".join(f"`{name}`" for name in names[:4])
-            + (", …" if len(names) > 4 else "")
+            f"{len(names)} times {in_units(packed[names[0]])}: {join_some(names, 4)}"
             for names in groups[:5]
         ),
         hint="keep one copy of each",
@@ -317,14 +315,3 @@ def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:
         name = posixpath.join(folder, original_name(base))
         sizes[name] = sizes.get(name, 0) + member.compressed_size
     return sizes
-
-
-RULES = (
-    debug_sections,
-    symbol_tables,
-    duplicate_files,
-    largest_files,
-    wheel_over_budget,
-    file_over_budget,
-    grown,
-)

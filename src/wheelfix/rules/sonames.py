@@ -17,11 +17,6 @@ from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 
-def dependents(wheel: Wheel, name: str) -> tuple[str, ...]:
-    """Return the objects of the wheel with `name` in DT_NEEDED."""
-    return tuple(member for member, elf in wheel.elfs.items() if name in elf.needed)
-
-
 def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
     """Return the libraries that the loader knows as `name` once they are loaded."""
     return tuple(
@@ -66,33 +61,33 @@ def soname_differs(context: Context) -> Iterator[Hit]:
     loaded, still finds it.
     """
     wheel = context.wheel
-    names = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
-    for name in names:
+    for name, dependents in context.dependents.items():
         if name in context.shipped or may_come_from_platform(name):
             continue
-        users = dependents(wheel, name)
-        library = _with_soname(wheel, name, wheel.elfs[users[0]])
+        library = _with_soname(wheel, name, wheel.elfs[dependents[0]])
         if library is None:
             continue
         file = library.rpartition("/")[2]
         edits = tuple(
-            RenameNeeded(member=user, old=name, new=file) for user in users if user != library
+            RenameNeeded(member=dependent, old=name, new=file)
+            for dependent in dependents
+            if dependent != library
         )
         yield Hit(
             message=f"has the SONAME `{name}`, but the file name `{file}`: objects that need the "
             "SONAME do not find the file",
             member=library,
             entry=name,
-            notes=(f"needed by {join_some(users, 3)}",),
+            notes=(f"needed by {join_some(dependents, 3)}",),
             hint="`wheelfix repair` changes their DT_NEEDED to the file name",
             fix=Fix(title="use the file name in DT_NEEDED", edits=edits) if edits else None,
             severity=Severity.WARNING if opened_by_path(wheel, library) else None,
         )
 
 
-def _with_soname(wheel: Wheel, name: str, user: Elf) -> str | None:
+def _with_soname(wheel: Wheel, name: str, dependent: Elf) -> str | None:
     for member, elf in wheel.elfs.items():
-        fits = elf.abi == user.abi
+        fits = elf.abi == dependent.abi
         if elf.soname == name and elf.dynamic and not elf.is_executable and fits:
             return member
     return None
@@ -121,10 +116,10 @@ def duplicate_soname(context: Context) -> Iterator[Hit]:
     Not fixed: it is unknown which object is meant to use which library.
     """
     groups: dict[tuple[str, Abi], list[str]] = {}
-    needed = {name for elf in context.wheel.elfs.values() for name in elf.needed}
     for member, elf in context.wheel.elfs.items():
-        if elf.soname and elf.soname in needed and elf.dynamic and not elf.is_executable:
-            groups.setdefault((elf.soname, elf.abi), []).append(member)
+        soname = elf.soname or ""
+        if soname in context.dependents and elf.dynamic and not elf.is_executable:
+            groups.setdefault((soname, elf.abi), []).append(member)
     for (soname, _), members in groups.items():
         first, *others = members
         for other in others:
@@ -181,13 +176,13 @@ def common_soname(context: Context) -> Iterator[Hit]:
     for member, elf in context.wheel.elfs.items():
         name = elf.soname or member.rpartition("/")[2]
         if elf.dynamic and not elf.is_executable and _COMMON.fullmatch(name):
-            users = dependents(context.wheel, name)
+            dependents = context.dependents.get(name, ())
             yield Hit(
                 message=f"has the common SONAME `{name}`: the first copy loaded in the process "
                 "is used by all, whether this one or another",
                 member=member,
                 entry=name,
-                notes=(f"needed by {join_some(users, 3)}",) if users else (),
+                notes=(f"needed by {join_some(dependents, 3)}",) if dependents else (),
                 hint="leave it out and let `wheelfix repair` graft it under a unique name",
             )
 
@@ -256,6 +251,3 @@ def second_runtime(context: Context) -> Iterator[Hit]:
             notes=(consequence,),
             severity=severity,
         )
-
-
-RULES = (soname_differs, duplicate_soname, common_soname, second_runtime)

@@ -62,6 +62,3 @@ def stale_ignore(context: SetContext) -> Iterator[Hit]:
             hint="remove it, or put it into `[[tool.wheelfix.overrides]]` for the wheels that "
             "need it",
         )
-
-
-RULES = (stale_ignore,)

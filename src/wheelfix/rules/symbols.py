@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
+from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
@@ -23,12 +23,9 @@ _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 _SHOWN = 3
 
 
-def _spelled(reference: Reference) -> str:
+def _spelled(reference: VersionedName) -> str:
     name, version = reference
     return demangle(name) + (f"@{version}" if version else "")
-
-
-# --- Undefined symbols ----------------------------------------------------------------------------
 
 
 def _may_be_newer(context: Context, name: str) -> bool:
@@ -109,10 +106,10 @@ def _alike(name: str, known: Iterable[str], cutoff: float = 0.85) -> str | None:
     return next(iter(get_close_matches(name, tuple(known), n=1, cutoff=cutoff)), None)
 
 
-def _platform_definer(context: Context, user: Elf, name: str) -> str | None:
-    """Return the platform library that `user` should have been linked with."""
+def _platform_definer(context: Context, dependent: Elf, name: str) -> str | None:
+    """Return the platform library that `dependent` should have been linked with."""
     for library in _PROMISED:
-        host = context.definitions.host(library, user) if context.definitions else None
+        host = context.definitions.host(library, dependent) if context.definitions else None
         known = host.exports.definitions if host is not None else defined_by(library)
         if known is not None and name in known:
             return library
@@ -130,7 +127,7 @@ def _resembling(name: str) -> tuple[str, ...]:
 def _undefined(
     context: Context,
     unresolved: Unresolved,
-    reference: Reference,
+    reference: VersionedName,
     definers: Mapping[str, str],
 ) -> Hit:
     name, number = reference[0], len(unresolved.references)
@@ -199,9 +196,6 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
             notes=(f"such as {join_some(map(demangle, sorted(symbols)), 3)}",),
             hint="pass the libraries with `--library-path`",
         )
-
-
-# --- Python C API ---------------------------------------------------------------------------------
 
 
 @rule("WF303", "python-symbol", Severity.ERROR)
@@ -311,9 +305,6 @@ def _unstable(member: str, name: str, pythons: tuple[str, ...]) -> Iterator[Hit]
         )
 
 
-# --- Versions of bundled libraries ----------------------------------------------------------------
-
-
 @rule("WF304", "missing-version", Severity.ERROR)
 def missing_version(context: Context) -> Iterator[Hit]:
     """Symbol version not found: the bundled library does not define it.
@@ -336,26 +327,25 @@ def missing_version(context: Context) -> Iterator[Hit]:
     Not fixed.
     """
     loaded = context.loaded_wheel
-    for member in loaded.paths if loaded else ():
-        for need in context.wheel.elfs[member].verneed:
-            path = loaded.results(member).get(need.file) if loaded else None
-            library = loaded.environment.files.get(path) if loaded and path else None
-            inside = loaded is not None and path in loaded.paths.values()
-            if library is None or not inside or not library.verdef:
-                continue
-            for version in need.versions:
-                if version not in library.verdef and loaded and path:
+    if loaded is None:
+        return
+    elfs = context.wheel.elfs
+    bundled = {path: elfs[member] for member, path in loaded.paths.items()}
+    for member in loaded.paths:
+        results = loaded.results(member)
+        for need in elfs[member].verneed:
+            library = bundled.get(results.get(need.file) or "")
+            defined = library.verdef if library is not None else ()
+            for version in need.versions if defined else ():
+                if version not in defined:
                     yield Hit(
                         message=f"needs version `{version}` of `{need.file}`, which the bundled "
                         "library does not define",
                         member=member,
                         entry=version,
-                        notes=(f"it defines {join_some(library.verdef, 3)}",),
+                        notes=(f"it defines {join_some(defined, 3)}",),
                         hint="build against the bundled library",
                     )
-
-
-# --- Required by the project ----------------------------------------------------------------------
 
 
 @rule("WF305", "required-symbol-missing", Severity.ERROR)
@@ -414,12 +404,3 @@ def _is_called(member: str, elf: Elf, pattern: str) -> bool:
     file = member.rpartition("/")[2]
     names = {file, unhashed(file), elf.soname, unhashed(elf.soname or "")}
     return any(fnmatchcase(name, pattern) for name in names if name)
-
-
-RULES = (
-    undefined_symbol,
-    symbols_not_judged,
-    python_symbol,
-    missing_version,
-    required_symbol_missing,
-)

@@ -4,19 +4,20 @@ The libraries of a machine are data (`loader.targets`). Loading of each object i
 installed by the first scheme, and each problem is reported once per machine and cause.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Machine
 from wheelfix.loader.targets import Target, default_name, newer, page_sizes
 from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.loadability import requires_executable_stack
 from wheelfix.rules.rule import rule
-from wheelfix.wheel.model import Wheel
+from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
-_PT_LOAD, _PT_GNU_STACK, _PF_X = 1, 0x6474E551, 1
 _PAGES: Mapping[int, tuple[int, ...]] = {
     Machine.AARCH64: (4096, 16384, 65536),
     Machine.PPC64: (4096, 65536),
@@ -24,13 +25,8 @@ _PAGES: Mapping[int, tuple[int, ...]] = {
 }
 """The possible page sizes of kernels; those of other machines always have 4 KiB."""
 _REFUSES_EXECUTABLE_STACK = "2.41"
-_STACK_EXECUTABLE_UNLESS_SAID = {Machine.I386, Machine.X86_64, Machine.S390, Machine.ARM}
-"""DEFAULT_STACK_PERMS of glibc's stackinfo.h, by processor."""
 _SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
 """Version names without a number, and the glibc release that introduced them."""
-
-
-# --- Installation -------------------------------------------------------------------------------
 
 
 @rule("WF811", "target-not-offered", Severity.ERROR)
@@ -68,9 +64,6 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
             )
 
 
-# --- Loading ------------------------------------------------------------------------------------
-
-
 @rule("WF812", "target-lacks-version", Severity.ERROR)
 def target_lacks_version(context: Context) -> Iterator[Hit]:
     """Library on a target machine is too old: symbol version not found.
@@ -101,15 +94,20 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
             elf = context.wheel.elfs[member]
             for file, version in _missing_versions(elf, loaded.target):
                 if (member, file) not in served:
-                    users = wanted.setdefault((file, _newest(version, loaded.target)), {})
-                    users.setdefault(member, []).append(_symbols(elf, file, version))
-        for (file, there), users in wanted.items():
+                    dependents = wanted.setdefault((file, _newest(version, loaded.target)), {})
+                    dependents.setdefault(member, []).append(_symbols(elf, file, version))
+        for (file, there), dependents in wanted.items():
+            number = len(dependents)
+            who = f"{number} objects do" if number > 1 else f"`{next(iter(dependents))}` does"
             yield Hit(
                 message=f"`{loaded.target.name}` has no version newer than {there} in `{file}`: "
-                f"{_do_not_load(tuple(users))}",
-                member=next(iter(users)),
+                f"{who} not load there",
+                member=next(iter(dependents)),
                 entry=loaded.target.name,
-                notes=tuple(f"`{user}` needs {', '.join(what)}" for user, what in users.items()),
+                notes=tuple(
+                    f"`{dependent}` needs {', '.join(what)}"
+                    for dependent, what in dependents.items()
+                ),
                 hint="build in an older image, or remove the machine from `target`",
             )
 
@@ -129,11 +127,9 @@ def _newest(version: str, target: Target) -> str:
 
 
 def _symbols(elf: Elf, file: str, version: str) -> str:
-    names = [
-        f"`{s.name}@{version}`" for s in elf.undefined if (s.file, s.version) == (file, version)
-    ]
-    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-    return ", ".join(names[:4]) + more if names else f"`{version}`"
+    asked = (file, version)
+    names = [f"{s.name}@{version}" for s in elf.undefined if (s.file, s.version) == asked]
+    return join_some(names or [version], 4)
 
 
 def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
@@ -146,12 +142,6 @@ def _served_by_wheel(loaded: TargetLoads) -> frozenset[tuple[str, str]]:
         and requester in loaded.members
         and request.result in loaded.members
     )
-
-
-def _do_not_load(members: Sequence[str]) -> str:
-    if len(members) == 1:
-        return f"`{members[0]}` does not load there"
-    return f"{len(members)} objects do not load there"
 
 
 @rule("WF813", "target-lacks-library", Severity.ERROR)
@@ -181,23 +171,23 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     """
     for library, absence in _absences(context).items():
         packages = {t.name: p for t in absence.targets if (p := t.packages.get(library))}
-        bare = tuple(target for target in absence.targets if target.name not in packages)
-        users = tuple(f"needed by `{user}`" for user in absence.users)
+        bare = [f"`{t.name}`" for t in absence.targets if t.name not in packages]
+        dependents = tuple(f"needed by `{dependent}`" for dependent in absence.dependents)
         if bare:
             yield Hit(
-                message=f"{_names(bare)} {'have' if len(bare) > 1 else 'has'} no `{library}`",
-                member=next(iter(absence.users)),
+                message=f"{', '.join(bare)} {'have' if len(bare) > 1 else 'has'} no `{library}`",
+                member=next(iter(absence.dependents)),
                 entry=library,
-                notes=users,
+                notes=dependents,
                 hint="`wheelfix repair` grafts it; if another package provides it, `--exclude` it",
             )
         if packages:
             listed = ", ".join(f"`{p}` of `{name}`" for name, p in packages.items())
             yield Hit(
                 message=f"`{library}` requires a package of the distribution: {listed}",
-                member=next(iter(absence.users)),
+                member=next(iter(absence.dependents)),
                 entry=library,
-                notes=users,
+                notes=dependents,
                 hint="document which package to install, or ship the library",
                 severity=Severity.WARNING,
             )
@@ -207,26 +197,23 @@ class _Absence(NamedTuple):
     """The targets on which a library is missing, and the objects that need it."""
 
     targets: list[Target]
-    users: dict[str, None]
-
-
-def _is_linux(wheel: Wheel) -> bool:
-    tags = map(parse_platform_tag, wheel.name.platforms)
-    return any(tag.family is Family.LINUX for tag in tags)
+    dependents: dict[str, None]
 
 
 def _absences(context: Context) -> dict[str, _Absence]:
     """Return the libraries missing on some target, without those that other rules report."""
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
-    if verdict is not None and not _is_linux(context.wheel):
-        known |= verdict.external.keys()
+    tags = map(parse_platform_tag, context.wheel.name.platforms)
+    if verdict is not None and all(tag.family is not Family.LINUX for tag in tags):
+        known |= {*verdict.external}
     found: dict[str, _Absence] = {}
     for loaded in context.target_loads:
-        for name, user in _missing(loaded):
-            if name not in known and not _excluded(name, context):
-                absence = found.setdefault(name, _Absence(targets=[], users={}))
-                absence.users[user] = None
+        for name, dependent in _missing(loaded):
+            excluded = any(fnmatchcase(name, pattern) for pattern in context.settings.exclude)
+            if name not in known and not excluded:
+                absence = found.setdefault(name, _Absence(targets=[], dependents={}))
+                absence.dependents[dependent] = None
                 if loaded.target not in absence.targets:
                     absence.targets.append(loaded.target)
     return found
@@ -236,17 +223,9 @@ def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:
     """Yield the DT_NEEDED names that are not found, each with the member that has it."""
     for load in loaded.loads.values():
         for request in load.missing:
-            user = loaded.members.get(request.requester or "")
-            if user is not None:
-                yield request.name, user
-
-
-def _excluded(name: str, context: Context) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in context.settings.exclude)
-
-
-def _names(targets: Iterable[Target]) -> str:
-    return ", ".join(f"`{target.name}`" for target in targets)
+            dependent = loaded.members.get(request.requester or "")
+            if dependent is not None:
+                yield request.name, dependent
 
 
 @rule("WF814", "target-page-size", Severity.ERROR)
@@ -275,7 +254,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
     """
     for size in page_sizes(context.settings.target):
         for member, elf in context.wheel.elfs.items():
-            aligns = [s.align for s in elf.segments if s.type == _PT_LOAD]
+            aligns = [s.align for s in elf.segments if s.type == Pt.LOAD]
             small = min(aligns, default=size)
             if elf.dynamic and size in _PAGES.get(elf.machine, ()) and small % size:
                 yield Hit(
@@ -315,7 +294,11 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed here: see WF603.
     """
-    refusing = refusing_executable_stack(context)
+    refusing = [
+        target.name
+        for target in context.targets
+        if not newer(_REFUSES_EXECUTABLE_STACK, target.versions.get("GLIBC", "0"))
+    ]
     for member, elf in context.wheel.elfs.items() if refusing else ():
         if elf.dynamic and not elf.is_executable and requires_executable_stack(elf):
             yield Hit(
@@ -325,29 +308,3 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
                 entry=refusing[0],
                 hint="link with `-z noexecstack`, or add `.note.GNU-stack` to assembly files",
             )
-
-
-def refusing_executable_stack(context: Context) -> tuple[str, ...]:
-    """Return the targets whose loader refuses objects that require an executable stack."""
-    return tuple(
-        target.name
-        for target in context.targets
-        if not newer(_REFUSES_EXECUTABLE_STACK, target.versions.get("GLIBC", "0"))
-    )
-
-
-def requires_executable_stack(elf: Elf) -> bool:
-    """Return whether glibc makes the stack executable for it, by PT_GNU_STACK or its absence."""
-    flags = [s.flags for s in elf.segments if s.type == _PT_GNU_STACK]
-    if not flags:
-        return elf.machine in _STACK_EXECUTABLE_UNLESS_SAID
-    return bool(flags[-1] & _PF_X)
-
-
-RULES = (
-    target_not_offered,
-    target_lacks_version,
-    target_lacks_library,
-    target_page_size,
-    target_executable_stack,
-)

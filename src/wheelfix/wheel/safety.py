@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from unicodedata import normalize
 
 from wheelfix.errors import BadWheelError
-from wheelfix.system.tmpdir import tmpdir
+from wheelfix.system.tempfiles import tmpdir
 from wheelfix.wheel.zip_format import Entry, shown
 
 _HIGHEST_RATIO = 100

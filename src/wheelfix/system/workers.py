@@ -1,0 +1,286 @@
+"""Calls of one function with many items: in this process, in an executor, or in worker processes.
+
+Results come in the order of the items. The number of calls and results that are kept is bounded.
+"""
+
+import os
+import resource
+import signal
+import threading
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from dataclasses import dataclass
+from itertools import islice
+from math import inf
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from time import monotonic
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+
+from wheelfix.errors import ToolError, WheelfixError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_WINDOW = 1024
+"""Calls that an executor gets ahead of the result that is due."""
+_ANSWERS_PER_PROCESS = 16
+"""Answers of worker processes that wait for an earlier one."""
+
+
+class WorkerDiedError(Exception):
+    """The worker process ended before the call returned."""
+
+
+class WorkerTimeoutError(Exception):
+    """The call exceeded its time limit, and its worker process was killed."""
+
+
+class Workers(Protocol):
+    """A way to call a function with many items."""
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Yield each item with `work(item)`, or with why there is no result.
+
+        That is what `work` raised, `WorkerDiedError` or `WorkerTimeoutError`. A `WheelfixError` of
+        `work` is raised, and so is `ToolError` if no worker is left.
+        """
+        ...
+
+
+class InProcess:
+    """Calls in this process, one after the other, without a time limit."""
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Call `work` for each item (`Workers`)."""
+        for item in items:
+            yield item, _unless_fatal(_answer(work, item))
+
+
+def _answer(work: Callable[[Item], Result], item: Item) -> Result | Exception:
+    try:
+        return work(item)
+    except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
+        return error
+
+
+def _unless_fatal(answer: Result | Exception) -> Result | Exception:
+    if isinstance(answer, WheelfixError):
+        raise answer
+    return answer
+
+
+# --- Executors ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class InExecutor:
+    """Calls in an executor, whose time limits and lost workers are its own affair."""
+
+    executor: Executor
+    window: int = _WINDOW
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Submit at most `window` calls ahead (`Workers`)."""
+        remaining = iter(items)
+        calls: deque[tuple[Item, Future[Result]]] = deque()
+        try:
+            while True:
+                for item in islice(remaining, self.window - len(calls)):
+                    calls.append((item, _submit(self.executor, work, item)))
+                if not calls:
+                    return
+                item, future = calls.popleft()
+                answer = _future_answer(future)
+                yield item, _unless_fatal(answer)
+        finally:
+            for _, future in calls:
+                future.cancel()
+
+
+def _submit(executor: Executor, work: Callable[[Item], Result], item: Item) -> "Future[Result]":
+    """Submit a call; if the executor is broken, the calls before may still have results."""
+    try:
+        return executor.submit(work, item)
+    except RuntimeError as error:  # `BrokenExecutor`, or it was shut down
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        return failed
+
+
+def _future_answer(future: "Future[Result]") -> Result | Exception:
+    try:
+        return future.result()
+    except BrokenExecutor as error:
+        raise ToolError(
+            "the executor broke: a worker of it ended abruptly",
+            hint="was it out of memory? start another, and go on with the wheels that are left",
+        ) from error
+    except CancelledError as error:
+        raise ToolError(
+            "the workers are gone: a call was cancelled by the executor",
+            hint="start them again; a run that writes records to a file goes on with --resume",
+        ) from error
+    except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
+        # Dask, which names the error so, may not be installed.
+        return WorkerDiedError() if type(error).__name__ == "KilledWorker" else error
+
+
+# --- Processes ------------------------------------------------------------------------------------
+
+
+class _Worker(NamedTuple):
+    """A process that makes one call after the other."""
+
+    process: BaseProcess
+    connection: Connection
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Call(NamedTuple):
+    """A call that a worker makes."""
+
+    worker: _Worker
+    number: int
+    item: Any
+    deadline: float
+
+
+class WorkerProcesses:
+    """Calls in forked processes, which are killed if a call takes too long, and in the end."""
+
+    def __init__(self, count: int, *, timeout: float, memory: int | None) -> None:
+        """Use up to `count` processes, which are started as they are needed.
+
+        `timeout` limits each call (seconds; 0 for no limit), `memory` each process (bytes;
+        RLIMIT_DATA of getrlimit(2)).
+        """
+        self._count = count
+        self._timeout = timeout or inf
+        self._memory = memory
+        self._idle: list[_Worker] = []
+        self._calls: list[_Call] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in (*self._idle, *(call.worker for call in self._calls)):
+            worker.kill()
+
+    def map_in_order(
+        self, work: Callable[[Item], Result], items: Iterable[Item]
+    ) -> Iterator[tuple[Item, Result | Exception]]:
+        """Give each process one call at a time (`Workers`)."""
+        numbered = enumerate(items)
+        answers: dict[int, tuple[Item, Result | Exception]] = {}
+        following = 0
+        while True:
+            if len(answers) < _ANSWERS_PER_PROCESS * self._count:
+                for number, item in islice(numbered, self._count - len(self._calls)):
+                    self._start(work, number, item)
+            if not self._calls:
+                return
+            for call in _ended(self._calls):
+                self._calls.remove(call)
+                answers[call.number] = call.item, self._received(call)
+            while following in answers:
+                item, answer = answers.pop(following)
+                yield item, _unless_fatal(answer)
+                following += 1
+
+    def _start(self, work: Callable[[Item], Result], number: int, item: Item) -> None:
+        worker = self._living_worker()
+        self._calls.append(_Call(worker, number, item, monotonic() + self._timeout))
+        worker.connection.send((work, item))
+
+    def _living_worker(self) -> _Worker:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.process.is_alive():
+                return worker
+            worker.kill()
+        return _fork(self._memory)
+
+    def _received(self, call: _Call) -> Any:  # noqa: ANN401 - what `work` returns
+        """Return the answer of a call that ended, or why there is none."""
+        if not call.worker.connection.poll():
+            call.worker.kill()
+            return WorkerTimeoutError()
+        try:
+            answer = call.worker.connection.recv()
+        except (EOFError, OSError):
+            call.worker.kill()
+            return WorkerDiedError()
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be unpickled
+            answer = error
+        self._idle.append(call.worker)
+        return answer
+
+
+def _ended(calls: list[_Call]) -> list[_Call]:
+    """Wait until a call has an answer or exceeds its time limit; return all that do."""
+    left = min(call.deadline for call in calls) - monotonic()
+    answered = wait([call.worker.connection for call in calls], None if left == inf else left)
+    now = monotonic()
+    return [call for call in calls if call.worker.connection in answered or call.deadline <= now]
+
+
+def _fork(memory: int | None) -> _Worker:
+    """Start a worker.
+
+    Start methods other than fork import the caller's main module again (multiprocessing).
+    """
+    fork = get_context("fork")
+    ours, its = fork.Pipe()
+    process = fork.Process(target=_answer_calls, args=(its, memory))
+    with warnings.catch_warnings():
+        # Python 3.12 warns that other threads may hold locks. The worker uses only locks that
+        # Python makes anew after a fork.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        process.start()
+    its.close()
+    return _Worker(process, ours)
+
+
+# --- In a worker process --------------------------------------------------------------------------
+
+
+def _answer_calls(connection: Connection, memory: int | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the whole group
+        signal.signal(number, signal.SIG_IGN)
+    if memory is not None:
+        _limit_memory(memory)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        work, item = connection.recv()
+        try:
+            connection.send(_answer(work, item))
+        except Exception as error:  # noqa: BLE001 - a result that cannot be pickled
+            connection.send(error)
+
+
+def _limit_memory(size: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [limit for limit in (soft, hard, size) if limit != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

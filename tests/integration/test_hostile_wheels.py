@@ -1,0 +1,223 @@
+"""Hostile wheels: checked within limits of time and memory, or refused; never executed.
+
+Each is checked by its own process, limited to 256 MiB and a few seconds.
+"""
+
+import os
+import re
+import resource
+import struct
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import executable, make_wheel, shared_object
+from tests.support.forged import forged
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.settings import Settings
+
+MEMORY = 256 << 20
+SECONDS = 10
+"""CPU time; without limits in the readers, each case takes minutes or all memory."""
+MANY = 20_000
+
+
+def run(*arguments: str | Path, seconds: float = SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run wheelfix within the limits."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (round(seconds), round(seconds) + 1))
+
+    return subprocess.run(
+        [sys.executable, "-m", "wheelfix", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=limit,
+    )
+
+
+DIGITS = "9" * 5000
+Files = Mapping[str, bytes | str]
+
+SLOW: Mapping[str, Callable[[], Files]] = {
+    "a search path of thousands of entries, for thousands of libraries": lambda: {
+        "a.so": forged(
+            needed=[f"l{n}" for n in range(MANY)],
+            runpath=":".join(f"$ORIGIN/{n}" for n in range(MANY)),
+        )
+    },
+    "one library asked for a million times": lambda: {
+        "a.so": forged(needed=["liba.so"] * 1_000_000, soname="liba.so")
+    },
+    "objects that all need each other": lambda: {
+        f"p/lib{n}.so": forged(
+            needed=[f"lib{m}.so" for m in range(300)], runpath="$ORIGIN", soname=f"lib{n}.so"
+        )
+        for n in range(300)
+    },
+    "a path that goes up and down": lambda: {
+        "a.so": forged(needed=["x"], runpath="$ORIGIN" + "/../a" * 100_000)
+    },
+    "tokens in tokens": lambda: {
+        "a.so": forged(needed=["x"], runpath="$ORIGIN$LIB$PLATFORM" * 50_000)
+    },
+    "versions of thousands of digits": lambda: {
+        "a.so": forged(needed=["libc.so.6"], versions=["GLIBC_2." + DIGITS, "GLIBC_" + DIGITS])
+    },
+    "a name that is mangled without end": lambda: {
+        "a.so": forged(needed=["_ZN" + DIGITS + "x" * 100_000], soname="_Z" + DIGITS)
+    },
+    "many sources that open libraries": lambda: {
+        f"p/m{n}.py": "import ctypes\n"
+        + "".join(f"def f{i}(): return {'+'.join(f'f{j}()' for j in range(9))}\n" for i in range(9))
+        + f"ctypes.CDLL({n})\n"
+        for n in range(500)
+    },
+    "a deep folder": lambda: {"/".join("a" * 30_000) + "/b.py": ""},
+    "many deep folders": lambda: {f"{n}/" + "/".join("a" * 5000) + "/b.py": "" for n in range(50)},
+    "an entry point for everything": lambda: {
+        "demo-1.0.dist-info/entry_points.txt": "[console_scripts]\n"
+        + "".join(f"c{n} = m{n}:f\n" for n in range(50_000))
+    },
+    "JSON in JSON": lambda: {"demo-1.0.dist-info/sboms/x.cdx.json": "[" * 500_000},
+}
+
+
+@pytest.mark.parametrize("make", SLOW.values(), ids=SLOW)
+def test_slow_contents_are_checked_within_limits(make: Callable[[], Files], tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files=make())
+    done = run("check", "-q", "--output-format", "concise", wheel)
+    assert done.returncode in {0, 1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+
+
+METADATA: Mapping[str, str] = {
+    "versions of thousands of digits": f"Requires-Python: >=3.{DIGITS}\n"
+    f"Requires-Dist: a>=1.{DIGITS}\nRequires-Dist: nvidia-cublas-cu12>={DIGITS}\n",
+    "markers in markers": f'Requires-Dist: a; {"(" * 50_000}python_version>"3"\n',
+    "too many requirements": "".join(f"Requires-Dist: a{n}>=1\n" for n in range(30_000)),
+    "the same requirement without end": "Requires-Dist: a\n" * 240_000,
+    "files of licences without end": "".join(f"License-File: {n}\n" for n in range(200_000)),
+    "one field on many lines": "Summary: x\n" + " y\n" * 1_300_000,
+    "too many specifiers": "Requires-Python: " + ",".join(f">=3.{n}" for n in range(9_000)) + "\n",
+}
+
+
+@pytest.mark.parametrize("text", METADATA.values(), ids=METADATA)
+def test_hostile_metadata_is_checked_within_limits(text: str, tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
+    done = run("check", "-q", "--output-format", "concise", wheel)
+    assert done.returncode in {0, 1}, done.stderr[-2000:]
+
+
+TAGS: Mapping[str, str] = {
+    "thousands by thousands": f"{'a.' * 3000}b-{'c.' * 3000}d-e",
+    "without end": "a.b-" * 60 + "c",
+    "long ones": "a" * 300_000 + "-" + "b." * 100_000 + "c-d",
+    "many long ones": "a" * 3_000 + "-b" * 3_000 + "-" + "c." * 100_000,
+}
+
+
+@pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
+@pytest.mark.parametrize("command", ["check", "repair", "verify"])
+def test_tags_that_expand_beyond_memory(tag: str, command: str, tmp_path: Path) -> None:
+    library = forged(needed=["libc.so.6"])
+    wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, wheel)
+    assert done.returncode in {1, 2}, done.stderr[-2000:]
+    assert "internal error" not in done.stderr
+    if command == "check":
+        assert "WHEEL has different tags than the file name" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["check", "repair"])
+def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
+    command: str, tmp_path: Path
+) -> None:
+    """Wheels of one run are first read for their METADATA, then each is checked."""
+    good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
+    names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
+    names["zero"].symlink_to("/dev/zero")
+    names["loop"].symlink_to(names["loop"])
+    names["text"].write_bytes(b"PK")
+    vast = {f"bomb-1.0.dist-info/{each}": bytes(1 << 30) for each in ("WHEEL", "METADATA")}
+    bomb = tmp_path / "bomb-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        for name, content in vast.items():
+            archive.writestr(name, content)
+    for number, (flag, method) in enumerate(((0, 9), (1, 8), (0, 14))):
+        odd = bytearray(good.read_bytes().replace(b"good-", b"odd%d-" % number))
+        for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
+            struct.pack_into("<2H", odd, each.start() + 8, flag, method)
+        (tmp_path / f"odd{number}-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(odd)
+    os.mkfifo(tmp_path / "fifo-1.0-py3-none-any.whl")
+    wheels = [tmp_path] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
+    options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
+    done = run(command, *options, *wheels)
+    assert done.returncode == 2
+    assert "internal error" not in done.stderr
+    assert "Traceback" not in done.stderr
+    if command == "check":
+        for wheel in {*tmp_path.glob("*.whl")} - {good}:
+            assert wheel.name in done.stdout + done.stderr
+    else:
+        assert (tmp_path / "out" / good.name).exists()
+
+
+def test_no_code_of_the_wheel_or_of_a_grafted_library_is_executed(tmp_path: Path) -> None:
+    proof = tmp_path / "executed"
+    write = f'#include <fcntl.h>\n{{}} {{{{ return open("{proof}", O_CREAT | O_WRONLY, 0600); }}}}'
+    alive = write.format("__attribute__((constructor)) static int alive(void)")
+    library = shared_object(
+        tmp_path / "sdk" / "libalive.so.1",
+        f"{alive} int f(void) {{ return 1; }}",
+        soname="libalive.so.1",
+    )
+    user = shared_object(
+        tmp_path / "libuser.so",
+        f"{alive} int f(void); int g(void) {{ return f(); }}",
+        needed=[library],
+        rpath=str(library.parent),
+    )
+    program = executable(tmp_path / "tool", write.format("int main(void)"))
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": f"open({str(proof)!r}, 'w')",
+        "demo/libuser.so": user,
+        "demo-1.0.data/scripts/tool": program,
+        "demo-1.0.data/scripts/script": f"#!/bin/sh\ntouch {proof}\n",
+    }
+    wheel = make_wheel(
+        tmp_path / "in",
+        tag=f"py3-none-linux_{os.uname().machine}",
+        files=files,
+        modes={"demo-1.0.data/scripts/script": 0o755},
+    )
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.status is Status.REPAIRED, outcome.error
+    empty = tmp_path / "empty"
+    for name in ("", "home", "tmp", "cwd"):
+        (empty / name).mkdir()
+    env = {**os.environ, "HOME": str(empty / "home"), "TMPDIR": str(empty / "tmp")}
+    for command in (
+        ["check", wheel],
+        ["explain", wheel],
+        ["explain", wheel, "demo/libuser.so"],
+        ["tree", wheel],
+        ["repair", "--dry-run", wheel],
+        ["repair", "-w", tmp_path / "out", wheel],
+    ):
+        argv = [sys.executable, "-m", "wheelfix", *map(str, command)]
+        subprocess.run(argv, env=env, cwd=empty / "cwd", check=False, capture_output=True)
+    assert not proof.exists()
+    left = [path for path in empty.rglob("*") if not path.is_dir()]
+    assert left == [], "nothing is written but the wheel"
+    subprocess.run([program], check=False)
+    assert proof.exists(), "the proof would have been there"

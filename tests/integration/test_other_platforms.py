@@ -1,0 +1,68 @@
+"""Checks of wheels for other machines and for musl, without any tools."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.network
+
+WHEELS = {
+    "manylinux2014_x86_64": "markupsafe==3.0.4",
+    "manylinux2014_aarch64": "markupsafe==3.0.4",
+    "manylinux2014_ppc64le": "markupsafe==3.0.4",
+    "manylinux2014_s390x": "cffi==2.1.1",
+    "manylinux_2_31_armv7l": "markupsafe==3.0.4",
+    "manylinux_2_17_i686": "markupsafe==3.0.2",
+    "manylinux_2_39_riscv64": "markupsafe==3.0.4",
+    "musllinux_1_2_x86_64": "markupsafe==3.0.4",
+    "musllinux_1_2_aarch64": "markupsafe==3.0.4",
+}
+
+
+@pytest.fixture(scope="module", params=WHEELS.items(), ids=lambda item: item[0])
+def wheel(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    platform, requirement = request.param
+    folder = tmp_path_factory.mktemp("foreign")
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        folder,
+    ]
+    command += ["--only-binary=:all:", "--python-version", "3.11", "--platform", platform]
+    subprocess.run([*command, requirement], check=True)
+    [found] = folder.glob("*.whl")
+    return found
+
+
+def checked(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Check a wheel with an empty environment: no PATH, no HOME."""
+    command = [sys.executable, "-m", "wheelfix", "check", *arguments, str(wheel)]
+    return subprocess.run(
+        command, env={"PATH": ""}, cwd=wheel.parent, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_good_wheel_of_each_platform_passes(wheel: Path) -> None:
+    done = checked(wheel, "--output-format", "json")
+    assert done.stderr == ""
+    assert done.returncode == 0
+    report: dict[str, Any] = json.loads(done.stdout)
+    [judged] = report["wheels"]
+    assert judged["verdict"]["tag"] is not None
+    assert not {each["code"] for each in judged["findings"] if each["severity"] == "error"}
+
+
+def test_defects_of_each_platforms_wheel_are_found(wheel: Path) -> None:
+    done = checked(wheel, "--max-size", "1kB", "--require", "libnone.so=none")
+    assert done.returncode == 1
+    assert "wheel-over-budget" in done.stdout
+    assert "libnone.so" in done.stdout

@@ -1,0 +1,404 @@
+"""Names from a wheel are escaped in all output: for terminals, GitHub's runner and parsers.
+
+One wheel has hostile text in every field, and is the argument of every command.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object
+from tests.support.forged import forged
+from wheelfix.cli.console import Terminal
+
+HOSTILE = (
+    "\x1b[2J\x1b]0;title\x07\x9b31m",
+    "\n::set-output name=a::b\n",
+    "\r\n::add-mask::e\n##[add-mask]e\n",
+    "::stop-commands::x",
+    "##[group]x",
+    "%0A::error::x",
+    "\u202egnp.so\u2066",
+    "<script>alert(1)</script><!--",
+    "]]><x/>&lt;",
+    "`|| a | b |\n# title\n[x](javascript:x)",
+    '"},{"a":"b\\',
+    "\x00after",
+    "\ud800",
+    'end\n</details>\nclick A "javascript:x"\n}',
+)
+IN_A_FILE_NAME = [
+    text for text in HOSTILE if text.isascii() and text.isprintable() and "\\" not in text
+]
+STEERING = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+OURS = ("::error ", "::warning ", "::notice ")
+
+
+def text_of(number: int) -> str:
+    return HOSTILE[number % len(HOSTILE)].replace("\0", "").replace("\ud800", "\ufffd")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel with all hostile texts."""
+    folder = tmp_path_factory.mktemp("hostile")
+    objects = {
+        f"demo/{n}{name.replace('/', '-')}.so": forged(
+            needed=[text_of(n), text_of(n + 1), f"lib{text_of(n + 2)}.so.1"],
+            runpath=f"$ORIGIN/{text_of(n + 3)}:/tmp/{text_of(n + 4)}:::x",
+            soname=text_of(n + 5),
+            versions=[f"GLIBC_{text_of(n + 6)}", text_of(n + 7)],
+        )
+        for n, name in enumerate((*IN_A_FILE_NAME, *HOSTILE[6:7], "plain", "::error::x"))
+    }
+    real = shared_object(
+        folder / "real.so", soname="::add-mask::x", runpath="$ORIGIN/##[group]:/tmp/\x1b[2J"
+    )
+    source = "import ctypes, os\nhere = os.path.dirname(__file__)\n" + "".join(
+        f"ctypes.CDLL(os.path.join(here, {each!a}))\nctypes.CDLL({each!a})\n" for each in HOSTILE
+    )
+    info = "demo-1.0.dist-info"
+    files: dict[str, bytes | str | Path] = {
+        **objects,
+        "demo/real.so": real,
+        "demo/::stop-commands::x/y.so": real,
+        "demo/__init__.py": source,
+        "demo-1.0.data/scripts/::error::run": f"#!/bin/{HOSTILE[0]}{HOSTILE[8]}\n",
+        f"{info}/entry_points.txt": "[console_scripts]\n" + "\n".join(map(ascii, HOSTILE)),
+        f"{info}/sboms/x.cdx.json": ascii(HOSTILE[1]),
+    }
+    values = [each.translate({10: " ", 13: " "}).replace("\ud800", "?") for each in HOSTILE]
+    metadata = "".join(
+        f"Requires-Dist: {each}\nLicense-File: {each}\nRequires-Python: {each}\nX{n}: {each}\n"
+        for n, each in enumerate(values)
+    )
+    return make_wheel(
+        folder / "::warning::x", tag=f"py3-none-linux_{os.uname().machine}", files=files,
+        metadata=metadata,
+    )  # fmt: skip
+
+
+def said(*arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1)) -> tuple[str, str]:
+    """Run wheelfix and return its output, which must be harmless for terminals and runners."""
+    environ = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
+    done = subprocess.run(
+        [sys.executable, "-m", "wheelfix", *map(str, arguments)],
+        env={**environ, "NO_COLOR": "1", "PYTHONIOENCODING": "utf-8"},
+        cwd=cwd,
+        capture_output=True,
+        check=False,
+    )
+    texts = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode in code, texts[1]
+    assert "internal error" not in texts[1]
+    for text in texts:
+        assert_harmless(text, annotates="github" in arguments)
+    return texts
+
+
+def assert_harmless(text: str, *, annotates: bool = False) -> None:
+    found = STEERING.search(text)
+    assert found is None, text[max(0, found.start() - 200) : found.end() + 50]
+    assert "##[" not in text
+    for line in text.splitlines():
+        if line.lstrip().startswith("::"):
+            assert annotates, line
+            assert line.startswith(OURS), line
+
+
+FORMS = ("full concise json jsonl sarif github gitlab junit markdown html").split()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check(wheel: Path, tmp_path: Path, form: str) -> None:
+    text, _ = said("check", "-v", "--output-format", form, wheel, cwd=tmp_path)
+    assert text
+    if form in {"json", "jsonl", "sarif", "gitlab"}:
+        json.loads(text)
+    if form == "junit":
+        ET.fromstring(text)  # noqa: S314 -- it is ours
+    if form == "markdown":
+        from markdown_it import MarkdownIt
+
+        text = MarkdownIt("commonmark").enable("table").render(text)
+        assert 'href="javascript:' not in text
+        assert "<h1>title" not in text
+    if form in {"html", "markdown"}:
+        assert "<script>alert" not in text
+
+
+# --- Names that a real linker accepts -------------------------------------------------------------
+
+SYMBOLS = (
+    "\x1b[2J",
+    "::error::x",
+    "##[group]x",
+    "<script>alert(1)</script>",
+    "]]><x/>",
+    "\udcff\udcfe",
+    "`|x|`",
+    "%0A::error::x",
+    "\u202egnp",
+    "' onload='alert(1)",
+    "_ZN3foo9\x1b[2J::[]E3barEv",
+    "_ZN12::error::xyz3barEv",
+)
+MEMBERS = (
+    "u##",
+    "a##.so",
+    "[a.so",
+    "' onload=alert(1) x='.so",
+    "javascript:x.so",
+    "file:##[x].so",
+    "\u2028.so",
+)
+"""Names that would become a command together with the text printed after them."""
+
+
+def quoted(symbol: str) -> str:
+    """Write a symbol as the GNU assembler reads it."""
+    return f'"{symbol}"'
+
+
+def linked_wheel(folder: Path, symbols: Sequence[str], members: Sequence[str]) -> Path:
+    """Build objects with these symbols and names that depend on each other."""
+
+    def linked(name: str, assembly: str, soname: str, *more: str) -> Path:
+        (folder / "x.s").write_text(f".text\n{assembly}", "utf-8", "surrogateescape")
+        link = ["gcc", "-shared", "-nostdlib", "-o", name, "x.s", f"-Wl,-soname,{soname}"]
+        link += ["-Wl,--no-as-needed,--allow-shlib-undefined", *more]
+        subprocess.run(link, cwd=folder, check=True)
+        return folder / name
+
+    folder.mkdir(parents=True)
+    hostile = "none" not in symbols
+    library = linked("lib.so", ".globl fine\nfine: ret\n", "libx.so.1")
+    calls = "".join(f"call {quoted(each)}@PLT\n" for each in ("fine", *symbols))
+    rpath = "-Wl,-rpath,::error::x" if hostile else "-Wl,-rpath,::none::x"
+    user = linked("user.so", f".globl user\nuser: {calls}", members[0], "lib.so", rpath)
+    labels = "".join(f".globl {quoted(s)}\n{quoted(s)}: ret\n" for s in dict.fromkeys(symbols))
+    other = linked("other.so", labels, members[2], "user.so")
+    files: dict[str, bytes | str | Path] = {"demo/__init__.py": "", "demo/libx.so.1": library}
+    files |= {f"demo/{name}": other if n % 2 else user for n, name in enumerate(members)}
+    metadata = "Summary: \x1b[2J\nX: ##[group]\n::error:: x\nRequires-Python: ##[x]\n"
+    return make_wheel(
+        folder,
+        tag=f"py3-none-linux_{os.uname().machine}",
+        files=files,
+        metadata=metadata if hostile else "X: x\n",
+    )
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if os.uname().machine != "x86_64":
+        pytest.skip("the assembly is x86-64's")
+    return linked_wheel(tmp_path_factory.mktemp("linked") / "x", SYMBOLS, MEMBERS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> None:
+    text, _ = said(
+        "check", "-v", "--target", "debian:12", "--output-format", form, linked, cwd=tmp_path
+    )
+    assert "javascript" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("repair", "--diff", "-w", "out"),
+        ("repair", "-v", "-w", "out"),
+        ("repair", "--dry-run", "-v", "-w", "out"),
+        ("repair", "-w", "out", "--provider", "{wheel}"),
+        ("tree",),
+        ("tree", "--after", "{wheel}"),
+        ("tree", "--with", "{wheel}"),
+        ("tree", "--format", "mermaid"),
+        ("tree", "--format", "dot"),
+        ("explain", "-v"),
+        ("explain", "--json"),
+        ("explain", "--with", "{wheel}"),
+        ("verify", "-v"),
+        ("verify", "--json"),
+        ("check", "--against", "{wheel}"),
+        ("check", "--provider", "{wheel}"),
+        ("check", "--library-path", "{wheel}"),
+    ],
+    ids=" ".join,
+)
+def test_other_commands_on_a_linked_wheel(
+    words: tuple[str, ...], linked: Path, tmp_path: Path
+) -> None:
+    options = [word.format(wheel=linked) for word in words]
+    text, notes = said(*options, linked, cwd=tmp_path, code=(0, 1, 2))
+    assert text + notes
+
+
+class Shape(HTMLParser):
+    """Which elements a page has, with which attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.found: set[tuple[str, tuple[str, ...]]] = set()
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add((tag, tuple(sorted(name for name, _ in attrs))))
+
+
+@pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--format")])
+def test_names_add_no_html_elements_or_attributes(
+    words: tuple[str, ...], linked: Path, tmp_path: Path
+) -> None:
+    """A page on hostile names has the elements of one on harmless names."""
+    harmless = linked_wheel(
+        tmp_path / "x", ["none"] * len(SYMBOLS), [f"m{n}.so" for n, _ in enumerate(MEMBERS)]
+    )
+    pages = [said(*words, "html", each, cwd=tmp_path)[0] for each in (harmless, linked)]
+    usual, found = (Shape(page).found for page in pages)
+    assert usual
+    assert found <= usual | {("br", ())}
+
+
+def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    file = tmp_path / "base.json"
+    for each in (linked, wheel):
+        said("check", "--write-baseline", "--baseline", file, each, cwd=tmp_path, code=(0,))
+        assert file.read_bytes().isascii()
+        said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
+
+
+def test_the_step_summary_of_github(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "summary"
+    for each in (linked, wheel):
+        subprocess.run(
+            [sys.executable, "-m", "wheelfix", "check", "--exit-zero", "-q", str(each)],
+            env={**os.environ, "GITHUB_STEP_SUMMARY": str(summary)},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+    assert_harmless(summary.read_text("utf-8"))
+
+
+def test_two_wheels_with_the_same_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    """As before and after a repair; their contents differ completely."""
+    text, _ = said("check", wheel, linked, cwd=tmp_path, code=(1,))
+    assert str(wheel.parent.name).removeprefix("::") in text
+
+
+def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
+    """Installed files can have names that a zip cannot."""
+    site = tmp_path / "venv/lib/python3.11/site-packages"
+    with zipfile.ZipFile(linked) as archive:
+        content = archive.read("demo/[a.so")
+        archive.extractall(site)
+    (tmp_path / "venv/pyvenv.cfg").write_text("home = /usr/bin\n")
+    names = ["a\n::error::x.so", "\x1b[2J.so", "##[group].so", "b\u202e.so", "\udcff.so"]
+    rows = io.StringIO()
+    for name in names:
+        (site / "demo" / name).write_bytes(content)
+        csv.writer(rows).writerow([f"demo/{name}", "", ""])
+    record = site / "demo-1.0.dist-info/RECORD"
+    record.write_text(record.read_text() + rows.getvalue(), "utf-8", "surrogateescape")
+    odd = site / "::error::x\n-1.0.dist-info"
+    odd.mkdir()
+    (odd / "METADATA").write_text("Name: \x1b[2J\nVersion: ::error::\n")
+    venv = tmp_path / "venv"
+    for form in ("text", "mermaid", "dot", "json", "html"):
+        assert said("tree", "--format", form, "--site", venv, cwd=tmp_path)[0]
+    for name in names:
+        for more in ((), ("--json",), ("-v",)):
+            said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
+
+
+def test_a_traceback_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """With -v, Python's traceback is shown, which may quote the wheel."""
+    Terminal(verbosity=1).trace(ValueError("\n::error::\x1b[2J##[group]\u202e"))
+    said = capsys.readouterr().err
+    assert "ValueError" in said
+    assert_harmless(said)
+
+
+# --- Every command on the hostile wheel -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [(), ("--dry-run",), ("--diff",), ("-v",), ("-q",)])
+def test_repair(wheel: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    _, notes = said("repair", *options, "-w", tmp_path / "out", wheel, cwd=tmp_path, code=(0, 1, 2))
+    assert notes
+
+
+def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
+    """The plan, the summary and the diff quote hostile names."""
+    files: dict[str, bytes | str | Path] = {
+        "demo/::add-mask::x/y.so": shared_object(
+            tmp_path / "y.so", soname="##[group]\x1b[2J\n::error::x",
+            runpath="/opt/\x1b]0;x\x07:$ORIGIN/\n::error::x",
+        )
+    }  # fmt: skip
+    good = make_wheel(tmp_path, tag=f"py3-none-linux_{os.uname().machine}", files=files)
+    for options in ((), ("--dry-run",), ("--diff",), ("-v",)):
+        text, notes = said("repair", *options, "-w", "out", good, cwd=tmp_path)
+        assert "add-mask" in text + notes or not options
+
+
+@pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])
+def test_tree(wheel: Path, tmp_path: Path, form: str) -> None:
+    text, _ = said("tree", "--format", form, wheel, cwd=tmp_path)
+    assert text
+    if form == "json":
+        json.loads(text)
+    if form == "html":
+        assert "<script>alert" not in text
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("demo/real.so",), ("demo/::stop-commands::x/y.so",), ("--json",)]
+)
+def test_explain(wheel: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    text, _ = said("explain", wheel, *more, cwd=tmp_path, code=(0, 1, 2))
+    if "--json" in more:
+        json.loads(text)
+
+
+def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
+    """`verify` prints output of the wheel's programs, `trace` paths of loaded files."""
+    text, _ = said("verify", "--json", wheel, cwd=tmp_path, code=(0, 1, 2))
+    if text:
+        json.loads(text)
+    said("verify", "-v", wheel, cwd=tmp_path, code=(0, 1, 2))
+    library = shared_object(tmp_path / "::error::x" / "##[group]\x1b[2J.so", soname="\x1b[31m")
+    code = f"import ctypes; ctypes.CDLL({str(library)!r})"
+    for options in ((), ("--json",), ("-v",)):
+        said("trace", *options, "--", sys.executable, "-c", code, cwd=tmp_path, code=(0, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "\x1b[2J-1.0-py3-none-any.whl",
+        "a\n::error::x-1.0-py3-none-any.whl",
+        "::add-mask::x-1-py3-none-any.whl",
+        "##[group]-1.0-py3-none-any.whl",
+        "\u202ea-1.0-py3-none-any.whl",
+        "no wheel\x1b[2J",
+    ],
+)
+@pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
+def test_a_hostile_file_name(tmp_path: Path, name: str, command: str) -> None:
+    (tmp_path / name).write_bytes(b"PK")
+    said(command, name, cwd=tmp_path, code=(2,))
+    (tmp_path / name).unlink()
+    said(command, name, cwd=tmp_path, code=(2,))

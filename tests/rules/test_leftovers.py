@@ -1,0 +1,80 @@
+"""Build leftovers: what each rule reports, and what pip does."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import make_wheel
+from tests.support.installers import PURE, found, pip
+from tests.support.values import findings, wheel
+from wheelfix.rules import leftovers
+from wheelfix.rules.findings import Safety, Severity
+from wheelfix.wheel.edits import RemoveMember
+from wheelfix.wheel.model import Metadata
+
+
+@pytest.mark.parametrize(
+    ("member", "severity"),
+    [
+        ("pkg/__pycache__/a.cpython-311.pyc", Severity.WARNING),
+        ("pkg/.git/config", Severity.WARNING),
+        ("pkg/libx.so.debug", Severity.WARNING),
+        ("pkg/CMakeFiles/x", Severity.WARNING),
+        ("pkg/a.py~", Severity.WARNING),
+        (".pypirc", Severity.WARNING),
+        ("pkg/a.o", Severity.INFO),
+        ("pkg/libx.a", Severity.INFO),
+        ("pkg/legacy.pyc", None),
+        ("pkg/digital", None),
+        ("pkg/.gitignore", None),
+    ],
+)
+def test_build_leftovers_are_reported(member: str, severity: Severity | None) -> None:
+    said = findings(leftovers.build_leftovers, wheel({}, member))
+    assert [f.severity for f in said] == ([] if severity is None else [severity])
+    if severity is Severity.WARNING:
+        assert said[0].fix is not None
+        assert said[0].fix.edits == (RemoveMember(member=member),)
+
+
+def test_pip_freeze_prints_a_direct_url_of_the_wheel(tmp_path: Path) -> None:
+    member = "demo-1.0.dist-info/direct_url.json"
+    files = {member: '{"url": "file:///home/me/demo", "dir_info": {}}'}
+    path = make_wheel(tmp_path / "index", tag=PURE, files=files)
+    finding = found(path)["WF517"]
+    assert finding.fix is not None
+    assert finding.fix.edits == (RemoveMember(member=member),)
+    assert finding.fix.safety is Safety.SAFE
+    done = pip("install", "--no-index", "-f", path.parent, "--target", tmp_path / "target", "demo")
+    assert done.returncode == 0, done.stderr
+    frozen = pip("freeze", "--path", tmp_path / "target").stdout
+    assert "file:///home/me/demo" in frozen
+
+
+def test_paths_in_metadata_and_urls_that_only_look_like_one() -> None:
+    fields = (("requires-dist", "x @ file:///home/me/x"),)
+    bad = wheel({}, metadata=Metadata(fields=fields))
+    assert [f.severity for f in findings(leftovers.build_machine_path, bad)] == [Severity.ERROR]
+    links = (("project-url", "Home, https://example.org/home/x"), ("description", "see /tmp/x"))
+    assert not findings(leftovers.build_machine_path, wheel({}, metadata=Metadata(fields=links)))
+
+
+def test_a_common_name_is_overwritten_by_the_next_wheel(tmp_path: Path) -> None:
+    wheels = [
+        make_wheel(tmp_path, name, tag=PURE, files={"tests/__init__.py": name, f"{name}.py": ""})
+        for name in ("one", "two")
+    ]
+    assert [found(path)["WF518"].entry for path in wheels] == ["tests", "tests"]
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "v"], check=True)
+    python = tmp_path / "v" / "bin" / "python"
+    assert pip("--python", python, "install", "--no-index", *wheels).returncode == 0
+    assert pip("--python", python, "uninstall", "-y", "one").returncode == 0
+    assert not list((tmp_path / "v").glob("lib/*/site-packages/tests/__init__.py"))
+
+
+def test_a_distribution_may_have_its_own_name() -> None:
+    assert not findings(
+        leftovers.common_top_level, wheel({}, "tools/a.py", name="tools-1-py3-none-any.whl")
+    )

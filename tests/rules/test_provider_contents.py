@@ -1,0 +1,249 @@
+"""Libraries and symbols of providers: what each rule reports, and what the loader says."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import make_wheel, shared_object, stub_library_with_versions
+from tests.support.providers import (
+    DEPENDENT,
+    MACHINE,
+    PROVIDER_RULES,
+    asked,
+    dependent_wheel,
+    imported,
+    pro_library,
+    provider_wheel,
+    repaired,
+    unpacked,
+)
+from tests.support.values import elf, findings, wheel
+from wheelfix.errors import SettingsError
+from wheelfix.host.host_libraries import GivenLibraries
+from wheelfix.host.provider_lookup import with_providers
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.rules import provider_contents, provider_requirements
+from wheelfix.rules.context import Context
+from wheelfix.rules.engine import run_rules
+from wheelfix.rules.findings import Finding, Severity
+from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.reader import open_wheel
+
+
+def checked(path: Path, *providers: str, **settings: Any) -> list[Finding]:
+    given = Settings(provider=tuple(Provider(source=source) for source in providers), **settings)
+    with open_wheel(path) as archive:
+        asked_for = with_providers(given, path.parent, archive.wheel)
+        definitions = GivenLibraries(archive=archive, settings=asked_for, environ={})
+        context = Context(wheel=archive.wheel, settings=asked_for, definitions=definitions)
+        return list(run_rules(context, PROVIDER_RULES))
+
+
+def test_a_symbol_that_the_provider_lacks_is_named_as_the_loader_names_it(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    good = provider_wheel(tmp_path, "", library=pro)
+    bad = provider_wheel(tmp_path, "int pro_new(void) { return 7; }", "2.1")
+    path = dependent_wheel(tmp_path, pro)
+    codes = [finding.code for finding in checked(path, str(good))]
+    assert "WF824" not in codes
+    (found,) = (finding for finding in checked(path, str(bad)) if finding.code == "WF824")
+    assert (found.entry, found.severity) == ("pro", Severity.ERROR)
+    assert "pro 2.1" in found.message
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
+    assert imported(unpacked(tmp_path / "good", fixed, good)) == "7"
+    assert "undefined symbol: pro" in imported(unpacked(tmp_path / "bad", fixed, bad))
+    refused = repaired(path, tmp_path / "no", str(bad))
+    assert refused.status is Status.REJECTED
+
+
+def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:
+    def versioned(folder: str, version: str) -> Path:
+        path = tmp_path / folder / "libpro.so.3"
+        return stub_library_with_versions(path, "libpro.so.3", {version: ["pro"]})
+
+    built, other = versioned("built", "PRO_2"), versioned("other", "PRO_1")
+    good = provider_wheel(tmp_path, "", library=built)
+    bad = provider_wheel(tmp_path, "", "1.0", library=other)
+    path = dependent_wheel(tmp_path, built, requires="pro")
+    assert not [finding for finding in checked(path, str(good)) if finding.code == "WF824"]
+    (found,) = (finding for finding in checked(path, str(bad)) if finding.code == "WF824")
+    assert "`pro@PRO_2`" in found.message
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
+    assert "PRO_2" in imported(unpacked(tmp_path / "bad", fixed, bad))
+
+
+def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    other = shared_object(tmp_path / "o" / "libpro.so.4", soname="libpro.so.4")
+    at_hand = provider_wheel(tmp_path, "", library=other)
+    path = dependent_wheel(tmp_path, pro)
+    told = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
+    settings = with_providers(Settings(provider=(told, Provider(source=str(at_hand)))), path.parent)
+    with open_wheel(path) as archive:
+        definitions = GivenLibraries(archive=archive, settings=settings, environ={})
+        context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
+        (found,) = run_rules(context, [provider_contents.provider_lacks_library])
+    assert found.entry == "libpro.so.3"
+
+
+def other_provider(folder: Path, version: str, tag: str, name: str = "libpro.so.3") -> Path:
+    """Write a provider's wheel of which only the names count."""
+    return make_wheel(folder, "pro", version, tag, {f"pro/lib/{name}": b""})
+
+
+@pytest.mark.parametrize(
+    ("requires", "judged", "refused"),
+    [
+        ((), ("3.0", "1.0"), ("4.0rc1",)),
+        (("pro",), ("3.0", "1.0"), ("4.0rc1",)),
+        (("pro<3",), ("2.0", "1.0"), ("3.0", "4.0rc1")),
+        (("pro==2.*",), ("2.0",), ("1.0", "3.0", "4.0rc1")),
+        (("pro>=4.0rc1",), ("4.0rc1",), ("1.0", "2.0", "3.0")),
+        (("pro<2; extra == 'a'", "pro>=3"), ("3.0", "1.0"), ("2.0", "4.0rc1")),
+        (("other",), ("3.0", "1.0"), ("4.0rc1",)),
+    ],
+)
+def test_the_highest_and_the_lowest_version_that_metadata_allows_are_judged(
+    tmp_path: Path, requires: tuple[str, ...], judged: tuple[str, ...], refused: tuple[str, ...]
+) -> None:
+    for version in ("1.0", "2.0", "3.0", "4.0rc1"):
+        other_provider(tmp_path / "links", version, "py3-none-any")
+    make_wheel(tmp_path / "links", "nolibs", "1", "py3-none-any", {"nolibs.py": ""})
+    subject = wheel({DEPENDENT: elf("libpro.so.3")}, metadata=asked(*requires))
+    given = Settings(provider=(Provider(source="links"),))
+    settings = with_providers(given, tmp_path, subject)
+    assert tuple(provider.version for provider in settings.provider) == judged
+    assert {tuple(sorted(provider.refused)) for provider in settings.provider} == {refused}
+    assert [Path(place).name.split("-")[1] for place in settings.library_path] == list(judged)
+
+
+def test_versions_that_metadata_does_not_allow_are_listed_as_not_checked(
+    tmp_path: Path,
+) -> None:
+    pro = pro_library(tmp_path)
+    bad = str(provider_wheel(tmp_path, "int pro_new(void) { return 7; }", "3.0"))
+    good = str(provider_wheel(tmp_path, "", library=pro))
+    path = dependent_wheel(tmp_path, pro, requires="pro>=2,<3")
+    found = checked(path, bad, good)
+    assert not [finding for finding in found if finding.code in {"WF822", "WF823", "WF824"}]
+    (told,) = (finding for finding in found if finding.code == "WF107")
+    assert any("not checked: 3.0" in note for note in told.notes)
+    alone = checked(path, bad)
+    assert "WF824" not in [finding.code for finding in alone]
+    (told,) = (finding for finding in alone if finding.code == "WF822")
+    assert "the available version 3.0, which was not checked" in told.message
+
+
+def test_a_table_of_a_provider_applies_to_its_wheels(tmp_path: Path) -> None:
+    wheels = [other_provider(tmp_path, version, "py3-none-any") for version in ("1.0", "3.0")]
+    told = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (told, *(Provider(source=str(wheel_path)) for wheel_path in wheels))
+    for requires, version, refused in (("pro", "3.0", ()), ("pro==2.*", "3.0", ("1.0", "3.0"))):
+        subject = wheel({DEPENDENT: elf("libpro.so.3")}, metadata=asked(requires))
+        settings = with_providers(Settings(provider=given), tmp_path, subject)
+        assert settings.provider[0].libraries == told.libraries
+        assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
+        assert bool(settings.provider[0].at_hand) is not bool(refused)
+        assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
+        found = findings(
+            provider_requirements.provider_loosely_required, subject, provider=settings.provider
+        )
+        assert any("was not checked" in finding.message for finding in found) is bool(refused)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "blamed"),
+    [
+        ("int pro(void) { return 7; }", "int pro_new(void) { return 7; }", "2.1"),
+        ("int pro_old(void) { return 7; }", "int pro(void) { return 7; }", "2.0"),
+    ],
+)
+def test_a_symbol_that_one_of_the_versions_lacks_is_named_as_the_loader_names_it(
+    tmp_path: Path, older: str, newer: str, blamed: str
+) -> None:
+    pro = pro_library(tmp_path)
+    wheels = {"2.0": provider_wheel(tmp_path, older), "2.1": provider_wheel(tmp_path, newer, "2.1")}
+    path = dependent_wheel(tmp_path, pro)
+    found = checked(path, *map(str, wheels.values()))
+    (lacking,) = (finding for finding in found if finding.code == "WF824")
+    assert f"pro {blamed}" in lacking.message
+    which = {"2.0": "lowest", "2.1": "highest"}[blamed]
+    assert any(f"{blamed} is the {which}" in note for note in lacking.notes)
+    bound = {"2.0": ">2.0", "2.1": "<2.1"}[blamed]
+    assert f"`Requires-Dist: pro{bound}`" in (lacking.hint or "")
+    (good,) = (wheel_path for version, wheel_path in wheels.items() if version != blamed)
+    fixed = repaired(path, tmp_path / "out", str(good)).output
+    assert fixed is not None
+    for version, beside in wheels.items():
+        said = imported(unpacked(tmp_path / f"site{version}", fixed, beside))
+        assert ("undefined symbol: pro" in said) is (version == blamed)
+        assert (said == "7") is (version != blamed)
+
+
+def test_a_version_that_only_the_highest_defines_is_missed_in_the_lowest(tmp_path: Path) -> None:
+    def versioned(folder: str, version: str) -> Path:
+        path = tmp_path / folder / "libpro.so.3"
+        return stub_library_with_versions(path, "libpro.so.3", {version: ["pro"]})
+
+    built = versioned("built", "PRO_2")
+    high = provider_wheel(tmp_path, "", "2.1", library=built)
+    low = provider_wheel(tmp_path, "", "2.0", library=versioned("other", "PRO_1"))
+    found = checked(dependent_wheel(tmp_path, built), str(high), str(low))
+    (lacking,) = (finding for finding in found if finding.code == "WF824")
+    assert "`pro@PRO_2`" in lacking.message
+    assert "pro 2.0" in lacking.message
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("pro/lib/libpro.so.4", "pro 3.0 does not have"),
+        ("pro/new/libpro.so.3", "pro 2.0 has in `pro/lib`, not in `pro/new`"),
+    ],
+)
+def test_a_library_that_the_next_release_renames_or_moves_is_named_with_that_release(
+    tmp_path: Path, place: str, words: str
+) -> None:
+    pro = pro_library(tmp_path)
+    low = provider_wheel(tmp_path, "", library=pro)
+    library = shared_object(tmp_path / "n.so", "int pro(void) { return 8; }", soname="libpro.so.3")
+    tag = f"py3-none-linux_{MACHINE}"
+    high = make_wheel(tmp_path / "high", "pro", "3.0", tag, {place: library})
+    path = dependent_wheel(tmp_path, pro)
+    (found,) = (
+        finding for finding in checked(path, str(low), str(high)) if finding.code == "WF823"
+    )
+    assert words in found.message
+    assert any("available version that METADATA allows" in note for note in found.notes)
+    fixed = repaired(path, tmp_path / "out", str(low)).output
+    assert fixed is not None
+    assert imported(unpacked(tmp_path / "low site", fixed, low)) == "7"
+    assert "cannot open shared object" in imported(unpacked(tmp_path / "high site", fixed, high))
+
+
+@pytest.mark.parametrize(
+    ("tag", "words"),
+    [
+        ("py3-none-manylinux_2_17_aarch64", "for glibc aarch64, and the wheel for glibc x86_64"),
+        ("py3-none-musllinux_1_2_x86_64", "for musl x86_64"),
+        ("cp310-cp310-manylinux2014_x86_64", "for python3.10, and the wheel for python3.11"),
+        ("py3-none-win_amd64", "for win_amd64"),
+    ],
+)
+def test_a_provider_that_is_never_installed_beside_the_wheel_is_refused(
+    tmp_path: Path, tag: str, words: str
+) -> None:
+    subject = wheel(
+        {DEPENDENT: elf("libpro.so.3")}, name="d-1-cp311-cp311-manylinux_2_28_x86_64.whl"
+    )
+    misfit = Provider(source=str(other_provider(tmp_path / "bad", "1.0", tag)))
+    with pytest.raises(SettingsError, match=re.escape(words)):
+        with_providers(Settings(provider=(misfit,)), tmp_path, subject)
+    for good_tag in ("py3-none-any", "cp39-abi3-manylinux1_x86_64", "cp311-cp311-linux_x86_64"):
+        good = Provider(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
+        settings = with_providers(Settings(provider=(misfit, good)), tmp_path, subject)
+        assert {provider.at_hand for provider in settings.provider} == {good.source}

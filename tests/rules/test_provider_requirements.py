@@ -1,0 +1,117 @@
+"""Requirements on providers in METADATA."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.support.providers import BLAS, DEPENDENT, asked
+from tests.support.values import apply_fixes, elf, findings, wheel
+from wheelfix.rules import provider_requirements
+from wheelfix.rules.findings import Severity
+from wheelfix.rules.provider_requirements import provider_not_required
+from wheelfix.settings import Provider, Settings
+from wheelfix.wheel.model import Metadata
+
+PRO = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+
+
+def module(name: str, *needed: str, **fields: Any) -> Any:
+    return elf(*needed, module_hooks=(f"PyInit_{name}",), **fields)
+
+
+TWO = {"demo/_core.so": module("_core"), "demo/_gpu.so": module("_gpu", "libpro.so.3")}
+
+
+def test_a_provider_that_is_not_required_is_an_error_with_the_line_to_add() -> None:
+    subject = wheel({DEPENDENT: elf("libcublas.so.12")}, metadata=asked("numpy"))
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
+    assert found.severity is Severity.ERROR
+    assert "`Requires-Dist: nvidia-cublas-cu12>=12.4`" in (found.hint or "")
+
+
+@pytest.mark.parametrize(
+    "requirement", ["nvidia-cublas-cu12", "NVIDIA_cublas.cu12 >=12.4 ; sys_platform == 'linux'"]
+)
+def test_a_provider_that_is_required_in_any_spelling_is_no_finding(requirement: str) -> None:
+    subject = wheel({DEPENDENT: elf("libcublas.so.12")}, metadata=asked(requirement))
+    assert not findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
+
+
+def test_a_provider_of_an_extra_stays_optional() -> None:
+    subject = wheel(
+        {DEPENDENT: elf("libcublas.so.12")}, metadata=asked("nvidia-cublas-cu12; extra == 'gpu'")
+    )
+    (found,) = findings(provider_requirements.provider_not_required, subject, provider=(BLAS,))
+    assert found.severity is Severity.INFO
+
+
+@pytest.mark.parametrize(
+    ("required", "known", "version", "loose"),
+    [
+        ("p", "p>=1", "", True),
+        ("p", "p", "", True),
+        ("p>=1", "p", "", False),
+        ("p>=1", "p>=1", "", False),
+        ("p>=1.2", "p>=1", "", False),
+        ("p>=0.9", "p>=1", "", True),
+        ("p>=1", "p>=1,<2", "", True),
+        ("p>=1,<2", "p>=1,<3", "", False),
+        ("p~=1.4", "p>=1.4,<2", "", False),
+        ("p==1.*", "p>=1.4", "", True),
+        ("p>=2", "p", "1.5", True),
+        ("p>=1", "p", "1.5", False),
+    ],
+)
+def test_metadata_must_not_allow_more_than_the_provider(
+    required: str, known: str, version: str, *, loose: bool
+) -> None:
+    provider = Provider(requirement=known, libraries=("libp.so",), directory="p", version=version)
+    subject = wheel({DEPENDENT: elf("libp.so")}, metadata=asked(required))
+    found = findings(provider_requirements.provider_loosely_required, subject, provider=(provider,))
+    assert bool(found) is loose
+
+
+@pytest.mark.parametrize(
+    ("objects", "init", "requires", "severity", "added"),
+    [
+        (TWO, b"from . import _core", (), Severity.ERROR, False),
+        (TWO, b"from . import _gpu", (), Severity.ERROR, True),
+        ({"demo/_gpu.so": TWO["demo/_gpu.so"]}, b"", (), Severity.ERROR, True),
+        (TWO, b"from . import _core", ("pro>=2; extra == 'gpu'",), Severity.INFO, False),
+        (TWO, b"from . import _gpu", ("pro>=2; extra == 'gpu'",), Severity.WARNING, False),
+        (TWO, b"", ("pro>=2",), None, False),
+    ],
+)
+def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
+    objects: Mapping[str, Any],
+    init: bytes,
+    requires: tuple[str, ...],
+    severity: Severity | None,
+    *,
+    added: bool,
+) -> None:
+    subject = wheel(
+        objects,
+        "demo/__init__.py",
+        sources={"demo/__init__.py": init},
+        metadata=Metadata(name="demo", version="1.0", requires_dist=requires),
+    )
+    found = findings(provider_not_required, subject, provider=(PRO,), add_requires=True)
+    assert [each.severity for each in found] == ([severity] if severity is not None else [])
+    if severity is Severity.ERROR:
+        assert ("extra == " in (found[0].hint or "")) is not added
+    chosen = Settings(provider=(PRO,), add_requires=True)
+    after, _ = apply_fixes(subject, [provider_not_required], chosen)
+    assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
+    assert not added or not findings(provider_not_required, after, provider=(PRO,))
+
+
+def test_no_line_is_added_without_the_setting() -> None:
+    subject = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(name="demo"))
+    (found,) = findings(provider_not_required, subject, provider=(PRO,))
+    assert found.fix is None
+    assert "--add-requires" in (found.hint or "")
+    broken = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(problem="x"))
+    (found,) = findings(provider_not_required, broken, provider=(PRO,), add_requires=True)
+    assert found.fix is None

@@ -1,0 +1,212 @@
+"""Libraries that Python code opens: what each rule reports, and what Python does."""
+
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.naming import SUFFIX, TAG, installed, opening, read, repaired, run, severities
+from tests.support.values import elf, findings, wheel
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.rules import python_openings
+from wheelfix.rules.findings import Severity
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
+
+
+def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> Wheel:
+    objects = objects or {"pkg/lib/libx.so": elf(soname="libx.so")}
+    return wheel(objects, "pkg/__init__.py", openings={"pkg/__init__.py": found}, **fields)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (opening("lib/libx.so", LookupPlace.SOURCE), []),
+        (opening("libx.so", LookupPlace.SOURCE), [Severity.ERROR]),
+        (opening("libx.so", LookupPlace.SOURCE, on_import=False), [Severity.WARNING]),
+        (opening("libx.so", LookupPlace.SOURCE, sure=False), [Severity.INFO]),
+        (opening("x.dll", LookupPlace.SOURCE), []),
+        (opening("../other/libx.so", LookupPlace.SOURCE), []),
+        (opening("lib/libx", LookupPlace.SOURCE, suffixes=(".so",)), []),
+        (opening("libx", LookupPlace.SOURCE, suffixes=(".so",)), [Severity.ERROR]),
+        (opening("libx.so"), [Severity.ERROR]),
+        (opening("libc.so.6"), []),
+        (opening("libcuda.so.1"), []),
+        (opening("x", LookupPlace.FIND), [Severity.WARNING]),
+        (opening("m", LookupPlace.FIND), []),
+        (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
+    ],
+)
+def test_what_is_opened_is_looked_for_where_it_will_be(
+    found: PythonOpening, expected: list[Severity]
+) -> None:
+    assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
+
+
+def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
+    objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
+    subject = opening_wheel(opening("libx.so"), objects=objects)
+    assert severities(python_openings.opened_library_missing, subject) == [Severity.INFO]
+    preloaded = opening_wheel(
+        opening("libx.so", LookupPlace.SOURCE), opening("libx.so"), objects=objects
+    )
+    assert severities(python_openings.opened_library_missing, preloaded) == []
+
+
+def test_python_fails_to_open_what_is_reported(tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libwfx.so", soname="libwfx.so")
+    source = "import ctypes, os\nctypes.CDLL(os.path.join(os.path.dirname(__file__), '{}'))\n"
+    for place, expected in (("libwfx.so", [Severity.ERROR]), ("lib/libwfx.so", [])):
+        path = make_wheel(
+            tmp_path / f"opens-{place.replace('/', '-')}",
+            tag="py3-none-linux_x86_64",
+            files={"pkg/lib/libwfx.so": library, "pkg/__init__.py": source.format(place)},
+        )
+        assert severities(python_openings.opened_library_missing, read(path)) == expected
+        done = run(installed(path, path.parent / "site"), "import pkg")
+        assert bool(done.returncode) == bool(expected)
+
+
+def test_a_renaming_graft_is_reported_before_and_after() -> None:
+    user = {"pkg/m.so": elf("libfoo.so.1")}
+    before = opening_wheel(opening("libfoo.so.1"), objects=user)
+    assert severities(python_openings.renamed_under_its_user, before) == [Severity.WARNING]
+    assert (
+        severities(python_openings.renamed_under_its_user, before, keep_names=("libfoo.so*",)) == []
+    )
+    assert (
+        severities(python_openings.renamed_under_its_user, before, exclude=("libfoo.so.1",)) == []
+    )
+    new = "libfoo-1a2b3c4d.so.1"
+    objects = {"pkg/m.so": elf(new), f"pkg.libs/{new}": elf(soname=new)}
+    after = opening_wheel(opening("libfoo.so.1"), objects=objects)
+    assert severities(python_openings.renamed_under_its_user, after) == [Severity.ERROR]
+
+
+@pytest.fixture(scope="module")
+def two_ways(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A package that uses one library by DT_NEEDED and by name."""
+    folder = tmp_path_factory.mktemp("two_ways")
+    library = shared_object(
+        folder / "host/libwfboth.so.1",
+        "static int n; int count(void) { return ++n; }",
+        soname="libwfboth.so.1",
+    )
+    built = extension(
+        folder / "m.so", "m", needed=[library], calls=["count"], rpath=str(library.parent)
+    )
+    source = "from pkg.m import value\nimport ctypes\nlib = ctypes.CDLL('libwfboth.so.1')\n"
+    return make_wheel(folder, tag=TAG, files={f"pkg/m{SUFFIX}": built, "pkg/__init__.py": source})
+
+
+CODE = "import pkg; print(pkg.value(), pkg.lib.count())"
+
+
+def test_a_rename_that_breaks_code_is_refused_and_the_stage_named(
+    two_ways: Path, tmp_path: Path
+) -> None:
+    outcome = repaired(two_ways, tmp_path)
+    assert outcome.status is Status.REJECTED
+    [found] = [f for f in outcome.remaining if f.code == "WF318"]
+    assert "broken by this repair's stage: graft" in found.notes
+    ignoring = repaired(two_ways, tmp_path, ignore={"WF318": "to see what happens"})
+    assert ignoring.output is not None
+    done = run(installed(ignoring.output, tmp_path / "site"), CODE)
+    assert "libwfboth.so.1: cannot open shared object file" in done.stderr
+
+
+def test_a_kept_name_serves_both_dependents_with_one_copy(two_ways: Path, tmp_path: Path) -> None:
+    outcome = repaired(two_ways, tmp_path, keep_names=("libwfboth.so.*",))
+    assert outcome.output is not None, outcome
+    assert outcome.after is not None
+    assert "demo.libs/libwfboth.so.1" in outcome.after.elfs
+    [sbom] = [step for step in outcome.edits if step.title == "list what is grafted"]
+    assert "libwfboth.so.1" in str(sbom.edit)
+    done = run(installed(outcome.output, tmp_path / "site"), CODE)
+    assert done.stdout == "1 2\n", done.stderr
+
+
+def noting(name: str, priority: str) -> Any:
+    note = f'[{{"soname": ["{name}"], "priority": "{priority}"}}]'
+    return elf(dlopen_notes=(note,), runpath="$ORIGIN")
+
+
+def test_a_noted_library_is_looked_for_by_the_objects_own_search_path() -> None:
+    for folder, expected in (("pkg", []), ("pkg/lib", [Severity.ERROR])):
+        objects = {"pkg/m.so": noting("libx.so", "required"), f"{folder}/libx.so": elf()}
+        assert severities(python_openings.noted_library_missing, wheel(objects)) == expected
+    renamed = {"pkg/m.so": noting("libx.so.1", "suggested"), "p.libs/libx-1a2b3c4d.so.1": elf()}
+    assert severities(python_openings.noted_library_missing, wheel(renamed)) == [Severity.WARNING]
+    foreign = wheel({"pkg/m.so": noting("libsystemd.so.0", "required")})
+    assert severities(python_openings.noted_library_missing, foreign) == []
+
+
+@pytest.mark.parametrize("note", ["", "{", "{}", "[1]", '[{"soname": 1}]'])
+def test_a_note_that_is_not_as_specified_says_nothing(note: str) -> None:
+    subject = wheel({"pkg/m.so": elf(dlopen_notes=(note,)), "pkg/libx.so": elf()})
+    assert severities(python_openings.noted_library_missing, subject) == []
+
+
+def test_the_note_is_read_from_the_object(tmp_path: Path) -> None:
+    note = r"""
+    __asm__(".section .note.dlopen, \"a\", %note\n .balign 4\n .long 4, 2f - 1f, 0x407c0c0a\n"
+            " .asciz \"FDO\"\n1: .asciz \"[{\\\"soname\\\": [\\\"libq.so.1\\\"]}]\"\n2: .balign 4\n"
+            " .previous");
+    """
+    path = make_wheel(tmp_path, files={"pkg/x.so": shared_object(tmp_path / "x.so", note)})
+    assert read(path).elfs["pkg/x.so"].dlopen_notes == ('[{"soname": ["libq.so.1"]}]',)
+
+
+OPENS = "import ctypes\nctypes.CDLL('libc.so.6')\n"
+INVOLVED = "import ctypes\n" + "".join(
+    f"def f{n}(x): return {' + '.join(f'f{i}(x)' for i in range(9))}\n" for n in range(9)
+)
+TOO_MUCH: dict[str, dict[str, str]] = {
+    "too long": {"pkg/a.py": "x = 0\n" * 200_000 + OPENS},
+    "too many tokens": {"pkg/a.py": f"x = [{'0,' * 60_000}]\n{OPENS}"},
+    "too involved": {"pkg/a.py": f"{INVOLVED}ctypes.CDLL(f1(1))\n"},
+    "too many large ones": {f"pkg/a{n:02}.py": f"{OPENS}#{'x' * 300_000}" for n in range(66)},
+    "a word that is cut in two": {"pkg/a.py": f"#{'x' * (2**20 - 4)}\n{OPENS[15:]}"},
+}
+
+
+@pytest.mark.parametrize("sources", TOO_MUCH.values(), ids=TOO_MUCH)
+def test_sources_that_are_too_complex_are_reported(sources: dict[str, str], tmp_path: Path) -> None:
+    library = shared_object(tmp_path / "libx.so")
+    files: dict[str, Any] = {"pkg/libx.so": library, "pkg/__init__.py": OPENS, **sources}
+    subject = read(make_wheel(tmp_path, files=files))
+    [found] = findings(python_openings.openings_not_judged, subject)
+    assert found.severity is Severity.INFO
+    assert found.member in sources
+    assert set(subject.unfollowed) <= set(sources)
+    assert "not evaluated completely" in found.message
+    assert "may have been missed" in found.message
+    assert f"`{found.member}`" in found.notes[0]
+
+
+def test_sources_that_are_evaluated_or_open_nothing_are_not_reported(tmp_path: Path) -> None:
+    files: dict[str, Any] = {
+        "pkg/libx.so": shared_object(tmp_path / "libx.so"),
+        "pkg/__init__.py": OPENS,
+        "pkg/data.py": "x = 0\n" * 200_000,
+        "pkg/tokens.py": f"x = [{'0,' * 60_000}]\n",
+        "pkg/old.py": "print 'ctypes.CDLL'\n",
+    }
+    subject = read(make_wheel(tmp_path, files=files))
+    assert subject.openings.keys() == {"pkg/__init__.py"}
+    assert severities(python_openings.openings_not_judged, subject) == []
+
+
+def test_a_repair_still_reports_sources_that_are_too_complex(
+    two_ways: Path, tmp_path: Path
+) -> None:
+    with zipfile.ZipFile(two_ways) as old:
+        kept = {n: old.read(n) for n in old.namelist() if ".dist-info/" not in n}
+    given_up = "\n".join((f"x = [{'0,' * 60_000}]", OPENS))
+    path = make_wheel(tmp_path, tag=TAG, files={**kept, "demo/tokens.py": given_up})
+    outcome = repaired(path, tmp_path / "out")
+    assert outcome.after is not None, outcome
+    assert outcome.after.unfollowed == ("demo/tokens.py",)
+    assert "WF320" in {finding.code for finding in outcome.remaining}

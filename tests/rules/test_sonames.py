@@ -1,0 +1,131 @@
+"""SONAMEs and DT_NEEDED: what each rule reports, and what the loader does."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from tests.support.naming import (
+    SUFFIX,
+    TAG,
+    differing,
+    installed,
+    opening,
+    repaired,
+    run,
+    severities,
+)
+from tests.support.values import elf, findings, wheel
+from wheelfix.rules import sonames
+from wheelfix.rules.context import Stage
+from wheelfix.rules.findings import Severity
+from wheelfix.wheel.edits import RenameNeeded
+from wheelfix.wheel.model import LookupPlace
+
+
+def test_dependents_of_a_soname_get_the_file_name_in_dt_needed() -> None:
+    [found] = findings(sonames.soname_differs, differing(), Stage.BEFORE)
+    assert found.severity is Severity.ERROR
+    assert found.fix is not None
+    assert found.fix.edits == (RenameNeeded(member="pkg/m.so", old="libin.so.2", new="libin.so"),)
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        {"pkg/m.so": elf("libin.so.2"), "pkg/libin.so.2": elf(soname="libin.so.2")},
+        {"pkg/m.so": elf("libin.so"), "pkg/libin.so": elf(soname="libin.so.2")},
+        {"pkg/m.so": elf(), "pkg/libin.so": elf(soname="libin.so.2")},
+        {"pkg/m.so": elf("libz.so.1"), "pkg/zlib.so": elf(soname="libz.so.1")},
+        {"pkg/m.so": elf("libin.so.2"), "pkg/libin.so": elf(soname="libin.so.2", bits=32)},
+    ],
+)
+def test_names_that_agree_or_are_not_needed_are_right(objects: Any) -> None:
+    assert findings(sonames.soname_differs, wheel(objects)) == ()
+
+
+def test_a_library_that_code_preloads_by_path_is_a_warning() -> None:
+    found = opening("libin.so", LookupPlace.SOURCE)
+    subject = wheel(differing().elfs, "pkg/__init__.py", openings={"pkg/__init__.py": (found,)})
+    assert severities(sonames.soname_differs, subject) == [Severity.WARNING]
+
+
+def test_the_repaired_wheel_finds_the_library(tmp_path: Path) -> None:
+    library = shared_object(
+        tmp_path / "libin.so", "int in(void) { return 7; }", soname="libin.so.2"
+    )
+    built = extension(tmp_path / "m.so", "m", needed=[library], calls=["in"])
+    files: dict[str, bytes | str | Path] = {
+        f"pkg/m{SUFFIX}": built,
+        "pkg/libin.so": library,
+        "pkg/__init__.py": "",
+    }
+    path = make_wheel(tmp_path, tag=TAG, files=files)
+    code = "from pkg.m import value; print(value())"
+    before = run(installed(path, tmp_path / "before"), code)
+    assert "libin.so.2: cannot open shared object file" in before.stderr
+    outcome = repaired(path, tmp_path)
+    assert outcome.output is not None, outcome
+    assert run(installed(outcome.output, tmp_path / "after"), code).stdout == "7\n"
+
+
+def test_two_different_libraries_of_one_soname_are_reported() -> None:
+    one, other = elf(soname="libc1.so"), elf(soname="libc1.so", init_array=3)
+    user = elf("libc1.so")
+    subject = wheel({"pkg/m.so": user, "pkg/a/libc1.so": one, "pkg/b/libc1.so": other})
+    [found] = findings(sonames.duplicate_soname, subject)
+    assert found.member == "pkg/b/libc1.so"
+    same = wheel({"pkg/m.so": user, "pkg/a/libc1.so": one, "pkg/b/libc1.so": one})
+    assert findings(sonames.duplicate_soname, same) == ()
+    unasked = wheel({"pkg/a/libc1.so": one, "pkg/b/libc1.so": other})
+    assert findings(sonames.duplicate_soname, unasked) == ()
+
+
+@pytest.mark.parametrize("name", ["libz.so.1", "libssl.so.3", "libstdc++.so.6", "libpng16.so.16"])
+def test_a_common_name_is_reported_and_a_private_one_is_not(name: str) -> None:
+    assert severities(sonames.common_soname, wheel({f"pkg/{name}": elf(soname=name)})) == [
+        Severity.WARNING
+    ]
+    stem, _, rest = name.partition(".")
+    private = f"{stem}-1a2b3c4d.{rest}"
+    assert (
+        severities(sonames.common_soname, wheel({f"p.libs/{private}": elf(soname=private)})) == []
+    )
+
+
+def test_the_first_copy_in_a_process_is_used_by_all(tmp_path: Path) -> None:
+    """What WF315 and WF314 warn of, shown with the loader."""
+    for number in (1, 2):
+        library = shared_object(
+            tmp_path / f"{number}/libz9.so.1",
+            f"int which(void) {{ return {number}; }}",
+            soname="libz9.so.1",
+        )
+        shared_object(
+            tmp_path / f"user{number}.so",
+            "int which(void); int ask(void) { return which(); }",
+            needed=[library],
+            rpath=str(library.parent),
+        )
+    code = "import ctypes; print([ctypes.CDLL(f'./user{n}.so').ask() for n in (1, 2)])"
+    assert run(tmp_path, code).stdout == "[1, 1]\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "severity"),
+    [
+        ("libgomp-1a2b3c4d.so.1.0.0", Severity.INFO),
+        ("libstdc++.so.6", Severity.WARNING),
+        ("libgcc_s-1a2b3c4d.so.1", Severity.WARNING),
+    ],
+)
+def test_a_second_runtime_is_reported(name: str, severity: Severity) -> None:
+    assert severities(sonames.second_runtime, wheel({f"p.libs/{name}": elf(soname=name)})) == [
+        severity
+    ]
+
+
+def test_other_libraries_are_no_runtimes() -> None:
+    subject = wheel({"p.libs/libgomphotherium.so": elf(), "p.libs/libfoo-1a2b3c4d.so.1": elf()})
+    assert severities(sonames.second_runtime, subject) == []
