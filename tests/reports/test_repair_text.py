@@ -11,8 +11,9 @@ from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports import repair_text as text
+from wheelfix.reports.check_content import finding_text
 from wheelfix.reports.full import tally
-from wheelfix.reports.printable import error_text, finding_text, printable
+from wheelfix.reports.printable import error_text, printable
 from wheelfix.rules.engine import planned
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.wheel.draft import Draft

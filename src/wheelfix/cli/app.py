@@ -10,8 +10,7 @@ from typer._click.core import Command, Context
 from typer.core import TyperCommand
 
 from wheelfix import __version__
-from wheelfix.cli.console import Terminal
-from wheelfix.cli.options import Verbose
+from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error

@@ -13,8 +13,7 @@ from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
 from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.config.flags import configuration_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
@@ -109,8 +108,8 @@ def check(
         ),
     ] = None,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     **given: object,
 ) -> None:
     """Report what is wrong with wheels, and change nothing.
@@ -130,7 +129,7 @@ def check(
     _refuse_contradictions(request)
     if strict or exit_zero:
         given["fail_on"] = _fail_on(given["fail_on"], strict=strict, exit_zero=exit_zero)
-    configuration = configuration_of(context, given, config).check(all_rules())
+    configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     raise typer.Exit(_run(request, configuration, terminal))
 

@@ -5,10 +5,25 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from traceback import format_exception
-from typing import NamedTuple, TextIO
+from typing import Annotated, NamedTuple, TextIO
 
-from wheelfix.errors import WheelfixError
+import typer
+
+from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.reports.printable import error_text, printable
+
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v",
+        "--verbose",
+        count=True,
+        metavar="",
+        help="Print more details; also before the command.",
+        show_default=False,
+    ),
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
@@ -88,6 +103,14 @@ class Terminal(NamedTuple):
     def _erase(self) -> None:
         if self._is_live:
             _write(sys.stderr, _ERASE, end="")
+
+
+def write_file(file: Path, text: str) -> None:
+    """Write a report to `file`. Raises `OutputError`."""
+    try:
+        file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

@@ -15,8 +15,7 @@ from wheelfix.analysis.installation import Installation, find_subject, installat
 from wheelfix.analysis.load_tree import resolutions
 from wheelfix.analysis.why_not import why_not as why_not_loaded
 from wheelfix.cli import load_options, options
-from wheelfix.cli.config.flags import configuration_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.load_options import (
     absolute_directories,
     library_path,
@@ -63,7 +62,7 @@ def explain(
     env: load_options.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
     **given: object,
 ) -> None:
     """Explain which libraries an object loads once installed, and why.
@@ -85,7 +84,7 @@ def explain(
         process = _in_site(site, subject, how)
     else:
         path, subject = _wheel_and_subject(words)
-        settings = configuration_of(context, given, config).settings_for(path.name)
+        settings = options.configuration_of(context, given, config).settings_for(path.name)
         process = _in_wheel(path, subject, how, settings)
     terminal = Terminal(verbosity=verbose + int(context.obj or 0))
     answer = _answer(process, subject, why_not, terminal)

@@ -1,16 +1,18 @@
-"""The options of the command line.
+"""The options of the command line, and the settings that they make.
 
 The flags of settings are derived from the fields of `Settings`. A setting that was not given is
 None, so that the value of the configuration file applies.
 """
 
 import inspect
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
+from wheelfix.cli.config.files import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
 from wheelfix.settings import SETTING_FIELDS, SettingField, Size
 
@@ -63,19 +65,50 @@ def _optional(kind: Any) -> Any:  # noqa: ANN401 - a type
     return kind | None
 
 
+# --- From flags to settings -----------------------------------------------------------------------
+
+
+def configuration_of(
+    context: typer.Context, given: Mapping[str, object], config: Path | None
+) -> Configuration:
+    """Lay the flags and environment variables `given` over the configuration file.
+
+    Raises `SettingsError`.
+    """
+    return read_configuration(Path.cwd(), config).over(layers(context, given))
+
+
+def layers(context: typer.Context, given: Mapping[str, object]) -> list[Layer]:
+    """Return what was `given` by environment variables, and above it what by flags."""
+    environment: dict[str, object] = {}
+    flags: dict[str, object] = {}
+    for field in SETTING_FIELDS:
+        value = given.get(field.name)
+        if value is None or value in ([], ()):
+            continue
+        source = context.get_parameter_source(field.name)
+        by_environment = source is not None and source.name == "ENVIRONMENT"
+        table = environment if by_environment else flags
+        table[field.key] = _table_value(field, value)
+    return [
+        Layer(source=source, table=table)
+        for source, table in (("the environment", environment), ("the command line", flags))
+        if table
+    ]
+
+
+def _table_value(field: SettingField, value: object) -> object:
+    """Return `value` as it would stand in the configuration file."""
+    if isinstance(value, Path):
+        return os.fspath(value)
+    if field.setting.has_commas:
+        texts = cast("Sequence[str]", value)
+        return [part.strip() for text in texts for part in text.split(",")]
+    return value
+
+
 # --- Options that are not settings ----------------------------------------------------------------
 
-Verbose = Annotated[
-    int,
-    typer.Option(
-        "-v",
-        "--verbose",
-        count=True,
-        metavar="",
-        help="Print more details; also before the command.",
-        show_default=False,
-    ),
-]
 Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
 Config = Annotated[
     Path | None,
@@ -85,4 +118,3 @@ Config = Annotated[
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]

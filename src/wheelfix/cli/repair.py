@@ -10,8 +10,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.config.flags import configuration_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 from wheelfix.pipelines.auditwheel_worker import Auditwheel
 from wheelfix.pipelines.repair import repair_with
@@ -43,8 +42,8 @@ def repair(
         bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     **given: object,
 ) -> None:
     """Write wheels that work once installed.
@@ -54,7 +53,7 @@ def repair(
     """
     _refuse_patcher(patcher)
     _refuse_wheels(wheels)
-    configuration = configuration_of(context, given, config).check(all_rules())
+    configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")

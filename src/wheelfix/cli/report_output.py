@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix import __version__
-from wheelfix.cli.console import Terminal
-from wheelfix.errors import OutputError, SettingsError
+from wheelfix.cli.console import Terminal, write_file
+from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import RenderOptions
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
@@ -53,11 +53,7 @@ class ReportWriter(NamedTuple):
 
     def write(self, form: Format, file: Path) -> None:
         """Write the report to `file`. Raises `OutputError`."""
-        text = render(self.found, form, self._options(form, colour=False))
-        try:
-            file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        except OSError as error:
-            raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
+        write_file(file, render(self.found, form, self._options(form, colour=False)))
 
     def write_step_summary(self, environ: Mapping[str, str]) -> None:
         """Append the report to the summary of the running GitHub step, if there is one.

@@ -10,7 +10,6 @@ from wheelfix.cli import options
 from wheelfix.cli.config.describe import in_effect
 from wheelfix.cli.config.describe import schema as settings_schema
 from wheelfix.cli.config.files import Layer, read_configuration
-from wheelfix.cli.config.flags import layers
 from wheelfix.rules.plugins import all_rules
 
 
@@ -47,6 +46,6 @@ def _environment(context: typer.Context) -> Layer:
     for name in ("repair", "check"):
         command = group.get_command(context, name)
         parsed = command.make_context(name, ["any.whl"], parent=context.parent)
-        for layer in layers(parsed, parsed.params):
+        for layer in options.layers(parsed, parsed.params):
             table |= layer.table
     return Layer(source="the environment", table=table)

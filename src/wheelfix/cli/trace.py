@@ -10,8 +10,7 @@ from typing import Annotated, TextIO
 
 import typer
 
-from wheelfix.cli import options
-from wheelfix.cli.console import Terminal, wants_colour
+from wheelfix.cli.console import Terminal, Verbose, wants_colour
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
 from wheelfix.host.trace_model import Trace, with_differences
@@ -47,7 +46,7 @@ def trace(
         typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Write the report as JSON.")] = False,
-    verbose: options.Verbose = 0,
+    verbose: Verbose = 0,
 ) -> None:
     """Run a command, and report the files it loads.
 

@@ -9,10 +9,9 @@ import typer
 
 from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
 from wheelfix.cli import load_options, options
-from wheelfix.cli.config.flags import configuration_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Terminal, write_file
 from wheelfix.cli.load_options import parse_library_path, question_of, read_wheel, target_of
-from wheelfix.errors import ExitCode, OutputError, SettingsError
+from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import of_distribution, read_site, sizes_of
 from wheelfix.reports import graph_formats
 from wheelfix.reports.graph_page import page
@@ -82,8 +81,8 @@ def tree(
         if wheel is None:
             raise SettingsError("name a wheel, or an environment with --site")
         others = [read_wheel(other) for other in beside or []]
-        configuration = configuration_of(context, given, config)
-        graphs = list[Graph]()
+        configuration = options.configuration_of(context, given, config)
+        graphs = []
         for path in [Path(wheel), *([after] if after else [])]:
             subject = read_wheel(path)
             question = question_of(
@@ -122,12 +121,8 @@ def _write(graphs: Sequence[Graph], form: GraphFormat, output: Path | None) -> N
     terminal = Terminal(verbosity=0)
     if output is None:
         terminal.result(_text(graphs, form, colour=terminal.colours_results))
-        return
-    text = _text(graphs, form, colour=False)
-    try:
-        output.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise OutputError(f"cannot write `{output}`: {error.strerror}") from error
+    else:
+        write_file(output, _text(graphs, form, colour=False))
 
 
 def _by_suffix(output: Path | None) -> GraphFormat:

@@ -12,8 +12,7 @@ import typer
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
-from wheelfix.cli.config.flags import configuration_of
-from wheelfix.cli.console import Terminal
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.load_options import read_wheel
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
@@ -77,8 +76,8 @@ def verify(
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Write the results as JSON.")] = False,
     config: options.Config = None,
-    verbose: options.Verbose = 0,
-    quiet: options.Quiet = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     **given: object,
 ) -> None:
     """Install wheels into fresh environments, and load everything in them.
@@ -97,7 +96,7 @@ def verify(
         timeout=timeout,
         jobs=jobs,
     )
-    configuration = configuration_of(context, given, config)
+    configuration = options.configuration_of(context, given, config)
     results: list[Verified] = []
     is_complete = True
     for wheel in wheels:

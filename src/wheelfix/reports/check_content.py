@@ -1,7 +1,7 @@
 """What the formats of `check` share: options, findings with their place, counts and phrases."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
@@ -9,12 +9,15 @@ from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.reports.printable import Colour, hint_lines, paint, printable
 from wheelfix.rules.baseline import known
-from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed, SuppressionReason
+from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 from wheelfix.rules.rule import AnyRule
 
 NAME = "wheelfix"
 """The tool's name in reports."""
+FEW = 3
+"""The number of items of one kind that a summary shows."""
 
 
 class RenderOptions(NamedTuple):
@@ -62,6 +65,23 @@ class LocatedFinding(NamedTuple):
             return self.path or "all wheels"
         return f"{self.path}!{self.finding.member}" if self.path else self.finding.member
 
+    @property
+    def title(self) -> str:
+        """`unreachable-library (WF101)`."""
+        return f"{self.finding.name} ({self.finding.code})"
+
+    @property
+    def advice(self) -> str:
+        """The hint of the finding, or a command that helps."""
+        finding = self.finding
+        if finding.hint is not None:
+            return finding.hint
+        if finding.fix is None:
+            return f"`wheelfix rule {finding.code}` explains common causes and fixes"
+        is_safe = finding.fix.safety is Safety.SAFE
+        command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
+        return f"`{command}` fixes it: {finding.fix.title}"
+
 
 def locate(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return every finding that counts: first those of the set, then wheel by wheel."""
@@ -93,6 +113,13 @@ def _located(
     return tuple(everything)
 
 
+def unreadable(found: SetReport, options: RenderOptions) -> Iterator[tuple[str, WheelfixError]]:
+    """Yield the path of each file that could not be read, and why."""
+    for report in found.reports:
+        if report.error is not None:
+            yield shown_path(report.source, options), report.error
+
+
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
     """Sort by severity; findings of one severity keep their order."""
     return sorted(findings, key=lambda located: -located.finding.severity)
@@ -118,22 +145,6 @@ def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
     return chain(found.suppressed, *(report.suppressed for report in found.reports))
 
 
-def suppressed_text(found: SetReport) -> str:
-    """Return how many findings are suppressed, and why; empty if none are."""
-    by = Counter(suppressed.because for suppressed in all_suppressed(found))
-    if not by:
-        return ""
-    words = {
-        SuppressionReason.IGNORE: "ignored",
-        SuppressionReason.PER_FILE: "ignored for their file",
-        SuppressionReason.BASELINE: "in the baseline",
-    }
-    kinds = ", ".join(
-        f"{by[because]:,} {words[because]}" for because in SuppressionReason if by[because]
-    )
-    return f"Not counted: {kinds}."
-
-
 def counts(found: SetReport) -> dict[str, int]:
     """Return the counts for machine-readable reports."""
     findings = [finding for _, finding in found.all_findings]
@@ -150,32 +161,24 @@ def counts(found: SetReport) -> dict[str, int]:
     }
 
 
-def backtick_spans(text: str) -> Iterator[tuple[bool, str]]:
-    """Split a message at its backticks into pieces, each with whether it is a literal.
-
-    A name with a backtick inverts the rest; no piece contains a backtick.
-    """
-    for number, piece in enumerate(text.split("`")):
-        if piece:
-            yield number % 2 == 1, piece
-
-
-def advice(finding: Finding) -> str:
-    """Return the hint of the finding, or a command that helps."""
-    if finding.hint is not None:
-        return finding.hint
-    if finding.fix is None:
-        return f"`wheelfix rule {finding.code}` explains common causes and fixes"
-    is_safe = finding.fix.safety is Safety.SAFE
-    command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
-    return f"`{command}` fixes it: {finding.fix.title}"
+def finding_text(
+    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
+) -> str:
+    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
+    head = f"{finding.severity.label}[{finding.name}]"
+    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
+    lines = [
+        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
+        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
+        *(f"  = note: {printable(note)}" for note in finding.notes),
+        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
+        *hint_lines(finding.hint, colour=colour),
+    ]
+    return "\n".join(lines)
 
 
-def error_words(error: WheelfixError) -> str:
-    """Return the message and the hint of `error`, on lines of their own."""
-    return "\n".join([error.message, *([error.hint] if error.hint else [])])
-
-
-def titled(finding: Finding) -> str:
-    """Return `unreachable-library (WF101)`."""
-    return f"{finding.name} ({finding.code})"
+_SEVERITY = {
+    Severity.ERROR: Colour.RED,
+    Severity.WARNING: Colour.YELLOW,
+    Severity.INFO: Colour.BLUE,
+}

@@ -14,16 +14,12 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
-    advice,
-    backtick_spans,
-    error_words,
     of_set,
     of_wheel,
     shown_path,
-    titled,
 )
 from wheelfix.reports.full import totals
-from wheelfix.reports.printable import printable
+from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import why
 from wheelfix.system.resources import read_text
 from wheelfix.text import counted
@@ -82,7 +78,7 @@ def _section(
 def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
     finding = located.finding
     yield f'<article class="{finding.severity.label}">'
-    yield f"<h3><b>{finding.severity.label}</b> {_escaped(titled(finding))}</h3>"
+    yield f"<h3><b>{finding.severity.label}</b> {_escaped(located.title)}</h3>"
     yield f"<p>{_rich(finding.message)}</p>"
     if finding.member is not None:
         yield f"<p><code>{_escaped(finding.member)}</code></p>"
@@ -90,7 +86,7 @@ def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
         *(("entry", f"`{entry}`") for entry in [finding.entry] if entry),
         *(("note", note) for note in finding.notes),
         *(("why", reason) for _ in [reason] if reason),
-        ("what to do", advice(finding)),
+        ("what to do", located.advice),
     ]
     yield f"<dl>{_rows(rows)}</dl></article>"
 

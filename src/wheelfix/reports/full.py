@@ -1,23 +1,25 @@
 """Reports of `check` for a terminal: with all details, and with one line per finding."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
+    FEW,
     LocatedFinding,
     RenderOptions,
-    advice,
     all_suppressed,
+    finding_text,
     locate,
     of_set,
     of_wheel,
     shown_path,
-    suppressed_text,
+    unreadable,
 )
-from wheelfix.reports.printable import FEW, Colour, finding_text, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.reports.rule_docs import why_briefly
-from wheelfix.rules.findings import Finding, Safety, Severity
+from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
 from wheelfix.text import counted, grouped, join_some
 
 
@@ -46,11 +48,27 @@ def totals(found: SetReport) -> Iterator[str]:
     judged = len(found.reports) - len(found.unreadable)
     if judged:
         yield tally([finding for _, finding in found.all_findings], judged)
-    if left_out := suppressed_text(found):
+    if left_out := _suppressed_text(found):
         yield left_out
     if found.unreadable:
         names = join_some([printable(report.source.name) for report in found.unreadable], FEW)
         yield f"{counted(len(found.unreadable), 'file')} could not be judged: {names}."
+
+
+def _suppressed_text(found: SetReport) -> str:
+    """Return how many findings are suppressed, and why; empty if none are."""
+    by = Counter(suppressed.because for suppressed in all_suppressed(found))
+    if not by:
+        return ""
+    words = {
+        SuppressionReason.IGNORE: "ignored",
+        SuppressionReason.PER_FILE: "ignored for their file",
+        SuppressionReason.BASELINE: "in the baseline",
+    }
+    kinds = ", ".join(
+        f"{by[because]:,} {words[because]}" for because in SuppressionReason if by[because]
+    )
+    return f"Not counted: {kinds}."
 
 
 def tally(findings: Sequence[Finding], wheels: int) -> str:
@@ -120,7 +138,7 @@ def _finding(located: LocatedFinding, reason: str, options: RenderOptions) -> st
     if reason:
         more["why"] = reason
     place = located.path or "all wheels"
-    advised = replace(finding, hint=advice(finding))
+    advised = replace(finding, hint=located.advice)
     return finding_text(advised, place, colour=options.colour, more=more)
 
 
@@ -136,10 +154,8 @@ def _suppressed(found: SetReport) -> Iterator[str]:
 def render_concise(found: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: WF101 error message` for each finding, and the totals."""
     lines = [_concise(located) for located in locate(found, options)]
-    for report in found.unreadable:
-        message = report.error.message if report.error else ""
-        path = shown_path(report.source, options)
-        lines.append(f"{path}: unreadable {message.replace(chr(10), ' ')}")
+    for path, error in unreadable(found, options):
+        lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
     return "\n".join([*(printable(line) for line in lines), *totals(found)])
 
 

@@ -5,20 +5,12 @@ of a rule in a wheel share one annotation, and the tenth says how many more ther
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.check_content import (
-    LocatedFinding,
-    RenderOptions,
-    advice,
-    error_words,
-    locate,
-    shown_path,
-    titled,
-)
+from wheelfix.reports.check_content import FEW, LocatedFinding, RenderOptions, locate, unreadable
 from wheelfix.reports.full import totals
-from wheelfix.reports.printable import FEW, printable
+from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.text import counted, grouped
 
@@ -29,8 +21,7 @@ _LONGEST = 1000
 _COMMAND = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Note:
+class _Note(NamedTuple):
     """One annotation, not yet escaped."""
 
     severity: Severity
@@ -41,37 +32,26 @@ class _Note:
 
 def render(found: SetReport, options: RenderOptions) -> str:
     """Return at most ten annotations of each kind, errors first, and the totals as plain text."""
-    notes = [*_unreadable(found, options), *_notes(locate(found, options))]
+    notes = [
+        _Note(Severity.ERROR, path, "unreadable wheel", tuple(error_words(error).splitlines()))
+        for path, error in unreadable(found, options)
+    ]
+    notes += _notes(locate(found, options))
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
         lines += _limited([note for note in notes if note.severity is severity])
     return "\n".join([*lines, *totals(found)])
 
 
-def _unreadable(found: SetReport, options: RenderOptions) -> Iterator[_Note]:
-    for report in found.unreadable:
-        yield _Note(
-            severity=Severity.ERROR,
-            path=shown_path(report.source, options),
-            title="unreadable wheel",
-            lines=tuple(error_words(report.error).splitlines()) if report.error else (),
-        )
-
-
 def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
     """Yield an annotation for each rule in each wheel."""
     groups = grouped(findings, lambda a: (a.finding.severity, a.path, a.finding.code))
     for (severity, path, _), group in groups.items():
-        first = group[0].finding
+        first = group[0]
         lines = [_line(located) for located in group[:FEW]]
         if len(group) > FEW:
             lines.append(f"and {len(group) - FEW:,} more")
-        yield _Note(
-            severity=severity,
-            path=path,
-            title=titled(first),
-            lines=(*lines, *advice(first).splitlines()),
-        )
+        yield _Note(severity, path, first.title, (*lines, *first.advice.splitlines()))
 
 
 def _line(located: LocatedFinding) -> str:

@@ -107,10 +107,7 @@ def _colour(provenance: Provenance) -> Colour:
 
 def compared_text(before: Graph, after: Graph, *, colour: bool) -> str:
     """Return the differences between a wheel and its repair in two columns."""
-    rows: list[tuple[str, str, str]] = [
-        ("", "before", "after"),
-        *_totals(before, after),
-    ]
+    rows: list[tuple[str, str, str]] = [("", "before", "after"), *_totals(before, after)]
     old, new = ({node.id: node for node in graph.nodes} for graph in (before, after))
     old_needs, new_needs = before.edges_from(), after.edges_from()
     unchanged = 0

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.check_content import NAME, RenderOptions, error_words, shown_path
-from wheelfix.reports.printable import finding_text, printable
+from wheelfix.reports.check_content import NAME, RenderOptions, finding_text, shown_path
+from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
 from wheelfix.text import grouped

@@ -14,17 +14,13 @@ from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
-    advice,
-    backtick_spans,
-    error_words,
     of_set,
     of_wheel,
     shown_path,
-    titled,
 )
 from wheelfix.reports.full import totals
 from wheelfix.reports.graph_formats import mermaid
-from wheelfix.reports.printable import printable
+from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import anchor, why
 from wheelfix.rules.findings import Severity
 from wheelfix.text import grouped
@@ -126,7 +122,7 @@ def _findings(
     rows = [
         (
             located.finding.severity.label,
-            _prose(titled(located.finding)),
+            _prose(located.title),
             _code(located.finding.member) if located.finding.member else "",
             _prose(located.finding.message),
         )
@@ -145,7 +141,7 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
     rules = {rule.code: rule for rule in options.rules}
     for code, group in grouped(findings, lambda located: located.finding.code).items():
         rule = rules.get(code)
-        title = _prose(titled(group[0].finding))
+        title = _prose(group[0].title)
         if rule is not None and options.documentation:
             title = f"[{title}]({options.documentation}#{anchor(rule)})"
         reason = f": {_prose(why(rule))}" if rule is not None else ""
@@ -160,7 +156,7 @@ def _places_by_advice(group: Iterable[LocatedFinding]) -> Mapping[str, list[str]
     places: dict[str, list[str]] = {}
     for located in group:
         finding = located.finding
-        lines = [line for text in (*finding.notes, advice(finding)) for line in text.splitlines()]
+        lines = [line for text in (*finding.notes, located.advice) for line in text.splitlines()]
         text = "<br>".join(_prose(line) for line in lines)
         places.setdefault(text, []).append(finding.member or "")
     return places

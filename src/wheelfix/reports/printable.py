@@ -1,17 +1,13 @@
-"""Escaped text, colour, errors and findings, for every output.
+"""Escaped text, colour and errors, for every output.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator
 from enum import StrEnum
 
 from wheelfix.errors import WheelfixError
-from wheelfix.rules.findings import Finding, Severity
-
-FEW = 3
-"""The number of items of one kind that a summary shows."""
 
 
 class Colour(StrEnum):
@@ -69,24 +65,16 @@ def hint_lines(hint: str | None, *, colour: bool) -> list[str]:
     ]
 
 
-def finding_text(
-    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
-) -> str:
-    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
-    head = f"{finding.severity.label}[{finding.name}]"
-    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
-    lines = [
-        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
-        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
-        *(f"  = note: {printable(note)}" for note in finding.notes),
-        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
-        *hint_lines(finding.hint, colour=colour),
-    ]
-    return "\n".join(lines)
+def error_words(error: WheelfixError) -> str:
+    """Return the message and the hint of `error`, on lines of their own."""
+    return "\n".join([error.message, *([error.hint] if error.hint else [])])
 
 
-_SEVERITY = {
-    Severity.ERROR: Colour.RED,
-    Severity.WARNING: Colour.YELLOW,
-    Severity.INFO: Colour.BLUE,
-}
+def backtick_spans(text: str) -> Iterator[tuple[bool, str]]:
+    """Split a message at its backticks into pieces, each with whether it is a literal.
+
+    A name with a backtick inverts the rest; no piece contains a backtick.
+    """
+    for number, piece in enumerate(text.split("`")):
+        if piece:
+            yield number % 2 == 1, piece

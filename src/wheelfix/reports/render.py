@@ -4,16 +4,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports import (
-    check_page,
-    full,
-    github,
-    gitlab,
-    json_report,
-    junit,
-    markdown,
-    sarif,
-)
+from wheelfix.reports import check_page, full, github, gitlab, json_report, junit, markdown, sarif
 from wheelfix.reports.check_content import RenderOptions
 
 

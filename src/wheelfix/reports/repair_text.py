@@ -9,7 +9,8 @@ from difflib import unified_diff
 
 from wheelfix.elf.model import Elf
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports.printable import FEW, Colour, error_text, finding_text, paint, printable
+from wheelfix.reports.check_content import FEW, finding_text
+from wheelfix.reports.printable import Colour, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import counted, grouped
 from wheelfix.wheel.edits import MoveMember

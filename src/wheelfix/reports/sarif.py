@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from inspect import cleandoc
 from urllib.parse import quote
 
-from wheelfix.pipelines.check_result import Report, SetReport
+from wheelfix.errors import WheelfixError
+from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     NAME,
     LocatedFinding,
     RenderOptions,
-    error_words,
     locate,
     shown_path,
+    unreadable,
     worst_first,
 )
-from wheelfix.reports.printable import json_text, printable
+from wheelfix.reports.printable import error_words, json_text, printable
 from wheelfix.reports.rule_docs import anchor, why
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import AnyRule
@@ -48,7 +49,14 @@ def render(found: SetReport, options: RenderOptions) -> str:
                 "rules": [_rule(rule, options) for rule in rules.values()],
             }
         },
-        "invocations": [_invocation(found, options)],
+        "invocations": [
+            {
+                "executionSuccessful": not found.unreadable,
+                "toolExecutionNotifications": [
+                    _notification(path, error) for path, error in unreadable(found, options)
+                ],
+            }
+        ],
         "results": [_result(located, numbers, located.path or fallback) for located in findings],
     }
     return json_text({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
@@ -70,20 +78,10 @@ def _rule(rule: AnyRule, options: RenderOptions) -> dict[str, object]:
     }
 
 
-def _invocation(found: SetReport, options: RenderOptions) -> dict[str, object]:
-    return {
-        "executionSuccessful": not found.unreadable,
-        "toolExecutionNotifications": [
-            _notification(report, options) for report in found.unreadable
-        ],
-    }
-
-
-def _notification(report: Report, options: RenderOptions) -> dict[str, object]:
-    words = error_words(report.error) if report.error else "unreadable"
-    path = shown_path(report.source, options)
+def _notification(path: str, error: WheelfixError) -> dict[str, object]:
     location = {"physicalLocation": {"artifactLocation": _artifact(path)}}
-    return {"level": "error", "message": {"text": _literal(words)}, "locations": [location]}
+    message = {"text": _literal(error_words(error))}
+    return {"level": "error", "message": message, "locations": [location]}
 
 
 def _result(located: LocatedFinding, numbers: Mapping[str, int], path: str) -> dict[str, object]:

@@ -107,7 +107,7 @@ def _process(
 
 def _unexplained(process: Process, loaded: Sequence[Loaded]) -> Iterator[str]:
     """Yield the libraries in the memory maps that the loader log does not have."""
-    known = {each.file.path for each in loaded if each.file}
+    known = {library.file.path for library in loaded if library.file}
     for file in process.mapped:
         name = file.path.rpartition("/")[2]
         is_library = ".so" in name and not name.startswith("ld-")
