@@ -1,10 +1,10 @@
-"""Measure wheelfix beside auditwheel and repairwheel, interleaved in one run.
+"""Measure wheelfix, auditwheel and repairwheel, interleaved in one run.
 
     python scripts/bench.py                                # all parts, all wheels
     python scripts/bench.py -n 5 --parts check --wheels tiny,many
     python scripts/bench.py --parts batch --batch DIR      # the wheels in and below DIR
-    python scripts/bench.py --parts no-verdict             # repair --no-verdict beside repair
-    python scripts/bench.py --parts explain                # beside auditwheel lddtree and libtree
+    python scripts/bench.py --parts no-verdict             # repair --no-verdict and repair
+    python scripts/bench.py --parts explain                # and auditwheel lddtree, libtree
 
 The parts: `repair`, `no-verdict` and `check` of single wheels, `start` (--help and the like),
 `batch` (200 wheels in a directory), `explain`. Each run is a process of its own, measured by wait4:
@@ -123,7 +123,7 @@ def repairing(programs: Programs, options: argparse.Namespace) -> str:
 
 
 def without_verdict(programs: Programs, options: argparse.Namespace) -> str:
-    """Measure our repair without auditwheel's verdict, beside the same with it."""
+    """Measure our repair without and with auditwheel's verdict."""
 
     def row(case: Case) -> dict[str, str]:
         judged = partial(repair_command, OURS, programs[OURS], case)
@@ -137,7 +137,7 @@ def without_verdict(programs: Programs, options: argparse.Namespace) -> str:
 
 
 def checking(programs: Programs, options: argparse.Namespace) -> str:
-    """Measure `wheelfix check` beside `auditwheel show` on each wheel that was asked for."""
+    """Measure `wheelfix check` and `auditwheel show` on each chosen wheel."""
 
     def row(case: Case) -> dict[str, str]:
         commands = {
@@ -244,7 +244,7 @@ def circumstances(programs: Programs, options: argparse.Namespace) -> str:
 
 
 def repairwheel(cache: Path) -> tuple[str, ...]:
-    """Install repairwheel, once, into an environment of its own: it brings other dependencies."""
+    """Install repairwheel, once, into a separate environment: it has other dependencies."""
     folder = cache / "repairwheel"
     if not (folder / "ready").exists():
         run(sys.executable, "-m", "venv", "--clear", folder)

@@ -1,6 +1,6 @@
 """Hold `wheelfix repair` to real wheels.
 
-    python scripts/corpus.py sdists      # built here against Debian, beside auditwheel
+    python scripts/corpus.py sdists      # built here against Debian, compared with auditwheel
     python scripts/corpus.py published   # as published: they must come through unharmed
 
 Both print a Markdown table and exit with 1 on any difference that is not allowed. The wheels are
@@ -44,7 +44,7 @@ def markdown(outcomes: Sequence[Outcome]) -> str:
 def examine(
     items: Sequence[Item], check: Callable[[Item], Outcome], *, keep_going: bool
 ) -> list[Outcome]:
-    """Check one item after the other, until one fails unless told to keep going."""
+    """Check one item after the other, until one fails, unless `--keep-going`."""
     outcomes: list[Outcome] = []
     for item in items:
         try:

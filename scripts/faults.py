@@ -2,7 +2,7 @@
 
 Each run repairs a wheel into which a library is grafted, and whose object patchelf must edit, into
 one folder and with one TMPDIR for all. It gets SIGKILL after a random part of the time that a run
-takes; half of the time another run goes on beside it.
+takes; half of the time another run works at the same time.
 
     python scripts/faults.py             # 300 kills, some minutes
     python scripts/faults.py -n 30
@@ -54,7 +54,7 @@ def started(wheel: Path, out: Path, environ: Mapping[str, str]) -> subprocess.Po
 
 
 def finished(process: subprocess.Popen[bytes]) -> None:
-    """Wait for a run that nobody kills."""
+    """Wait for a run that is not killed."""
     if process.wait():
         raise AssertionError(f"a run that was not killed ended with {process.returncode}")
 
@@ -83,13 +83,13 @@ def kill_all(cases: int, seed: int, folder: Path) -> str:
     for _ in range(cases):
         if dice.random() < 0.7:  # else the wheel is there, and is replaced
             made.unlink(missing_ok=True)
-        beside = started(wheel, out, environ) if dice.random() < 0.1 else None
+        parallel = started(wheel, out, environ) if dice.random() < 0.1 else None
         process = started(wheel, out, environ)
-        time.sleep(dice.uniform(0, takes * (2 if beside else 1.1)))
+        time.sleep(dice.uniform(0, takes * (2 if parallel else 1.1)))
         process.kill()
         process.wait()
-        if beside:
-            finished(beside)
+        if parallel:
+            finished(parallel)
         published += whole(out, good)
         left = len(list(temporary.iterdir()))
         swept += left

@@ -2,7 +2,7 @@
 
 Each case starts from something sound, a wheel or an ELF object or a text, or from a case of
 fixtures/fuzz, and damages it: bits, runs of bytes, numbers that lie, pieces cut, doubled or
-swapped. A case is told by its target and its number, so that it can be run again alone.
+swapped. A case is identified by its target and number, so that it can be run again alone.
 
     python scripts/fuzz.py                       # some of every target
     python scripts/fuzz.py zip elf -n 1000000    # much of two

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Show which `provider-by` finds CUDA's libraries where a wheel and its providers may be installed.
+"""Show which `provider-by` finds CUDA's libraries in different places of installation.
 
     scripts/placements.py [--cache DIR] [--work DIR]
 
 Links extension modules and a program against libcudart, libcufft and libcublas of the nvidia
-wheels, repairs the wheel in each way, installs it beside and apart from them with pip, and imports
-it in a new process; no GPU is needed. Prints a table, and what is said without a provider. Wheels
-are fetched by `pip download` unless DIR has them: about 800 MB, and 6 GB on disk.
+wheels, repairs the wheel in each way, installs it with pip into the same folder and into others,
+and imports it in a new process; no GPU is needed. Prints a table, and the errors without a
+provider. Wheels are fetched by `pip download` unless DIR has them: about 800 MB, and 6 GB on disk.
 """
 
 import argparse
@@ -114,7 +114,7 @@ def repair(wheel: Path, wheels: Mapping[str, Path], way: str, to: Path) -> Path:
     return Path(done.stdout.strip().splitlines()[-1])
 
 
-# --- Where things are installed -------------------------------------------------------------------
+# --- Where things are installed ------------------------------------------------------------------
 
 
 def one_environment(repaired: Mapping[str, Path], wheels: list[Path], at: Path) -> dict[str, str]:
@@ -208,7 +208,7 @@ import importlib.metadata, subprocess
 files = importlib.metadata.distribution('gpu').files
 file, = [each for each in files if each.name == 'gpu-version']
 path = file.locate().resolve()
-if not path.exists():  # --target puts it beside, and RECORD says otherwise
+if not path.exists():  # --target installs it elsewhere than RECORD says
     import gpu, pathlib
     path = pathlib.Path(gpu.__file__).parent.parent / 'bin/gpu-version'
 subprocess.run([path], check=True, capture_output=True)
@@ -228,7 +228,7 @@ def said(python: str, code: str, environ: Mapping[str, str]) -> str:
 
 
 def without(wheel: Path, at: Path) -> str:
-    """Return what is said where the wheel is installed alone; what needs nobody must work."""
+    """Return the error of a wheel installed alone; modules without the provider must work."""
     python = environment(at)
     pip("--python", python, "install", "--no-deps", "--no-index", str(wheel))
     assert said(python, "import gpu._plain", {}) == ""

@@ -21,12 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, without_needed
 from wheelfix.elf.reader import read_elf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.wheel.edits import DropNeeded, without_needed
+from wheelfix.wheel.edits import DropNeeded
 from wheelfix.wheel.reader import open_wheel
 
 PROJECTS = (

@@ -1,15 +1,15 @@
-"""Replay "TVM loads the wrong libtvm": predict which copy is loaded, look, and compare.
+"""Replay "TVM loads the wrong libtvm": compare the predicted with the loaded copy.
 
     python scripts/tvm.py --cache DIR [--python PATH]
 
-The published wheels of apache-tvm are installed into virtual environments, as they are (DT_RUNPATH)
-and with DT_RPATH in its place, and beside them a small package that searches PATH for its library
-before its own folder, as TVM did when the report was written. A second copy of a library is planted
-where LD_LIBRARY_PATH, PATH, TVM_LIBRARY_PATH or the system's cache lead. `wheelfix explain` says
-which copy a process will get, `wheelfix trace` says which one it got. The system's directory is
-planted in a mount namespace of its own (needs root): this machine's own stays as it is.
+The published wheels of apache-tvm are installed into virtual environments, unchanged (DT_RUNPATH)
+and with DT_RPATH instead, and so is a small package that searches PATH for its library before its
+own folder, as TVM did when the report was written. A second copy of a library is placed where
+LD_LIBRARY_PATH, PATH, TVM_LIBRARY_PATH or the system's cache lead. `wheelfix explain` predicts
+which copy a process will load, `wheelfix trace` observes which one it loaded. The copy in a system
+directory is in a mount namespace (needs root): this machine's directory is not changed.
 
-Prints a table; exit code 1 if a copy was predicted wrongly, or a scenario is not as it should be.
+Prints a table; exit code 1 if a copy was predicted wrongly, or differs from the loader's rules.
 """
 
 import argparse
@@ -80,15 +80,15 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One way to plant a copy, and what opens the library."""
+    """One place of a second copy, and the code that opens the library."""
 
     planted: str
     """A variable, or `system`."""
     library: str
-    """The one of which there are two copies."""
+    """The library with two copies."""
     code: str
     subject: str
-    """What is explained."""
+    """The object to explain."""
     after: tuple[str, ...] = ()
     runpath: str = OWN
     """The copy that should win in the DT_RUNPATH form."""
@@ -98,7 +98,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was predicted, and what came."""
+    """The predicted and the loaded copy."""
 
     site: Site
     scenario: Scenario
@@ -108,7 +108,7 @@ class Row:
 
     @property
     def wrong(self) -> bool:
-        """Whether the two differ, or are not what the loader's rules say."""
+        """Whether the two differ, or contradict the loader's rules."""
         form = self.scenario.rpath if self.site.form == "DT_RPATH" else self.scenario.runpath
         return not self.predicted == self.seen == form
 
@@ -117,7 +117,7 @@ class Row:
 
 
 def call(*command: str | Path, **variables: str) -> str:
-    """Run a program; `SystemExit` with its words if it fails."""
+    """Run a program; raise `SystemExit` with its output if it fails."""
     env = {**os.environ, **variables}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -170,7 +170,7 @@ def compile_library(path: Path, source: str, *options: str) -> None:
 
 
 def variables_of(planted: Path, variable: str, library: str) -> dict[str, str]:
-    """Return the variable that leads to the copy; in front of PATH, where it is that."""
+    """Return the variable that leads to the copy; PATH keeps its own entries behind it."""
     folder = str(planted / library)
     if variable == "system":
         return {}
@@ -178,7 +178,7 @@ def variables_of(planted: Path, variable: str, library: str) -> dict[str, str]:
 
 
 def scenarios(site: Site, planted: Path) -> Iterator[Scenario]:
-    """Yield what is tried in one environment."""
+    """Yield the scenarios for one environment."""
     if site.name == "small package":
         yield from small_scenarios(planted)
         return
@@ -210,7 +210,7 @@ def scenarios(site: Site, planted: Path) -> Iterator[Scenario]:
 
 
 def small_scenarios(planted: Path) -> Iterator[Scenario]:
-    """Yield what is tried with a package that searches variables before its own folder."""
+    """Yield the scenarios for a package that searches variables before its own folder."""
     own = "libtvm.so"
     for variable in ("PATH", "LD_LIBRARY_PATH", "TVM_LIBRARY_PATH", "system"):
         wins = OWN if variable == "system" else PLANTED
@@ -227,7 +227,7 @@ def small_scenarios(planted: Path) -> Iterator[Scenario]:
         )  # fmt: skip
 
 
-def played(site: Site, scenario: Scenario, planted: Path, scratch: Path) -> Row | None:
+def play(site: Site, scenario: Scenario, planted: Path, scratch: Path) -> Row | None:
     """Explain and trace one scenario; None where a system directory cannot be planted."""
     within: list[str | Path] = []
     if scenario.planted == "system":
@@ -236,7 +236,7 @@ def played(site: Site, scenario: Scenario, planted: Path, scratch: Path) -> Row 
         within = ["unshare", "--mount", "--propagation", "private", "sh", "-c", SYSTEM, "sh"]
     variables = {"PLANTED": str(planted), "SCRATCH": str(scratch)}
     predicted = predict(site, scenario, within, variables)
-    seen, rule = look(site, scenario, within, variables, scratch / "trace.json")
+    seen, rule = observe(site, scenario, within, variables, scratch / "trace.json")
     own = str(site.find(scenario.library))
 
     def copy(path: str | None) -> str:
@@ -254,7 +254,7 @@ def may_mount() -> bool:
 def wheelfix(
     arguments: Sequence[str | Path], within: Sequence[str | Path], variables: Mapping[str, str]
 ) -> str:
-    """Run wheelfix; its exit code tells of the libraries, not of wheelfix."""
+    """Run wheelfix; its exit code is ignored, as it is about the libraries."""
     command = [*within, sys.executable, "-m", "wheelfix", *arguments]
     env = {**os.environ, **variables}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
@@ -285,14 +285,14 @@ def predict(
     return found[0] if found else None
 
 
-def look(
+def observe(
     site: Site,
     scenario: Scenario,
     within: Sequence[str | Path],
     variables: Mapping[str, str],
     report: Path,
 ) -> tuple[str | None, str]:
-    """Return the file that `wheelfix trace` has seen, and the rule that led there."""
+    """Return the file that `wheelfix trace` reports, and the loader's rule."""
     words: list[str | Path] = [
         "trace",
         "--json",
@@ -313,11 +313,11 @@ def look(
     return None, ""
 
 
-# --- The whole ------------------------------------------------------------------------------------
+# --- Main -----------------------------------------------------------------------------------------
 
 
 def plant(folder: Path) -> Path:
-    """Make the second copies, each in a folder of its own: right SONAMEs, and no symbols."""
+    """Make the second copies, each in its own folder: with the right SONAME, without symbols."""
     for name in LIBRARIES:
         (folder / name).mkdir(parents=True)
         compile_library(folder / name / name, "int planted = 1;")
@@ -341,7 +341,7 @@ def main() -> int:
         print("|---|---|---|---|---|---|---|---|")
         for site in sites(options.cache.absolute(), options.python, scratch):
             for scenario in scenarios(site, planted):
-                row = played(site, scenario, planted, scratch)
+                row = play(site, scenario, planted, scratch)
                 if row is None:
                     skipped += 1
                     continue
@@ -349,7 +349,7 @@ def main() -> int:
                 cells = (site.name, site.form, scenario.planted, scenario.library, row.predicted)
                 mark = "WRONG" if row.wrong else "ok"
                 print(f"| {' | '.join((*cells, row.seen, row.rule, mark))} |", flush=True)
-    print(f"\n{wrong} wrong, {skipped} skipped for want of a mount namespace")
+    print(f"\n{wrong} wrong, {skipped} skipped: no mount namespace")
     return 1 if wrong else 0
 
 

@@ -1,4 +1,4 @@
-"""Options of the test suite, and what every test starts from."""
+"""Options and hooks of the test suite."""
 
 import signal
 import subprocess
@@ -11,7 +11,9 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--update-golden", action="store_true", help="Write tests/golden anew, and compare nothing."
+        "--update-golden",
+        action="store_true",
+        help="Write tests/reports/golden anew, and compare nothing.",
     )
 
 

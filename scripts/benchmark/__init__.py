@@ -1,1 +1,1 @@
-"""Time and memory of wheelfix beside other tools."""
+"""Time and memory of wheelfix and of other tools."""

@@ -38,14 +38,14 @@ def objects() -> tuple[bytes, ...]:
     return tuple(made)
 
 
-_WHEEL = """Wheel-Version: 1.0
+WHEEL = """Wheel-Version: 1.0
 Generator: fuzz
 Root-Is-Purelib: false
 Tag: cp311-cp311-linux_x86_64
 """
 
 
-_METADATA = """Metadata-Version: 2.4
+METADATA = """Metadata-Version: 2.4
 Name: demo
 Version: 1.0
 Requires-Python: >=3.8
@@ -58,13 +58,13 @@ The body.
 """
 
 
-_RECORD = """demo/__init__.py,sha256=Zm9v,300
+RECORD = """demo/__init__.py,sha256=Zm9v,300
 "demo/x,y.so",sha256=YmFy,14000
 demo-1.0.dist-info/RECORD,,
 """
 
 
-_SOURCE = """
+SOURCE = """
 import ctypes, os, sys
 from pathlib import Path
 here = Path(__file__).parent
@@ -80,7 +80,7 @@ for folder in os.environ.get("X_LIBRARY_PATH", "").split(":"):
 """
 
 
-_TOML = """
+TOML = """
 plat = "manylinux_2_28_x86_64"
 exclude = ["libcuda*"]
 zip-level = 5
@@ -99,13 +99,13 @@ symbols = ["x_*"]
 def members() -> Mapping[str, bytes]:
     """Return the content of a small wheel, RECORD left out."""
     return {
-        "demo/__init__.py": _SOURCE.encode(),
+        "demo/__init__.py": SOURCE.encode(),
         "demo/x.so": objects()[1],
         "demo/core.cpython-311-x86_64-linux-gnu.so": objects()[3],
         "demo-1.0.data/data/lib/libx.so.1": objects()[4],
         "demo-1.0.data/scripts/run": b"#!python\nimport demo\n",
-        "demo-1.0.dist-info/METADATA": _METADATA.encode(),
-        "demo-1.0.dist-info/WHEEL": _WHEEL.encode(),
+        "demo-1.0.dist-info/METADATA": METADATA.encode(),
+        "demo-1.0.dist-info/WHEEL": WHEEL.encode(),
         "demo-1.0.dist-info/entry_points.txt": b"[console_scripts]\ndemo = demo:main\n",
         "demo-1.0.dist-info/sboms/auditwheel.cdx.json": b'{"bomFormat": "CycloneDX"}',
     }
@@ -115,12 +115,12 @@ def members() -> Mapping[str, bytes]:
 def wheels() -> tuple[bytes, ...]:
     """Build small wheels: stored and deflated, with data descriptors, links and Zip64 fields."""
     files = {
-        "demo/__init__.py": _SOURCE.encode(),
+        "demo/__init__.py": SOURCE.encode(),
         "demo/x.so": objects()[1],
         "demo-1.0.data/data/y.txt": b"text" * 100,
         "demo-1.0.dist-info/METADATA": b"Metadata-Version: 2.1\nName: demo\nVersion: 1.0\n",
-        "demo-1.0.dist-info/WHEEL": _WHEEL.encode(),
-        "demo-1.0.dist-info/RECORD": _RECORD.encode(),
+        "demo-1.0.dist-info/WHEEL": WHEEL.encode(),
+        "demo-1.0.dist-info/RECORD": RECORD.encode(),
     }
     made: list[bytes] = []
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

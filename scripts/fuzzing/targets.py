@@ -16,17 +16,14 @@ from types import ModuleType
 from xml.etree import ElementTree as ET
 
 from fuzzing.damage import damaged
-from fuzzing.sound import _METADATA, _RECORD, _SOURCE, _WHEEL, objects, wheels
-from fuzzing.well_formed import _settings, _text, _wheel
+from fuzzing.sound import METADATA, RECORD, SOURCE, WHEEL, objects, wheels
+from fuzzing.well_formed import settings_file, source_text, wheel_file
 from oracle.lookups import read_lookups
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
-from wheelfix.elf.constants import Dt
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.exports import LazyDefinitions
-from wheelfix.elf.image import Image
-from wheelfix.elf.reader import read_elf, read_exports
-from wheelfix.elf.symbol_tables import Dynamic
+from wheelfix.elf.exports import lazy_exports, read_exports, read_symbol_tables
+from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
@@ -36,13 +33,13 @@ from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings
 from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
-from wheelfix.wheel.inflate import LIBRARY, inflated_pieces
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_searches import searches
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.record import format_record, parse_record, verify_record
 from wheelfix.wheel.zip_format import Entry, fresh_entry
+from wheelfix.wheel.zip_reader import LIBRARY, inflated_pieces
 
 READELF_EACH = 50
 """Every so many edited objects go to readelf, which takes a hundred times as long as the edit."""
@@ -91,7 +88,7 @@ def try_wheel(data: bytes) -> None:
         path = Path(folder) / _NAME
         path.write_bytes(data)
         found = check_set([check(path, Settings())], lambda _: Settings())
-    options = RenderOptions(version="0", rules=_told(found, everything=len(data) % 32 == 0))
+    options = RenderOptions(version="0", rules=_rules_of(found, everything=len(data) % 32 == 0))
     for form in Format:
         _judged(form, render(found, form, options))
     for report in found.unreadable:
@@ -99,7 +96,7 @@ def try_wheel(data: bytes) -> None:
             raise report.error
 
 
-def _told(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
+def _rules_of(found: SetReport, *, everything: bool) -> tuple[AnyRule, ...]:
     """Return the rules to draw: mostly those that found something, as the others take the time."""
     hit = {finding.code for _, finding in found.all_findings}
     return tuple(rule for rule in _rules() if everything or rule.code in hit)
@@ -162,22 +159,18 @@ def try_elf(data: bytes) -> None:
 
 def _look_up(data: bytes) -> None:
     """Read what an object defines at once, and by name; both have to say the same."""
-    view = memoryview(data)
     whole: Mapping[str, object] | None = None
-    asked: LazyDefinitions | None = None
+    asked: Mapping[str, object] | None = None
     with suppress(WheelfixError):
         whole = read_exports(data, "x.so").definitions
     with suppress(WheelfixError):
-        dynamic = Dynamic.parse(Image.parse(view, "x.so"))
-        if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-            return
-        asked = LazyDefinitions(lambda: view, dynamic)
+        asked = lazy_exports(partial(read_symbol_tables, data, "x.so")).definitions
     if whole is None:
         return
     if asked is None:
         raise AssertionError("definitions are read at once, but not by name")
-    found = asked.among({*whole, "no_such_name"})
-    if {name: asked[name] for name in found} != whole:
+    names = {*whole, "no_such_name"}
+    if {name: asked[name] for name in names if name in asked} != whole:
         raise AssertionError("definitions by name are not those that are read at once")
 
 
@@ -252,7 +245,7 @@ def _edited(dice: random.Random) -> bytes:
 
 
 def _source(dice: random.Random) -> bytes:
-    return _text(dice) if dice.random() < 0.7 else damaged(_SOURCE.encode(), dice)
+    return source_text(dice) if dice.random() < 0.7 else damaged(SOURCE.encode(), dice)
 
 
 @cache
@@ -285,13 +278,11 @@ def _stream(dice: random.Random) -> bytes:
 TARGETS: Mapping[str, Target] = {
     "stream": Target(_stream, try_stream),
     "zip": Target(partial(_broken, wheels), try_zip),
-    "wheel": Target(_wheel, try_wheel),
-    "record": Target(partial(_broken, lambda: [_RECORD.encode()]), try_record),
-    "metadata": Target(
-        partial(_broken, lambda: [_WHEEL.encode(), _METADATA.encode()]), try_metadata
-    ),
+    "wheel": Target(wheel_file, try_wheel),
+    "record": Target(partial(_broken, lambda: [RECORD.encode()]), try_record),
+    "metadata": Target(partial(_broken, lambda: [WHEEL.encode(), METADATA.encode()]), try_metadata),
     "elf": Target(partial(_broken, objects), try_elf),
     "edit": Target(_edited, try_edit),
     "source": Target(_source, try_source),
-    "config": Target(_settings, try_config),
+    "config": Target(settings_file, try_config),
 }

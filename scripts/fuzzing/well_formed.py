@@ -7,17 +7,17 @@ from dataclasses import fields
 from hashlib import sha256
 
 from fuzzing.damage import damaged
-from fuzzing.sound import _TOML, members, objects
+from fuzzing.sound import TOML, members, objects
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import RecordRow
 from wheelfix.wheel.record import format_record, hash_field
 
 
-def _wheel(dice: random.Random) -> bytes:
+def wheel_file(dice: random.Random) -> bytes:
     """Zip damaged members soundly, so that the rules get to see them; RECORD is true of half."""
     files = dict(members())
     for name in dice.sample(sorted(files), dice.randint(1, 3)):
-        files[name] = _text(dice) if name.endswith(".py") else damaged(files[name], dice)
+        files[name] = source_text(dice) if name.endswith(".py") else damaged(files[name], dice)
     if dice.random() < 0.2:
         files[f"demo/{_word(dice)}.so"] = damaged(dice.choice(objects()), dice)
     record = "demo-1.0.dist-info/RECORD"
@@ -42,7 +42,7 @@ def _word(dice: random.Random) -> str:
     return "".join(dice.choices("ab.\u202e\x85 '\"<&%\u00e9$,:;[", k=dice.randint(1, 6)))
 
 
-def _text(dice: random.Random) -> bytes:
+def source_text(dice: random.Random) -> bytes:
     """Write a Python source of random statements."""
     lines = ["import ctypes, os, sys", "from pathlib import Path", "here = Path(__file__).parent"]
     lines += [_statement(dice, 0) for _ in range(dice.randint(1, 5))]
@@ -119,10 +119,10 @@ _METHODS = (
 )  # fmt: skip
 
 
-def _settings(dice: random.Random) -> bytes:
+def settings_file(dice: random.Random) -> bytes:
     """Write settings: known keys with values of any kind."""
     if dice.random() < 0.2:
-        return damaged(_TOML.encode(), dice)
+        return damaged(TOML.encode(), dice)
     keys = [field.name.replace("_", "-") for field in fields(Settings)]
     lines = [f"{dice.choice(keys)} = {_toml(dice, 2)}" for _ in range(dice.randint(1, 4))]
     return "\n".join(lines).encode()

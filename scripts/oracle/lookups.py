@@ -16,9 +16,9 @@ from wheelfix.elf.constants import (
     VERSYM_INDEX,
     Dt,
 )
+from wheelfix.elf.exports import definition_of, first_defined, versions_of
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Definition, Machine
-from wheelfix.elf.reader import definition_of, first_defined, versions_of
 from wheelfix.elf.symbol_tables import Dynamic
 
 R_PLT: dict[int, set[int]] = {

@@ -1,1 +1,1 @@
-"""`wheelfix repair` on real wheels, beside auditwheel."""
+"""`wheelfix repair` on real wheels, compared with auditwheel."""

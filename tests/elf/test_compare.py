@@ -12,11 +12,10 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, without_needed
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.pipelines.patchelf import find_patchelf
-from wheelfix.wheel.edits import without_needed
 
 SOURCE = """
 int a(void); static int data[3] = {1, 2, 3}; int *where = data; int zeros[100];

@@ -18,7 +18,7 @@ from wheelfix.elf.compare import differences
 from wheelfix.elf.constants import Dt, Pt
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.model import Elf, PathTag, without_needed
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError, PlanConflictError, ToolError, WheelfixError
@@ -32,7 +32,6 @@ from wheelfix.wheel.edits import (
     RenameNeeded,
     SetPathTag,
     predict,
-    without_needed,
 )
 from wheelfix.wheel.reader import open_wheel
 

@@ -9,10 +9,18 @@ import pytest
 
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
-from wheelfix.elf.exports import LazyDefinitions, Wanted, among, announce, lazy_exports
+from wheelfix.elf.exports import (
+    LazyDefinitions,
+    SymbolTables,
+    among,
+    announce,
+    lazy_exports,
+    read_exports,
+    read_symbol_tables,
+)
 from wheelfix.elf.image import Image
 from wheelfix.elf.model import Exports, Libc
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.model import Environment
@@ -24,7 +32,7 @@ MANY = "\n".join(f"int function_{number}(void) {{ return {number}; }}" for numbe
 
 def both(data: bytes) -> tuple[Exports, Exports]:
     """Return the exports read at once, and those looked up by name."""
-    asked = lazy_exports(lambda: memoryview(data), "x.so")
+    asked = lazy_exports(partial(read_symbol_tables, data, "x.so"))
     assert isinstance(asked.definitions, LazyDefinitions)
     return read_exports(data, "x.so"), asked
 
@@ -46,7 +54,7 @@ def test_lookup_by_name_finds_what_reading_all_finds(path: Path) -> None:
     assert {name: asked.definitions[name] for name in some & whole.definitions.keys()} == {
         name: whole.definitions[name] for name in some & whole.definitions.keys()
     }
-    announce(asked, Wanted(frozenset(whole.definitions)))
+    announce(asked, frozenset(whole.definitions))
     assert {name: asked.definitions[name] for name in whole.definitions} == whole.definitions
     assert asked == whole
 
@@ -96,15 +104,15 @@ def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:
     )
     opened: list[str] = []
 
-    def reopen(path: Path) -> memoryview:
+    def read(path: Path) -> SymbolTables:
         opened.append(path.name)
-        return memoryview(path.read_bytes())
+        return read_symbol_tables(path.read_bytes(), path.name)
 
     known = {
         str(each): Library(
             path=str(each),
             elf=read_elf(each.read_bytes(), each.name),
-            read=partial(lazy_exports, partial(reopen, each), each.name),
+            read=partial(lazy_exports, partial(read, each)),
         )
         for each in (user, path)
     }
@@ -117,4 +125,4 @@ def test_tables_are_read_once_for_all_names(tmp_path: Path) -> None:
     assert found[Reference(str(user), "function_7", None, weak=False)] == str(path)
     assert len(found) == 86
     assert set(found.values()) == {str(path)}
-    assert sorted(opened) == ["libmany.so", "libmany.so", "user.so"]  # its header, then its names
+    assert sorted(opened) == ["libmany.so", "libmany.so", "user.so", "user.so"]

@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
-from wheelfix.elf.reader import read_elf, read_elf_and_tables, read_exports
+from wheelfix.elf.reader import read_elf, read_object
 from wheelfix.errors import BadElfError
 
 SYMBOL = re.compile(
@@ -326,7 +327,7 @@ def test_what_was_read_of_an_object_is_gone_at_once(tmp_path: Path) -> None:
     gc.collect()
     gc.disable()
     try:
-        read_elf_and_tables(memoryview(data), "demo.so")
+        read_object(memoryview(data), "demo.so")
         read_exports(data, "demo.so")
         assert gc.collect() == 0
     finally:

@@ -159,11 +159,14 @@ def test_what_the_objects_reach_is_read_with_links_and_misfits(tmp_path: Path) -
     text = tmp_path / "bad" / "libinner.so.1"
     user = shared_object(tmp_path / "libuser.so", "int g;", needed=[inner], runpath="$ORIGIN/links")
     one = load_all([str(user)], read_process(PYTHON, [str(user)]))[0]
-    request = next(each for each in one.requests if each.name == "libinner.so.1")
+    request = next(request for request in one.requests if request.name == "libinner.so.1")
     assert (request.result, request.how) == (os.path.realpath(inner), How.RUNPATH)
     assert not one.missing
     text.write_text("GROUP ( libinner.so )")
-    bad = read_process(PYTHON, [str(user)], library_path=(str(text.parent),))
+    disk = Disk()
+    real = disk.add(str(user))
+    assert real is not None
+    bad = disk.process(disk.files[real], None, (str(text.parent),))
     (missing,) = load_all([str(user)], bad)[0].missing
     assert missing.candidates[-1].outcome is SearchOutcome.NOT_ELF
 
@@ -183,7 +186,7 @@ def test_the_model_is_held_to_the_real_loader_by_a_script(tmp_path: Path) -> Non
     wheel = make_wheel(tmp_path, tag="py3-none-any", files=files)
     done = subprocess.run(
         [sys.executable, SCRIPT, wheel],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
         capture_output=True,
         text=True,
         check=False,

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
+from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError
+from wheelfix.host import host_libraries
 from wheelfix.host.host_libraries import GivenLibraries, HostLibraries
+from wheelfix.loader.model import Environment
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import AddMember, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive, open_wheel
@@ -95,3 +98,17 @@ def test_exports_are_those_of_the_member_behind_the_edits(archive: Archive, tmp_
     assert added is not None
     assert "inner_of_a" in moved().definitions
     assert known.reader("demo.libs/none.so") is None
+
+
+def test_the_trusted_directories_are_searched_though_neither_ld_so_conf_nor_the_loader_has_them(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elf = replace(archive.wheel.elfs[MEMBER], rpath=None, runpath=None)
+    searched: list[str] = []
+    bare = Environment(libc=Libc.GLIBC, files={}, default_directories=("/own/lib",))
+    monkeypatch.setattr(host_libraries, "configured_directories", lambda: ("/opt/lib", "/lib"))
+    monkeypatch.setattr(host_libraries, "loader_environment", lambda _: bare)
+    monkeypatch.setattr(host_libraries, "_map_readable", lambda path: searched.append(str(path)))
+    assert libraries(archive).host("libnone.so", elf) is None
+    folders = ["/opt/lib", "/lib", "/own/lib", "/lib64", "/usr/lib", "/usr/lib64"]
+    assert searched == [f"{folder}/libnone.so" for folder in folders]

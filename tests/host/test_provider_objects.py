@@ -94,14 +94,14 @@ def test_explain_and_tree_open_first_what_a_shim_opens_before_the_module(
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str]:
-    code = run([str(each) for each in arguments])
+    code = run([str(argument) for argument in arguments])
     return code, capsys.readouterr().out
 
 
 def installed(tmp_path: Path, *wheels: Path) -> Path:
     site = tmp_path / "venv" / "lib" / "python3" / "site-packages"
-    for each in wheels:
-        with zipfile.ZipFile(each) as archive:
+    for path in wheels:
+        with zipfile.ZipFile(path) as archive:
             archive.extractall(site)
     return site
 
@@ -254,7 +254,7 @@ def test_of_two_versions_the_highest_stands_beside(tmp_path: Path, pro: Path) ->
     newer = shared_object(tmp_path / "n.so", soname="libpro.so.4")
     other = make_wheel(tmp_path, "pro", "3.0", "py3-none-any", {"pro/lib/libpro.so.4": newer})
     subject = wheel({USER: elf("libpro.so.3", "libpro.so.4", runpath="$ORIGIN/../pro/lib")})
-    given = tuple(Provider(source=str(each)) for each in (pro, other))
+    given = tuple(Provider(source=str(path)) for path in (pro, other))
     settings = with_providers(Settings(provider=given), tmp_path, subject)
     found = explain(world(subject, *settings.provider), installed_at(subject, USER))
     assert [step.request.name for step in found.missing] == ["libpro.so.3"]
@@ -283,7 +283,9 @@ def traced(site: Path, code: str) -> Any:
 def test_trace_says_which_distribution_a_file_is_of(tmp_path: Path, user: Path, pro: Path) -> None:
     seen = traced(installed(tmp_path, user, pro), "import demo._core")
     owners = {
-        each.path.rpartition("/")[2]: each.distribution for p in seen.processes for each in p.loaded
+        library.path.rpartition("/")[2]: library.distribution
+        for p in seen.processes
+        for library in p.loaded
     }
     assert owners["libpro.so.3"] == "pro 2.0"
     assert owners[f"_core{SUFFIX}"] == "demo 1.0"
@@ -298,7 +300,7 @@ def test_trace_names_the_wheel_that_has_what_is_missing(tmp_path: Path) -> None:
     lost.unlink()
     code = f"import ctypes\ntry: ctypes.CDLL({str(top)!r})\nexcept OSError as e: print(e)"
     command = [sys.executable, "-m", "wheelfix", "trace", "--", sys.executable, "-c", code]
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": path}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
     assert "libcufft.so.11: cannot open shared object file" in done.stdout

@@ -146,7 +146,9 @@ def test_a_runpath_loses_to_ld_library_path_and_an_rpath_wins(site: Path, tmp_pa
     fake = shared_object(tmp_path / "fake/libtvm_runtime.so", soname="libtvm_runtime.so")
     world, found = agrees(site, "libtvm_runpath.so", LD_LIBRARY_PATH=str(fake.parent))
     assert found.steps[1].origin == (Provenance.VARIABLE, str(fake))
-    assert any(each.when == "without this LD_LIBRARY_PATH" for each in found.alternatives)
+    assert any(
+        alternative.when == "without this LD_LIBRARY_PATH" for alternative in found.alternatives
+    )
     shutil.rmtree(site / "log")
     world, found = agrees(site, "libtvm_rpath.so", LD_LIBRARY_PATH=str(fake.parent))
     assert found.steps[1].origin == (Provenance.WHEEL, "rpath/libtvm_runtime.so")
@@ -261,8 +263,8 @@ def test_musl_takes_ld_library_path_first_and_has_no_soname_reuse(
         said = subprocess.run(
             [prefix / "bin/python3", user], env=env, capture_output=True, text=True, check=True
         ).stdout.splitlines()
-        loaded = [each for each in said if str(tmp_path) in each and "bin/python" not in each]
-        assert [os.path.normpath(each) for each in loaded] == list(found.objects)
+        loaded = [path for path in said if str(tmp_path) in path and "bin/python" not in path]
+        assert [os.path.normpath(path) for path in loaded] == list(found.objects)
 
 
 def test_a_program_of_the_environment_is_explained_as_a_start(site: Path) -> None:
@@ -349,6 +351,8 @@ def test_a_graph_of_nothing_is_refused(
     site: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)
-    code, out = tree(capsys, *(str(site) if each == "SITE" else each for each in arguments))
+    code, out = tree(
+        capsys, *(str(site) if argument == "SITE" else argument for argument in arguments)
+    )
     assert code == 2
     assert message in out

@@ -15,13 +15,13 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.host.trace import trace
-from wheelfix.host.trace_model import Installed, Loaded, Process, Trace, copies, with_differences
-from wheelfix.host.trace_reading import find_installed, with_matching_bindings
+from wheelfix.host.trace_model import Loaded, Process, Trace, copies, with_differences
+from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.loader.model import How
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
-OPEN = "import ctypes, sys; [ctypes.CDLL(each) for each in sys.argv[1:]]"
+OPEN = "import ctypes, sys; [ctypes.CDLL(path) for path in sys.argv[1:]]"
 
 
 ON_A_TERMINAL = """
@@ -49,7 +49,7 @@ def watched(*command: str | Path, symbols: Sequence[str] = (), **environ: str) -
 def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run `wheelfix trace` itself."""
     command = [PYTHON, "-m", "wheelfix", "trace", *map(str, arguments)]
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     return subprocess.run(
         command,
         env=environment(PYTHONPATH=path, **environ),
@@ -60,11 +60,11 @@ def run(*arguments: str | Path, **environ: str) -> subprocess.CompletedProcess[s
 
 
 def all_loaded(seen: Trace) -> list[Loaded]:
-    return [each for process in seen.processes for each in process.loaded]
+    return [library for process in seen.processes for library in process.loaded]
 
 
 def find(seen: Trace, name: str) -> Loaded:
-    (found,) = (each for each in all_loaded(seen) if each.path.rpartition("/")[2] == name)
+    (found,) = (library for library in all_loaded(seen) if library.path.rpartition("/")[2] == name)
     return found
 
 
@@ -134,7 +134,7 @@ os.execv({PYTHON!r}, [{PYTHON!r}, "-c", "import ctypes; ctypes.CDLL({str(late)!r
     names = {"libearly.so", "liblate.so"}
 
     def own(process: Process) -> set[str]:
-        return {each.name.rpartition("/")[2] for each in process.loaded} & names
+        return {library.name.rpartition("/")[2] for library in process.loaded} & names
 
     ours = [process for process in seen.processes if own(process)]
     by_kind = sorted((p.forked_from is not None, sorted(own(p))) for p in ours)
@@ -158,7 +158,7 @@ def test_a_missing_library_is_reported_with_all_candidates(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "gone")
     (tmp_path / "nearby").mkdir()
     seen = watched(PYTHON, "-c", OPEN, user)
-    (missed,) = (each for process in seen.processes for each in process.missed)
+    (missed,) = (request for process in seen.processes for request in process.missed)
     assert seen.exit_code == 1
     assert (missed.name, missed.requester) == ("libgone.so", str(user))
     assert str(tmp_path / "nearby" / "libgone.so") in missed.tried
@@ -171,7 +171,7 @@ def test_two_copies_of_one_soname_are_reported(tmp_path: Path) -> None:
     alias.symlink_to(one)
     seen = watched(PYTHON, "-c", OPEN, one, other, alias)
     (found,) = (copies(process.loaded) for process in seen.processes)
-    paths = [each.file.path for each in found["libtwin.so.1"] if each.file]
+    paths = [copy.file.path for copy in found["libtwin.so.1"] if copy.file]
     assert paths == [real(one), real(other)]
     assert not copies(watched(PYTHON, "-c", OPEN, one, alias).processes[0].loaded)
 
@@ -187,10 +187,16 @@ def test_a_file_for_another_machine_is_reported_as_skipped(tmp_path: Path) -> No
         tmp_path / "libuser.so", "int g;", needed=[library], runpath="$ORIGIN/wrong:$ORIGIN/right"
     )
     found = find(watched(PYTHON, "-c", OPEN, user), "libany.so")
-    assert [(each.path, each.reason) for each in found.passed] == [(str(planted), "wrong machine")]
+    (skipped,) = found.passed
+    assert (skipped.path, skipped.reason) == (str(planted), "wrong machine")
 
 
-def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_filter", [True, False])
+def test_bindings_are_selected_by_plain_and_demangled_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_filter: bool
+) -> None:
+    if has_filter and shutil.which("c++filt") is None:
+        pytest.skip("needs c++filt")
     names = "int tvmPlain(void) { return 1; } int _ZN3tvm3runEv(void) { return 2; }"
     library = shared_object(tmp_path / "libtvm.so", names + "int other(void) { return 3; }")
     user = shared_object(
@@ -201,12 +207,22 @@ def test_bindings_are_selected_by_plain_and_demangled_name(tmp_path: Path) -> No
         runpath="$ORIGIN",
     )
     seen = watched(PYTHON, "-c", OPEN, user, symbols=["tvm*"], LD_BIND_NOW="1")
+    if not has_filter:
+        monkeypatch.setenv("PATH", str(tmp_path))
     bound = {
         (b.symbol, b.user, b.provider)
         for process in with_matching_bindings(seen, ["tvm*"]).processes
         for b, _ in process.bindings
     }
-    assert bound == {(name, str(user), str(library)) for name in ("tvmPlain", "tvm::run")}
+    demangled_name = "tvm::run()" if has_filter else "tvm::run"
+    assert bound == {(name, str(user), str(library)) for name in ("tvmPlain", demangled_name)}
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="needs c++filt")
+def test_names_with_templates_are_demangled() -> None:
+    vector = "_ZNSt6vectorIiSaIiEE9push_backERKi"
+    expected = "std::vector<int, std::allocator<int> >::push_back(int const&)"
+    assert demangled([vector, "plain"]) == {vector: expected}
 
 
 def test_a_static_program_is_reported_without_a_log(tmp_path: Path) -> None:
@@ -241,7 +257,7 @@ def test_a_program_that_executes_a_static_one_keeps_its_own_log(tmp_path: Path) 
 
 def test_a_program_started_without_ld_debug_is_reported() -> None:
     command = f"{PYTHON} -c 'import time; time.sleep(0.3)'"
-    silent = [each.silent for each in watched("env", "-i", "sh", "-c", command).processes]
+    silent = [process.silent for process in watched("env", "-i", "sh", "-c", command).processes]
     assert any("without LD_DEBUG" in reason for reason in silent if reason is not None)
 
 
@@ -264,7 +280,7 @@ def test_streams_and_exit_code_are_those_of_the_command(tmp_path: Path) -> None:
     report = tmp_path / "report"
     command = [PYTHON, "-m", "wheelfix", "trace", "--output", str(report)]
     command += ["--", PYTHON, "-c", code]
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     done = subprocess.run(
         command,
         input="in",
@@ -286,7 +302,7 @@ def test_open_descriptors_folder_and_signal_settings_are_those_of_the_caller(
         "sorted(set(os.environ) - {'LC_CTYPE'}))"
     )
     shell = f'exec 9</dev/null; exec {PYTHON} -m wheelfix trace -o {tmp_path}/r -- "$@"'
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     variables = environment(PYTHONPATH=path)
     done = subprocess.run(
         ["sh", "-c", shell, "sh", PYTHON, "-c", code],
@@ -340,7 +356,7 @@ os.abort()
     seen = watched(PYTHON, "-c", code)
     assert seen.exit_code == 128 + signal.SIGABRT
     child = next(process for process in seen.processes if process.forked_from is not None)
-    assert [each.path for each in child.loaded] == [str(early)]
+    assert [library.path for library in child.loaded] == [str(early)]
     assert find(seen, "liblate.so") not in child.loaded
 
 
@@ -354,7 +370,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
         "time.sleep(30)"
     )
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
         [
             PYTHON,
@@ -377,7 +393,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
     assert process.wait(timeout=20) == 128 + number
     report = json.loads((tmp_path / "r").read_text())
     assert report["exit_code"] == 128 + number
-    loaded = [each["path"] for each in report["processes"][0]["loaded"]]
+    loaded = [library["path"] for library in report["processes"][0]["loaded"]]
     assert str(library) in loaded
 
 
@@ -391,7 +407,7 @@ def test_a_terminals_interrupt_reaches_the_command_once(tmp_path: Path) -> None:
         "while time.monotonic() < end: time.sleep(0.1)\n"
         "sys.exit(40 + len(count))"
     )
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(tmp_path / "r"), "--", PYTHON, "-c", code]
     done = subprocess.run(
         [PYTHON, "-c", ON_A_TERMINAL, tmp_path / "ready", *words],
@@ -409,7 +425,7 @@ def test_a_signal_is_passed_on(tmp_path: Path) -> None:
         f"open({str(tmp_path / 'ready')!r}, 'w').close()\n"
         "time.sleep(30)"
     )
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
         [PYTHON, "-m", "wheelfix", "trace", "-o", tmp_path / "r", "--", PYTHON, "-c", code],
         env=environment(PYTHONPATH=path),
@@ -433,7 +449,7 @@ sys.exit(os.waitstatus_to_exitcode(status))
 
 def peak(report: Path, *command: str, out: int = subprocess.DEVNULL) -> tuple[int, int]:
     """Trace a command that is small itself; return the exit code, and the largest RSS in MiB."""
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     size = report.with_suffix(".size")
     words = [PYTHON, "-m", "wheelfix", "trace", "-o", str(report), "--", *command]
     measured = [PYTHON, "-S", "-c", MEASURE, str(size), *words]
@@ -500,7 +516,7 @@ def test_the_json_report_says_the_same(tmp_path: Path) -> None:
     report = json.loads(done.stderr)
     assert report["version"] == 1
     (process,) = report["processes"]
-    (found,) = (each for each in process["loaded"] if each["name"] == str(library))
+    (found,) = (entry for entry in process["loaded"] if entry["name"] == str(library))
     assert found["file"]["path"] == real(library)
 
 
@@ -535,7 +551,7 @@ def against(seen: Trace, path: Path) -> Trace:
         wheel = archive.wheel
     files = find_installed(tuple(wheel.elfs), wheel.dist_info, seen)
     assert set(files) == set(wheel.elfs)
-    return with_differences(seen, [Installed(wheel=wheel, files=files)])
+    return with_differences(seen, wheel, files)
 
 
 @pytest.mark.parametrize(
@@ -553,7 +569,7 @@ def test_a_library_planted_by_ld_library_path_is_reported(
     lib = site / "tvm" / "lib"
     seen = watched(PYTHON, "-c", OPEN, lib / "libtvm.so", LD_LIBRARY_PATH=str(planted.parent))
     judged = against(seen, wheel)
-    (variable,) = (each for each in judged.variables if each.name == "LD_LIBRARY_PATH")
+    (variable,) = (variable for variable in judged.variables if variable.name == "LD_LIBRARY_PATH")
     if not planted_wins:
         assert not judged.differences
         assert not variable.served
@@ -598,7 +614,7 @@ for folder in os.environ["PATH"].split(":"):
     judged = against(seen, wheel)
     (difference,) = judged.differences
     assert (difference.name, difference.found) == ("libtvm.so", real(planted))
-    (variable,) = (each for each in judged.variables if each.name == "PATH")
+    (variable,) = (variable for variable in judged.variables if variable.name == "PATH")
     assert variable.served == (str(planted),)
 
 
@@ -613,11 +629,11 @@ def test_no_other_thread_of_ours_takes_the_signals_that_are_passed_on(tmp_path: 
             assert process.poll() is None
             time.sleep(0.01)
         tasks = list(Path(f"/proc/{process.pid}/task").iterdir())
-        others = [each for each in tasks if each.name != str(process.pid)]
+        others = [task for task in tasks if task.name != str(process.pid)]
         assert others
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGCHLD):
             bit = 1 << number - 1
-            assert all(_blocked(each) & bit for each in others)
+            assert all(_blocked(task) & bit for task in others)
     finally:
         process.terminate()
         process.wait()

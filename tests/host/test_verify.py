@@ -329,10 +329,10 @@ def test_every_scheme_that_the_tags_allow_is_tried(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "dist", tag=TAG, files=files, modes=modes)
     options = Options(schemes=("all",), pythons=(interpreter(sys.executable, os.environ).path,))
     results = list(verify(wheel, options, os.environ))
-    assert [each.scheme for each in results] == list(ALL_SCHEMES)
-    for each in results:
-        assert [check.status for check in each.checks] == [Status.OK] * 3, each
-        assert each.checks[2].tail.startswith("--version "), each
+    assert [result.scheme for result in results] == list(ALL_SCHEMES)
+    for result in results:
+        assert [check.status for check in result.checks] == [Status.OK] * 3, result
+        assert result.checks[2].tail.startswith("--version "), result
 
 
 def test_the_path_of_the_wheel_may_be_relative(
@@ -391,7 +391,7 @@ def test_nothing_outside_the_environment_is_touched(tmp_path: Path) -> None:
     home, temporary = tmp_path / "home", tmp_path / "tmp"
     home.mkdir()
     temporary.mkdir()
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     variables = {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-m", "wheelfix", "verify", wheel],
@@ -409,7 +409,7 @@ def test_the_exit_codes_are_those_of_the_other_commands(tmp_path: Path) -> None:
     bad = make_wheel(
         tmp_path, tag=TAG, files={"demo/libcrash.so": shared_object(tmp_path / "c.so", CRASH)}
     )
-    path = os.pathsep.join(each for each in sys.path if each)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
 
     def code(*arguments: str | Path) -> int:
         command = [sys.executable, "-m", "wheelfix", "verify", *arguments]
@@ -435,6 +435,6 @@ def test_repair_publishes_what_it_has_verified(tmp_path: Path, *, good: bool) ->
         return
     assert outcome.status is Outcome.REJECTED
     assert not list((tmp_path / "out").glob("*.whl"))
-    assert [(each.name, each.member) for each in outcome.remaining if each.name == "verify"] == [
-        ("verify", "demo/lib.so")
-    ]
+    assert [
+        (finding.name, finding.member) for finding in outcome.remaining if finding.name == "verify"
+    ] == [("verify", "demo/lib.so")]

@@ -1,7 +1,7 @@
-"""What can go wrong around a repair: no half wheel, nothing left behind, the cause and the remedy.
+"""Failures around a repair: no partial wheel, no files left, an error with cause and hint.
 
-The disks are small file systems in memory, where the tests may mount them; everywhere else limits
-and permissions stand in for them. The tools are programs that misbehave.
+Full disks are small file systems in memory where the tests may mount them, and elsewhere limits and
+permissions. The tools are programs that misbehave.
 """
 
 # ruff: noqa: PLR0913, PLR0917 -- fixtures are many
@@ -43,7 +43,7 @@ PLATFORM = f"linux_{os.uname().machine}"
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a library that wheels need and no platform gives."""
+    """A folder with a library that wheels need and no platform provides."""
     folder = tmp_path_factory.mktemp("outside")
     shared_object(folder / "libouter.so.1", "int outer(void) { return 1; }", soname="libouter.so.1")
     return folder
@@ -51,7 +51,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(outside: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel that needs the library, and room in its object for the way there."""
+    """A wheel with an object that needs the library."""
     folder = tmp_path_factory.mktemp("wheel")
     user = shared_object(
         folder / "core.so",
@@ -68,7 +68,7 @@ def wheel(outside: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def environ(outside: Path, tmp_path: Path) -> Mapping[str, str]:
-    """An environment with a TMPDIR of its own."""
+    """Environment variables with a separate TMPDIR."""
     (tmp_path / "tmp").mkdir()
     return {
         **os.environ,
@@ -93,7 +93,7 @@ def repaired(wheel: Path, out: Path, environ: Mapping[str, str]) -> Outcome:
 
 
 def refused(outcome: Outcome, *words: str) -> None:
-    """Make sure that the cause is named, with a remedy, and that nothing is published."""
+    """Assert that the error has the cause and a hint, and that no wheel is written."""
     assert outcome.status is Status.FAILED
     assert isinstance(outcome.error, WheelfixError)
     assert outcome.output is None
@@ -140,7 +140,7 @@ def test_the_wheel_of_these_tests_is_repaired_with_all_tools(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount file systems in memory, with the options that are asked for."""
+    """Mount file systems in memory with given options."""
     mounted: list[Path] = []
 
     def mount(options: str) -> Path:
@@ -233,10 +233,10 @@ def test_nothing_has_to_run_in_the_temporary_folder(
         ("ro", ("Read-only file system", "read-only")),
     ],
 )
-def test_odd_disks_for_who_may_not_mount(
+def test_full_and_read_only_disks_in_a_user_namespace(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, options: str, words: tuple[str, ...]
 ) -> None:
-    """In a namespace of its own, any user may mount (user_namespaces(7))."""
+    """In a user namespace, any user may mount (user_namespaces(7))."""
     inside = ["unshare", "--user", "--map-root-user", "--mount"]
     try:
         subprocess.run([*inside, "true"], capture_output=True, check=True)
@@ -315,7 +315,7 @@ def locked(tmp_path: Path) -> Iterator[Path]:
     place.chmod(0o755)
 
 
-def test_an_output_that_outgrows_a_limit(
+def test_an_output_over_the_file_size_limit(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
@@ -325,7 +325,7 @@ def test_an_output_that_outgrows_a_limit(
 
 
 @pytest.mark.parametrize("size", [0, 4_000, 12_000])
-def test_temporary_files_that_outgrow_a_limit(
+def test_temporary_files_over_the_file_size_limit(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, size: int
 ) -> None:
     process = started(wheel, tmp_path / "out", environ, confine=no_larger_than(size))
@@ -505,7 +505,7 @@ def forged(old: bytes, new: bytes) -> bytes:
 def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path, temporary: Path, member: str
 ) -> None:
-    """By somebody who knows what is looked at: CRC, size and time stay as they were."""
+    """With the same CRC, size and time."""
     victim = tmp_path / wheel.name
     with zipfile.ZipFile(wheel) as source, zipfile.ZipFile(victim, "w") as stored:
         for name in source.namelist():
@@ -529,7 +529,7 @@ def test_a_wheel_that_is_rewritten_with_true_checksums_while_it_is_read(
     assert left(tmp_path / "out", temporary) == []
 
 
-def test_a_wheel_that_gets_another_name_and_mode_while_it_is_read_is_repaired(
+def test_a_wheel_renamed_while_it_is_read_is_repaired(
     wheel: Path, environ: Mapping[str, str], tmp_path: Path
 ) -> None:
     """Its inode changes, its content does not."""
@@ -617,7 +617,7 @@ def spoil_code(content: bytearray) -> None:
 
 def spoil_data(content: bytearray) -> None:
     """Change a string that no table of the dynamic section names."""
-    at = content.index(b"told to the user")
+    at = content.index(b"shown to the user")
     content[at] ^= 1
 
 
@@ -657,7 +657,7 @@ def test_a_patchelf_that_writes_a_wrong_file(
     """It does what it was asked for, and something else: nothing of that may be published."""
     user = shared_object(
         tmp_path / "core.so",
-        'int outer(void); const char *text = "told to the user";\n'
+        'int outer(void); const char *text = "shown to the user";\n'
         "int core(void) { volatile int n = outer(); return n; }",
         flags=["-O0"],
         needed=[outside / "libouter.so.1"],
@@ -670,7 +670,7 @@ def test_a_patchelf_that_writes_a_wrong_file(
         def patch(self, path: Path, before: Elf, after: Elf) -> None:
             honest.patch(path, before, after)
             content = bytearray(path.read_bytes())
-            if b"told to the user" in content:
+            if b"shown to the user" in content:
                 spoil(content)
                 path.write_bytes(content)
 
@@ -848,24 +848,24 @@ def test_a_killed_run_leaves_a_folder_that_the_next_one_removes(
     assert left(tmp_path / "tmp") == []
 
 
-def test_what_is_in_use_is_not_swept_away(temporary: Path) -> None:
+def test_a_folder_in_use_is_not_removed(temporary: Path) -> None:
     with scratch() as one, scratch() as other:
         sweep(temporary, PREFIX)
         (temporary / f"{PREFIX}dead").mkdir(mode=0o500)
         (temporary / f"{PREFIX}dead" / "file").write_bytes(b"")
-        (temporary / "of somebody else").mkdir()
-        (temporary / f"{PREFIX}link").symlink_to(temporary / "of somebody else")
+        (temporary / "of another user").mkdir()
+        (temporary / f"{PREFIX}link").symlink_to(temporary / "of another user")
         with scratch() as third:
             assert set(temporary.iterdir()) == {
                 one,
                 other,
                 third,
-                temporary / "of somebody else",
+                temporary / "of another user",
                 temporary / f"{PREFIX}link",
             }
 
 
-def test_a_folder_that_was_swept_away_when_it_was_new_is_made_again(
+def test_a_folder_removed_when_new_is_created_again(
     temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []

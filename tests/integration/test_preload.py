@@ -1,4 +1,4 @@
-"""Preload shims in wheels: where they are, what they open, and how they fail."""
+"""Preload shims in repaired wheels: which library they open, and how they fail."""
 
 import os
 import shutil
@@ -6,338 +6,25 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
-from tests.support.values import apply_fixes, elf, findings, wheel
-from wheelfix.analysis.preload_shim import has_hook, read_shim
+from tests.support.environment import ENVIRON
+from tests.support.shims import shims
 from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.findings import Severity
-from wheelfix.rules.preload import provider_not_preloaded
-from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
-from wheelfix.rules.provider_requirements import provider_not_required
-from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
-from wheelfix.wheel.dist_info import edit_core_metadata, read_core_metadata, with_requirement
-from wheelfix.wheel.model import PRELOAD, Metadata, Wheel
-from wheelfix.wheel.python_imports import surely_imported
+from wheelfix.wheel.model import PRELOAD
 from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{os.uname().machine}"
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
-
-PRO = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
-
-
-# --- Where shims are ------------------------------------------------------------------------------
-
-
-def module(name: str, *needed: str, **fields: Any) -> Any:
-    return elf(*needed, module_hooks=(f"PyInit_{name}",), **fields)
-
-
-def preloaded(subject: Wheel, by: str = "preload", *providers: Provider) -> Wheel:
-    chosen = Settings(provider=providers or (PRO,), provider_by=ProviderBy(by))
-    after, _ = apply_fixes(subject, RULES, chosen)
-    again, steps = apply_fixes(after, RULES, chosen)
-    assert (again, steps) == (after, ())
-    return after
-
-
-def shims(subject: Wheel) -> dict[str, Mapping[str, tuple[str, ...]]]:
-    found: dict[str, Mapping[str, tuple[str, ...]]] = {}
-    for member, source in subject.sources.items():
-        if member.endswith(f"{PRELOAD}.py"):
-            shim = read_shim(source)
-            assert shim is not None
-            found[member] = shim.modules
-    return found
-
-
-def in_packages(objects: Mapping[str, Any], *inits: str, **fields: Any) -> Wheel:
-    sources = {f"{each}/__init__.py": b"" for each in inits}
-    asked = Metadata(name="demo", version="1.0", requires_dist=("pro>=2",))
-    values: dict[str, Any] = {"sources": sources, "metadata": asked, **fields}
-    return wheel(objects, *sources, **values)
-
-
-@pytest.mark.parametrize(
-    ("objects", "inits", "expected"),
-    [
-        (["demo/_a.so"], ["demo"], {"demo": ["._a"]}),
-        (["demo/sub/_a.so"], ["demo", "demo/sub"], {"demo/sub": ["._a"]}),
-        (["demo/sub/_a.so", "demo/_b.so"], ["demo", "demo/sub"], {"demo": [".sub._a", "._b"]}),
-        (["demo/x/_a.so", "demo/y/_b.so"], ["demo", "demo/x"], {"demo": [".x._a", ".y._b"]}),
-        (["demo/x/_a.so"], ["demo"], {"demo": [".x._a"]}),
-        (["ns/x/_a.so", "ns/y/_b.so"], ["ns/x", "ns/y"], {"ns/x": ["._a"], "ns/y": ["._b"]}),
-        (["one/_a.so", "two/_b.so"], ["one", "two"], {"one": ["._a"], "two": ["._b"]}),
-        (["demo-1.0.data/platlib/demo/_a.so"], ["demo"], {"demo": ["._a"]}),
-        (["demo/sub/__init__.so"], ["demo"], {"demo": [".sub"]}),
-        (["_a.so"], ["demo"], {}),
-        (["demo/_a.so"], [], {}),
-        (["demo/__init__.so"], ["demo"], {}),
-    ],
-)
-def test_the_shim_is_in_the_deepest_package_that_contains_the_modules(
-    objects: list[str], inits: list[str], expected: Mapping[str, list[str]]
-) -> None:
-    def stem(member: str) -> str:
-        name = member.rpartition("/")[2].removesuffix(".so")
-        return member.split("/")[-2] if name == "__init__" else name
-
-    subject = in_packages({m: module(stem(m), "libpro.so.3") for m in objects}, *inits)
-    after = preloaded(subject)
-    assert {k: sorted(v) for k, v in shims(after).items()} == {
-        f"{folder}/{PRELOAD}.py": sorted(names) for folder, names in expected.items()
-    }
-    served = {name for names in expected.values() for name in names}
-    for member in objects:
-        assert bool(after.elfs[member].entries) is not bool(served)
-    for folder in inits:
-        assert has_hook(after.sources[f"{folder}/__init__.py"]) is (folder in expected)
-
-
-def test_a_shared_package_has_no_shim() -> None:
-    shared = b"from pkgutil import extend_path\n__path__ = extend_path(__path__, __name__)\n"
-    subject = in_packages(
-        {"ns/x/_a.so": module("_a", "libpro.so.3"), "ns/y/_b.so": module("_b", "libpro.so.3")},
-        sources={"ns/__init__.py": shared, "ns/x/__init__.py": b""},
-    )
-    after = preloaded(subject)
-    assert set(shims(after)) == {f"ns/x/{PRELOAD}.py"}
-    assert after.elfs["ns/y/_b.so"].entries == ("$ORIGIN/../../pro/lib",)
-    assert after.sources["ns/__init__.py"] == shared
-
-
-LIBRARY = "demo.libs/libours.so.1"
-
-
-def test_the_shim_of_a_module_covers_the_libraries_that_it_loads() -> None:
-    subject = in_packages(
-        {
-            "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
-            LIBRARY: elf("libpro.so.3"),
-            "demo/_other.so": module("_other"),
-        },
-        "demo",
-    )
-    after = preloaded(subject)
-    assert shims(after) == {f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",)}}
-    assert after.elfs[LIBRARY].entries == ()
-
-
-def test_a_library_that_a_program_needs_too_gets_an_entry_and_the_module_a_shim() -> None:
-    subject = in_packages(
-        {
-            "demo/_a.so": module("_a", "libours.so.1", rpath="$ORIGIN/../demo.libs"),
-            "demo/run": elf("libours.so.1", rpath="$ORIGIN/../demo.libs", interpreter="/lib/ld.so"),
-            LIBRARY: elf("libpro.so.3"),
-        },
-        "demo",
-    )
-    after = preloaded(subject)
-    assert after.elfs[LIBRARY].entries == ("$ORIGIN/../pro/lib",)
-    assert shims(after) == {f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",)}}
-    (said,) = findings(
-        provider_not_preloaded, after, provider=(PRO,), provider_by=ProviderBy.PRELOAD
-    )
-    assert said.severity is Severity.INFO
-    assert "`demo/run`, which loads it, is a program" in said.message
-
-
-@pytest.mark.parametrize(
-    ("objects", "fields", "reason"),
-    [
-        ({"demo/libours.so": elf("libpro.so.3")}, {}, "by its path"),
-        ({"demo/run": elf("libpro.so.3", interpreter="/lib/ld.so")}, {}, "is a program"),
-        ({"_a.so": module("_a", "libpro.so.3")}, {}, "no package"),
-        (
-            {"demo/_a.so": module("_a", "libpro.so.3")},
-            {"name": "demo-1.0-cp311-cp311-musllinux_1_2_x86_64.whl"},
-            "musl does not",
-        ),
-        (
-            {"demo/_a.so": module("_a", "libpro.so.3")},
-            {"name": "demo-1.0-py2.py3-none-linux_x86_64.whl"},
-            "Python 2",
-        ),
-    ],
-)
-@pytest.mark.parametrize("by", ["preload", "both"])
-def test_where_no_shim_is_possible_there_is_an_entry_and_a_finding(
-    objects: dict[str, Any], fields: dict[str, Any], reason: str, by: str
-) -> None:
-    after = preloaded(in_packages(objects, "demo", **fields), by)
-    assert not shims(after)
-    (member,) = objects
-    assert "pro/lib" in (after.elfs[member].rpath or "")
-    (said,) = findings(
-        provider_not_preloaded, after, provider=(PRO,), provider_by=ProviderBy.PRELOAD
-    )
-    assert (said.severity, reason in said.message) == (Severity.INFO, True)
-
-
-def test_by_entry_no_shim_is_written_and_by_both_an_entry_and_a_shim() -> None:
-    subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
-    by_entry = preloaded(subject, "entry")
-    assert by_entry.sources == subject.sources
-    assert by_entry.elfs["demo/_a.so"].entries == ("$ORIGIN/../pro/lib",)
-    by_both = preloaded(subject, "both")
-    assert by_both.elfs["demo/_a.so"].entries == ("$ORIGIN/../pro/lib",)
-    assert shims(by_both)
-
-
-def test_a_present_shim_is_enough_and_is_extended_for_more_modules() -> None:
-    one = preloaded(in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo"))
-    assert not findings(provider_not_searched, one, provider=(PRO,))
-    (said,) = findings(provider_beside, one, provider=(PRO,))
-    assert "where Python finds it" in said.message
-    assert said.notes[0].endswith("without an import")
-    assert findings(provider_not_searched, one, provider=(PRO,), provider_by=ProviderBy.BOTH)
-    (said,) = findings(provider_beside, preloaded(one, "both"), provider=(PRO,))
-    assert said.notes[0].endswith("where the RPATH entries find it beside the wheel")
-    more = in_packages(
-        {"demo/_b.so": module("_b", "libelse.so.1"), **one.elfs}, sources=one.sources
-    )
-    other = Provider(requirement="else", libraries=("libelse.so.1",), directory="e")
-    grown = preloaded(more, "preload", other)
-    assert shims(grown) == {
-        f"demo/{PRELOAD}.py": {"._a": ("libpro.so.3",), "._b": ("libelse.so.1",)}
-    }
-    assert grown.sources["demo/__init__.py"] == one.sources["demo/__init__.py"]
-
-
-def test_ignoring_the_rule_means_entries() -> None:
-    subject = in_packages({"demo/_a.so": module("_a", "libpro.so.3")}, "demo")
-    for without in ({"ignore": {"WF108": ""}}, {"select": ("WF106",)}):
-        chosen: dict[str, Any] = {"provider_by": ProviderBy.PRELOAD, **without}
-        assert findings(provider_not_searched, subject, provider=(PRO,), **chosen)
-
-
-def test_the_pyc_file_of_a_changed_source_is_removed() -> None:
-    compiled = "demo/__pycache__/__init__.cpython-311.pyc"
-    other = "demo/__pycache__/api.cpython-311.pyc"
-    init = "demo/__init__.py"
-    subject = wheel(
-        {"demo/_a.so": module("_a", "libpro.so.3")}, init, compiled, other, sources={init: b""}
-    )
-    names = {member.name for member in preloaded(subject).members}
-    assert compiled not in names
-    assert {init, other, f"demo/{PRELOAD}.py"} <= names
-
-
-# --- Requirements ---------------------------------------------------------------------------------
-
-
-IMPORTS: list[tuple[bytes, set[str]]] = [
-    (b"from . import _core", {"demo._core"}),
-    (b"from ._core import run", {"demo._core"}),
-    (b"from .sub import deep", {"demo.sub", "demo.sub._deep"}),
-    (b"import demo._core, os.path", {"demo._core", "os.path"}),
-    (b"from demo import _core", {"demo._core"}),
-    (b"try:\n    from . import _core\nexcept ImportError:\n    pass", set()),
-    (b"if True:\n    from . import _core", set()),
-    (b"def f():\n    from . import _core", set()),
-    (b"from .. import _core", set()),
-    (b"not Python", set()),
-]
-
-
-@pytest.mark.parametrize(("source", "imported"), IMPORTS)
-def test_what_importing_a_package_surely_imports(source: bytes, imported: set[str]) -> None:
-    packages = {"demo": source, "demo.sub": b"from demo.sub import _deep", "demo.no": b"import x"}
-    found = surely_imported(packages)
-    assert imported <= found
-    assert ("demo._core" in found) is ("demo._core" in imported)
-    assert "x" not in found
-
-
-TWO = {"demo/_core.so": module("_core"), "demo/_gpu.so": module("_gpu", "libpro.so.3")}
-
-
-@pytest.mark.parametrize(
-    ("objects", "init", "requires", "severity", "added"),
-    [
-        (TWO, b"from . import _core", (), Severity.ERROR, False),
-        (TWO, b"from . import _gpu", (), Severity.ERROR, True),
-        ({"demo/_gpu.so": TWO["demo/_gpu.so"]}, b"", (), Severity.ERROR, True),
-        (TWO, b"from . import _core", ("pro>=2; extra == 'gpu'",), Severity.INFO, False),
-        (TWO, b"from . import _gpu", ("pro>=2; extra == 'gpu'",), Severity.WARNING, False),
-        (TWO, b"", ("pro>=2",), None, False),
-    ],
-)
-def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
-    objects: Mapping[str, Any],
-    init: bytes,
-    requires: tuple[str, ...],
-    severity: Severity | None,
-    *,
-    added: bool,
-) -> None:
-    subject = wheel(
-        objects,
-        "demo/__init__.py",
-        sources={"demo/__init__.py": init},
-        metadata=Metadata(name="demo", version="1.0", requires_dist=requires),
-    )
-    found = findings(provider_not_required, subject, provider=(PRO,), add_requires=True)
-    assert [each.severity for each in found] == ([severity] if severity is not None else [])
-    if severity is Severity.ERROR:
-        assert ("extra == " in (found[0].hint or "")) is not added
-    chosen = Settings(provider=(PRO,), add_requires=True)
-    after, _ = apply_fixes(subject, [provider_not_required], chosen)
-    assert after.metadata.requires_dist == (*requires, *(["pro>=2"] if added else []))
-    assert not added or not findings(provider_not_required, after, provider=(PRO,))
-
-
-def test_nothing_is_added_unless_asked() -> None:
-    subject = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(name="demo"))
-    (found,) = findings(provider_not_required, subject, provider=(PRO,))
-    assert found.fix is None
-    assert "--add-requires" in (found.hint or "")
-    broken = wheel({"demo/_gpu.so": module("_gpu", "libpro.so.3")}, metadata=Metadata(problem="x"))
-    (found,) = findings(provider_not_required, broken, provider=(PRO,), add_requires=True)
-    assert found.fix is None
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            "Metadata-Version: 2.1\nName: a\nVersion: 1\n\nText\n",
-            "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: p>=1\n\nText\n",
-        ),
-        ("Name: a\nrequires-dist: b\nLicense: x\n", "Name: a\nrequires-dist: b\n+License: x\n"),
-        ("Requires-Dist: b\n  >=1\nName: a", "Requires-Dist: b\n  >=1\n+Name: a"),
-        ("Name: a\r\nVersion: 1\r\n\r\nRequires-Dist: no\r\n", None),
-        ("Name: a", "Name: a\n+"),
-        ("", "+"),
-    ],
-)
-def test_a_line_is_added_to_metadata_and_every_other_byte_stays(
-    before: str, after: str | None
-) -> None:
-    made = edit_core_metadata(before, ["p>=1"])
-    if after is None:
-        assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
-    else:
-        assert made == after.replace("+", "Requires-Dist: p>=1\n")
-    assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")
-
-
-# --- Imports --------------------------------------------------------------------------------------
 
 
 def provider_wheel(folder: Path, name: str, library: Path, where: str = "{name}/lib/") -> Path:
@@ -482,10 +169,10 @@ def test_a_provider_that_is_installed_without_the_library_is_named_with_its_vers
 ) -> None:
     library = apart[1] / "pro/lib/libpro.so.3"
     library.write_bytes(b"no library")
-    told = "ImportError: demo.sub._core needs libpro.so.3 of pro>=2; pro 2.0 is installed, and "
-    assert said(IMPORT, *apart).startswith(f"{told}{library}: ")
+    error = "ImportError: demo.sub._core needs libpro.so.3 of pro>=2; pro 2.0 is installed, and "
+    assert said(IMPORT, *apart).startswith(f"{error}{library}: ")
     library.unlink()
-    assert said(IMPORT, *apart) == f"{told}does not have it"
+    assert said(IMPORT, *apart) == f"{error}does not have it"
 
 
 def test_a_module_that_fails_for_another_reason_keeps_its_error(apart: tuple[Path, Path]) -> None:
@@ -520,7 +207,7 @@ def test_the_dependencies_of_a_providers_library_are_opened_before_it(tmp_path: 
 
 
 def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> None:
-    """As it is with MKL: its parts need each other, and the user needs all of them."""
+    """Like MKL's parts, which need each other, while the dependent needs all of them."""
     dep = shared_object(
         tmp_path / "sdk" / "libdep.so.1", "int dep(void) { return 7; }", soname="libdep.so.1"
     )
@@ -544,9 +231,9 @@ def test_a_library_that_does_not_load_alone_gets_an_entry(tmp_path: Path) -> Non
     assert outcome.output, outcome
     assert outcome.after is not None
     assert not shims(outcome.after)
-    (told,) = (each for each in outcome.remaining if each.code == "WF108")
+    (found,) = (finding for finding in outcome.remaining if finding.code == "WF108")
     assert (
-        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in told.message
+        "`libpro.so.3`, which does not load alone: it lacks `dep` of `libdep.so.1`" in found.message
     )
     alone = said(f"import ctypes; ctypes.CDLL({str(pro)!r})")
     assert alone.endswith("undefined symbol: dep")
@@ -648,7 +335,9 @@ def test_a_user_install_finds_a_provider_in_the_system_folder(
     assert found["preload"].endswith(" 7")
 
 
-def test_a_missing_requirement_is_added_with_the_version_at_hand(tmp_path: Path, pro: Path) -> None:
+def test_a_missing_requirement_is_added_with_the_available_version(
+    tmp_path: Path, pro: Path
+) -> None:
     provider = provider_wheel(tmp_path, "pro", pro)
     path = user_wheel(tmp_path, pro, "", "from .sub import _core")
     refused = repaired(path, tmp_path / "no", "entry", provider)
@@ -684,7 +373,7 @@ int main(int count, char **paths) {
 
 
 @pytest.mark.parametrize(("compiler", "works"), [("gcc", True), ("musl-gcc", False)])
-def test_a_library_opened_by_its_path_counts_on_glibc_and_not_on_musl(
+def test_only_glibc_uses_a_library_opened_by_path_for_dt_needed(
     tmp_path: Path, compiler: str, *, works: bool
 ) -> None:
     if shutil.which(compiler) is None:

@@ -48,7 +48,7 @@ OWN, PLANTED = "own", "planted"
 
 
 class Package:
-    """The package installed in a virtual environment, and the copies planted beside."""
+    """The package in a virtual environment, and second copies of its libraries."""
 
     def __init__(self, root: Path, form: str) -> None:
         venv.create(root / "venv", symlinks=True)

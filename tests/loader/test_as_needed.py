@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from link_graphs.compare import decisions, difference
+from link_graphs.graphs import random_graph
+from link_graphs.linking import Bench
+from link_graphs.loading import load
 from tests.support.build import executable, shared_object
-from tests.support.scripting import load_script
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.exports import read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library, Why, decide
 
-linkers = load_script("linkers")
 needs_gnu_ld = pytest.mark.skipif(shutil.which("ld.bfd") is None, reason="GNU ld is not installed")
 
 
@@ -178,15 +181,15 @@ class TestDecision:
 @needs_gnu_ld
 def test_random_graphs_are_pruned_as_gnu_ld_does(tmp_path: Path) -> None:
     """DT_NEEDED, Verneed, undefined symbols, and what the loader binds them to."""
-    bench = linkers.Bench(folder=tmp_path)
+    bench = Bench(folder=tmp_path)
     seen: Counter[Why] = Counter()
     loads = 0
     for seed in range(200):
-        assert linkers.difference(seed, bench) is None
-        graph = linkers.random_graph(seed)
-        seen.update(each.why for each in linkers.decisions(graph, tmp_path / "all.so"))
+        assert difference(seed, bench) is None
+        graph = random_graph(seed)
+        seen.update(each.why for each in decisions(graph, tmp_path / "all.so"))
         relinked = tmp_path / "needed.so"
-        loads += linkers.load(relinked, read_elf(relinked.read_bytes(), relinked.name)).complete
+        loads += load(relinked, read_elf(relinked.read_bytes(), relinked.name)).complete
     assert min(seen[why] for why in (Why.USED, Why.SIBLING, Why.UNUSED)) > 20, seen
     assert loads > 20, "hardly any of these graphs has anything to load"
 
@@ -195,9 +198,9 @@ def test_random_graphs_are_pruned_as_gnu_ld_does(tmp_path: Path) -> None:
 def test_other_linkers_agree_but_for_siblings(tmp_path: Path, linker: str) -> None:
     if shutil.which(linker) is None:
         pytest.skip(f"{linker} is not installed")
-    bench = linkers.Bench(folder=tmp_path, linker=linker)
+    bench = Bench(folder=tmp_path, linker=linker)
     for seed in range(40):
-        assert linkers.difference(seed, bench) is None
+        assert difference(seed, bench) is None
 
 
 def test_glibc_2_34_does_not_make_libpthread_unused(tmp_path: Path) -> None:

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.scripting import load_script
+from random_installations.compare import differences
+from random_installations.dice import random_case
+from random_installations.objects import LIBRARY, PROGRAM
+from random_installations.programs import programs_for
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.glibc import expand, hwcaps
 from wheelfix.loader.model import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.search import load, load_all, load_each, search_directories
-
-installations = load_script("installations")
-LIBRARY: Elf = installations.LIBRARY
-PROGRAM: Elf = installations.PROGRAM
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the objects are written for x86-64"
@@ -36,7 +35,7 @@ def musl_programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def built(libc: Libc, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    made = installations.programs(libc, tmp_path_factory.mktemp(libc))
+    made = programs_for(libc, tmp_path_factory.mktemp(libc))
     return pytest.skip(made) if isinstance(made, str) else made
 
 
@@ -44,16 +43,16 @@ def built(libc: Libc, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_glibc_loads_and_binds_what_the_model_says(
     seed: int, tmp_path: Path, glibc_programs: Any
 ) -> None:
-    case = installations.random_case(seed, tmp_path, Libc.GLIBC, glibc_programs)
-    assert installations.differences(case) == []
+    case = random_case(seed, tmp_path, Libc.GLIBC, glibc_programs)
+    assert differences(case) == []
 
 
 @pytest.mark.parametrize("seed", range(200))
 def test_musl_loads_and_binds_what_the_model_says(
     seed: int, tmp_path: Path, musl_programs: Any
 ) -> None:
-    case = installations.random_case(seed, tmp_path, Libc.MUSL, musl_programs)
-    assert installations.differences(case) == []
+    case = random_case(seed, tmp_path, Libc.MUSL, musl_programs)
+    assert differences(case) == []
 
 
 # --- What random installations do not reach ------------------------------------------------------

@@ -11,8 +11,9 @@ import pytest
 
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Definition, Libc
-from wheelfix.elf.reader import read_elf, read_exports
+from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.model import Environment
 from wheelfix.loader.search import load

@@ -190,7 +190,7 @@ def test_verdict_is_what_auditwheel_show_says(wheel: Path, tmp_path: Path) -> No
     assert satisfies(_verdict(repaired), _wheel(repaired).name.platforms)
 
 
-# --- Where it must differ -----------------------------------------------------------------------
+# --- Where it must differ ------------------------------------------------------------------------
 
 
 def test_the_libraries_come_back_unpatched_and_the_user_s_stay(

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
 from tests.support.providers import (
-    ENVIRON,
     SUFFIX,
     TAG,
     dependent_wheel,

@@ -8,7 +8,6 @@ import signal
 import struct
 import subprocess
 import sys
-import sysconfig
 import time
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ from tests.support.build import (
     shared_object,
     stub_library_with_versions,
 )
+from tests.support.environment import ENVIRON
 from tests.support.fakes import fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
@@ -43,11 +43,6 @@ from wheelfix.wheel.reader import open_wheel
 
 MACHINE = os.uname().machine
 LINUX = f"py3-none-linux_{MACHINE}"
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_", "SOURCE_DATE_EPOCH"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
 CALLS_OUTER = "int outer(void); int f(void) { return outer(); }"
 CALLS_CORE = "int core(void); int f(void) { return core(); }"
 on_x86 = pytest.mark.skipif(MACHINE != "x86_64", reason="names platforms of x86-64")

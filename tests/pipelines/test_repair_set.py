@@ -16,6 +16,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
 from wheelfix.cli.app import run
 from wheelfix.errors import OwnerError
 from wheelfix.pipelines.check import check_each
@@ -29,11 +30,6 @@ MACHINE = os.uname().machine
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
 LARGE = 2 << 20
 COUNTER = f"""
 const char large[{LARGE}] = {{1}};

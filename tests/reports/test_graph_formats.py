@@ -165,10 +165,14 @@ def test_dot_lets_no_name_out_of_its_quotes() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("dot"), reason="needs Graphviz")
-def test_graphviz_reads_it() -> None:
-    subprocess.run(
-        ["dot", "-Tsvg"], input=dot([hostile()]), text=True, check=True, capture_output=True
+def test_graphviz_draws_every_node_and_edge_of_hostile_names() -> None:
+    shown = hostile()
+    done = subprocess.run(
+        ["dot", "-Tsvg"], input=dot([shown]), text=True, check=True, capture_output=True
     )
+    assert done.stdout.count('class="node"') == len(shown.nodes)
+    assert done.stdout.count('class="edge"') == len(shown.edges)
+    assert "<script" not in done.stdout
 
 
 def test_json_holds_the_whole_graph() -> None:

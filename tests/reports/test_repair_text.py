@@ -21,8 +21,8 @@ from wheelfix.wheel.edits import (
     AddMember,
     DropEntry,
     MoveMember,
+    NewFile,
     RenameNeeded,
-    Text,
     predict,
 )
 from wheelfix.wheel.model import Member, Wheel, WheelName
@@ -65,7 +65,7 @@ def edits(wheel: Wheel) -> tuple[PlannedEdit, ...]:
     add = AddEntry(member="pkg/_ext.so", entry="$ORIGIN/../pkg.libs")
     rename = RenameNeeded(member="pkg/_ext.so", old="libx.so.1", new="libx-1234.so.1")
     grafted = AddMember(
-        member="pkg.libs/libx-1234.so.1", source=Text(content=b""), size=2000, elf=ELF
+        member="pkg.libs/libx-1234.so.1", source=NewFile(content=b""), size=2000, elf=ELF
     )
     move = MoveMember(member="pkg-1.0.data/data/lib/liby.so", new="pkg/liby.so")
     draft = Draft(wheel)
@@ -142,7 +142,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
         hint=evil,
     )
     wheel = a_wheel()
-    added = AddMember(member=evil, source=Text(content=b""), size=1, elf=ELF)
+    added = AddMember(member=evil, source=NewFile(content=b""), size=1, elf=ELF)
     step = planned(Draft(wheel), added, "WF1", "n", evil)
     outcome = Outcome(
         source=Path(evil),

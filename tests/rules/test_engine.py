@@ -29,6 +29,7 @@ from wheelfix.wheel.edits import (
     DropRepeats,
     Edit,
     MoveMember,
+    NewFile,
     PrependEntry,
     RemoveMember,
     RenameNeeded,
@@ -37,7 +38,6 @@ from wheelfix.wheel.edits import (
     SetPathTag,
     SetRootIsPurelib,
     SetSoname,
-    Text,
     predict,
 )
 from wheelfix.wheel.model import Wheel
@@ -155,7 +155,7 @@ def test_nothing_is_overwritten() -> None:
     with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
         predict(subject, [MoveMember(member=A, new="demo/b.txt")])
     with pytest.raises(PlanConflictError, match=r"demo/b\.txt"):
-        predict(subject, [AddMember(member="demo/b.txt", source=Text(content=b"x"), size=1)])
+        predict(subject, [AddMember(member="demo/b.txt", source=NewFile(content=b"x"), size=1)])
 
 
 def test_the_wheel_file_is_predicted() -> None:
@@ -174,7 +174,7 @@ def test_every_edit_says_what_it_changes() -> None:
         DropEntry(member=A, entry="/x"),
         RenameNeeded(member=A, old="libx.so", new="y"),
         SetSoname(member=A, soname="a"),
-        AddMember(member="n", source=Text(content=b"xx"), size=2),
+        AddMember(member="n", source=NewFile(content=b"xx"), size=2),
         MoveMember(member=A, new="b"),
         RemoveMember(member=A),
         Retag(platforms=("manylinux1_x86_64",), tags=()),

@@ -12,10 +12,10 @@ from tests.support.values import elf, findings, wheel
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import python_openings
 from wheelfix.rules.findings import Severity
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
 
-def opening_wheel(*found: Opening, objects: Any = None, **fields: Any) -> Wheel:
+def opening_wheel(*found: PythonOpening, objects: Any = None, **fields: Any) -> Wheel:
     objects = objects or {"pkg/lib/libx.so": elf(soname="libx.so")}
     return wheel(objects, "pkg/__init__.py", openings={"pkg/__init__.py": found}, **fields)
 
@@ -23,24 +23,24 @@ def opening_wheel(*found: Opening, objects: Any = None, **fields: Any) -> Wheel:
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (opening("lib/libx.so", Where.SOURCE), []),
-        (opening("libx.so", Where.SOURCE), [Severity.ERROR]),
-        (opening("libx.so", Where.SOURCE, on_import=False), [Severity.WARNING]),
-        (opening("libx.so", Where.SOURCE, sure=False), [Severity.INFO]),
-        (opening("x.dll", Where.SOURCE), []),
-        (opening("../other/libx.so", Where.SOURCE), []),
-        (opening("lib/libx", Where.SOURCE, suffixes=(".so",)), []),
-        (opening("libx", Where.SOURCE, suffixes=(".so",)), [Severity.ERROR]),
+        (opening("lib/libx.so", LookupPlace.SOURCE), []),
+        (opening("libx.so", LookupPlace.SOURCE), [Severity.ERROR]),
+        (opening("libx.so", LookupPlace.SOURCE, on_import=False), [Severity.WARNING]),
+        (opening("libx.so", LookupPlace.SOURCE, sure=False), [Severity.INFO]),
+        (opening("x.dll", LookupPlace.SOURCE), []),
+        (opening("../other/libx.so", LookupPlace.SOURCE), []),
+        (opening("lib/libx", LookupPlace.SOURCE, suffixes=(".so",)), []),
+        (opening("libx", LookupPlace.SOURCE, suffixes=(".so",)), [Severity.ERROR]),
         (opening("libx.so"), [Severity.ERROR]),
         (opening("libc.so.6"), []),
         (opening("libcuda.so.1"), []),
-        (opening("x", Where.FIND), [Severity.WARNING]),
-        (opening("m", Where.FIND), []),
-        (opening("/opt/libx.so", Where.ABSOLUTE), []),
+        (opening("x", LookupPlace.FIND), [Severity.WARNING]),
+        (opening("m", LookupPlace.FIND), []),
+        (opening("/opt/libx.so", LookupPlace.ABSOLUTE), []),
     ],
 )
 def test_what_is_opened_is_looked_for_where_it_will_be(
-    found: Opening, expected: list[Severity]
+    found: PythonOpening, expected: list[Severity]
 ) -> None:
     assert severities(python_openings.opened_library_missing, opening_wheel(found)) == expected
 
@@ -49,7 +49,9 @@ def test_a_bare_name_is_known_once_something_has_loaded_the_library() -> None:
     objects = {"pkg/libx.so": elf(soname="libx.so"), "pkg/m.so": elf("libx.so")}
     subject = opening_wheel(opening("libx.so"), objects=objects)
     assert severities(python_openings.opened_library_missing, subject) == [Severity.INFO]
-    preloaded = opening_wheel(opening("libx.so", Where.SOURCE), opening("libx.so"), objects=objects)
+    preloaded = opening_wheel(
+        opening("libx.so", LookupPlace.SOURCE), opening("libx.so"), objects=objects
+    )
     assert severities(python_openings.opened_library_missing, preloaded) == []
 
 

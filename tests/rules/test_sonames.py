@@ -21,7 +21,7 @@ from wheelfix.rules import sonames
 from wheelfix.rules.context import Stage
 from wheelfix.rules.findings import Severity
 from wheelfix.wheel.edits import RenameNeeded
-from wheelfix.wheel.model import Where
+from wheelfix.wheel.model import LookupPlace
 
 
 def test_dependents_of_a_soname_get_the_file_name_in_dt_needed() -> None:
@@ -46,7 +46,7 @@ def test_names_that_agree_or_are_not_needed_are_right(objects: Any) -> None:
 
 
 def test_a_library_that_code_preloads_by_path_is_a_warning() -> None:
-    found = opening("libin.so", Where.SOURCE)
+    found = opening("libin.so", LookupPlace.SOURCE)
     subject = wheel(differing().elfs, "pkg/__init__.py", openings={"pkg/__init__.py": (found,)})
     assert severities(sonames.soname_differs, subject) == [Severity.WARNING]
 

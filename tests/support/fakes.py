@@ -1,4 +1,4 @@
-"""Programs and packages that stand in for others."""
+"""Replacements of programs and packages."""
 
 from importlib.machinery import PathFinder
 from pathlib import Path

@@ -14,7 +14,7 @@ from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 from wheelfix.wheel.reader import open_wheel
 
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
@@ -23,9 +23,9 @@ PYTHON = f"cp3{MINOR}"
 TAG = f"{PYTHON}-{PYTHON}-linux_x86_64"
 
 
-def opening(name: str, where: Where = Where.SEARCH, **fields: Any) -> Opening:
+def opening(name: str, where: LookupPlace = LookupPlace.SEARCH, **fields: Any) -> PythonOpening:
     values: dict[str, Any] = {"line": 3, "function": "ctypes.CDLL", "sure": True, "on_import": True}
-    return Opening(name=name, where=where, **(values | fields))
+    return PythonOpening(name=name, where=where, **(values | fields))
 
 
 def severities(rule: Rule, subject: Wheel, **settings: Any) -> list[Severity]:

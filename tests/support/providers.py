@@ -5,11 +5,11 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tests.support.build import extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules import provider_contents, provider_paths, provider_requirements
@@ -23,11 +23,6 @@ MACHINE = os.uname().machine
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 MINOR = sys.version_info.minor
 TAG = f"cp3{MINOR}-cp3{MINOR}-linux_{MACHINE}"
-ENVIRON: Mapping[str, str] = {
-    name: value
-    for name, value in os.environ.items()
-    if not name.startswith(("AUDITWHEEL_", "WHEELFIX_", "LD_"))
-} | {"PATH": f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}"}
 BLAS = Provider(
     requirement="nvidia-cublas-cu12>=12.4",
     libraries=("libcublas*.so.*",),

@@ -1,4 +1,4 @@
-"""The published JSON schemas, and what they say of a report."""
+"""The published JSON schemas, and the errors of a report against them."""
 
 import json
 from importlib.resources import files

@@ -1,4 +1,4 @@
-"""Wheels as values: what the rules judge, without a zip or a compiler."""
+"""Wheels as values, without a zip or a compiler."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,7 +57,7 @@ def wheel(
 def findings(
     rule: Rule, subject: Wheel, stage: Stage = Stage.AFTER, **settings: Any
 ) -> tuple[Finding, ...]:
-    """What one rule says of a wheel."""
+    """Return the findings of one rule for a wheel."""
     context = Context(wheel=subject, settings=Settings(**settings), stage=stage)
     return run_rules(context, [rule])
 

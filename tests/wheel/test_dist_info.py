@@ -1,4 +1,4 @@
-"""The WHEEL file: read as installers do, edited without touching what an edit does not concern."""
+"""The WHEEL and METADATA files: read as installers do; edits keep every other byte."""
 
 import email
 from pathlib import Path
@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from tests.support.build import make_wheel
 from tests.support.installers import PURE
 from wheelfix.errors import BadWheelError
-from wheelfix.wheel.dist_info import edit_metadata, read_core_metadata, read_metadata
+from wheelfix.wheel.dist_info import (
+    edit_core_metadata,
+    edit_metadata,
+    read_core_metadata,
+    read_metadata,
+    with_requirement,
+)
 from wheelfix.wheel.reader import open_wheel
 
 WHEEL = (
@@ -94,3 +100,28 @@ def test_metadata_is_read_with_its_folded_fields(tmp_path: Path) -> None:
         said = archive.wheel.metadata
     assert (said.name, said.version, said.requires_python) == ("demo", "1.0", ">=3.9")
     assert said.requires_dist == ("a>=1", "b (>=2)")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\n\nText\n",
+            "Metadata-Version: 2.1\nName: a\nVersion: 1\nRequires-Dist: p>=1\n\nText\n",
+        ),
+        ("Name: a\nrequires-dist: b\nLicense: x\n", "Name: a\nrequires-dist: b\n+License: x\n"),
+        ("Requires-Dist: b\n  >=1\nName: a", "Requires-Dist: b\n  >=1\n+Name: a"),
+        ("Name: a\r\nVersion: 1\r\n\r\nRequires-Dist: no\r\n", None),
+        ("Name: a", "Name: a\n+"),
+        ("", "+"),
+    ],
+)
+def test_a_line_is_added_to_metadata_and_other_bytes_are_kept(
+    before: str, after: str | None
+) -> None:
+    made = edit_core_metadata(before, ["p>=1"])
+    if after is None:
+        assert made == "Name: a\r\nVersion: 1\r\nRequires-Dist: p>=1\r\n\r\nRequires-Dist: no\r\n"
+    else:
+        assert made == after.replace("+", "Requires-Dist: p>=1\n")
+    assert read_core_metadata(made) == with_requirement(read_core_metadata(before), "p>=1")

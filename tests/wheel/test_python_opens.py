@@ -7,18 +7,18 @@ from textwrap import dedent
 
 import pytest
 
-from wheelfix.wheel.model import Opening, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_source import Budget
 
 MODULES = {"pkg": "pkg/__init__.py", "pkg.core": "pkg/core.cpython-311-x86_64-linux-gnu.so"}
 
 
-def opened(source: str, path: str = "pkg/mod.py") -> tuple[Opening, ...]:
+def opened(source: str, path: str = "pkg/mod.py") -> tuple[PythonOpening, ...]:
     return followed(dedent(source).encode(), path, MODULES).openings
 
 
-def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, Where]]:
+def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, LookupPlace]]:
     return [(opening.name, opening.where) for opening in opened(source, path)]
 
 
@@ -42,21 +42,23 @@ def names(source: str, path: str = "pkg/mod.py") -> list[tuple[str, Where]]:
     ],
 )
 def test_the_usual_calls_are_known(source: str) -> None:
-    assert names(source) == [("libx.so", Where.SEARCH)]
+    assert names(source) == [("libx.so", LookupPlace.SEARCH)]
 
 
 def test_find_library_has_its_own_kind_of_search() -> None:
     source = "from ctypes.util import find_library\nimport ctypes\nctypes.CDLL(find_library('x'))"
-    assert names(source) == [("x", Where.FIND)]
+    assert names(source) == [("x", LookupPlace.FIND)]
 
 
 def test_an_attribute_of_cdll_is_a_name() -> None:
-    assert names("import ctypes\nctypes.cdll.user32.MessageBoxA") == [("user32", Where.SEARCH)]
+    assert names("import ctypes\nctypes.cdll.user32.MessageBoxA") == [
+        ("user32", LookupPlace.SEARCH)
+    ]
 
 
 def test_numpy_tries_suffixes() -> None:
     [found] = opened("import numpy as np\nnp.ctypeslib.load_library('_x', __file__)")
-    assert (found.name, found.where) == ("_x", Where.SOURCE)
+    assert (found.name, found.where) == ("_x", LookupPlace.SOURCE)
     assert ".so" in found.suffixes
 
 
@@ -117,7 +119,7 @@ def test_a_path_beside_the_source_is_followed(expression: str) -> None:
         return os.path.join(HERE, SUB, name)
     ctypes.CDLL({expression})
     """
-    assert names(source) == [("lib/libx.so", Where.SOURCE)]
+    assert names(source) == [("lib/libx.so", LookupPlace.SOURCE)]
 
 
 def test_a_path_may_leave_the_folder() -> None:
@@ -125,12 +127,12 @@ def test_a_path_may_leave_the_folder() -> None:
     import ctypes, os
     ctypes.CDLL(os.path.join(os.path.dirname(__file__), "..", "..", "pkg.libs", "libx.so"))
     """
-    assert names(source, "pkg/sub/mod.py") == [("../../pkg.libs/libx.so", Where.SOURCE)]
+    assert names(source, "pkg/sub/mod.py") == [("../../pkg.libs/libx.so", LookupPlace.SOURCE)]
 
 
 def test_sys_prefix_is_a_place_of_the_environment() -> None:
     source = "import ctypes, os, sys\nctypes.CDLL(os.path.join(sys.prefix, 'lib', 'libx.so'))"
-    assert names(source) == [("lib/libx.so", Where.PREFIX)]
+    assert names(source) == [("lib/libx.so", LookupPlace.PREFIX)]
 
 
 def test_a_resource_as_a_file() -> None:
@@ -140,12 +142,12 @@ def test_a_resource_as_a_file() -> None:
     with as_file(files("pkg") / "libx.so") as path:
         ctypes.CDLL(str(path))
     """
-    assert names(source) == [("libx.so", Where.SOURCE)]
+    assert names(source) == [("libx.so", LookupPlace.SOURCE)]
 
 
 def test_the_file_of_an_extension_module_is_where_the_wheel_has_it() -> None:
     source = "import ctypes\nfrom pkg import core\nctypes.CDLL(core.__file__)"
-    assert names(source, "other.py") == [(MODULES["pkg.core"], Where.SOURCE)]
+    assert names(source, "other.py") == [(MODULES["pkg.core"], LookupPlace.SOURCE)]
 
 
 # --- What is run, and what is sure ----------------------------------------------------------------
@@ -170,7 +172,7 @@ def test_code_for_other_systems_is_not_followed() -> None:
             return
         ctypes.CDLL("w.so")
     """
-    assert names(source) == [("libx.so", Where.SEARCH), ("libz.so", Where.SEARCH)]
+    assert names(source) == [("libx.so", LookupPlace.SEARCH), ("libz.so", LookupPlace.SEARCH)]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,10 @@ def test_a_parameter_is_known_by_the_calls_of_the_same_source() -> None:
     A = load("liba.so")
     B = load("libb.so", folder="other")
     """
-    assert names(source) == [("lib/liba.so", Where.SOURCE), ("other/libb.so", Where.SOURCE)]
+    assert names(source) == [
+        ("lib/liba.so", LookupPlace.SOURCE),
+        ("other/libb.so", LookupPlace.SOURCE),
+    ]
 
 
 def test_an_endless_recursion_ends() -> None:
@@ -230,7 +235,7 @@ def test_an_endless_recursion_ends() -> None:
 def test_a_source_is_never_run() -> None:
     source = "import ctypes\nctypes.CDLL(__import__('os').system('false') or 'libx.so')\n1/0"
     ast.parse(source)
-    assert names(source) in ([], [("libx.so", Where.SEARCH)])
+    assert names(source) in ([], [("libx.so", LookupPlace.SEARCH)])
 
 
 # --- Within bounds --------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import run
-from wheelfix.wheel.python_searches import Search, Searches, searches
+from wheelfix.wheel.python_searches import LibrarySearch, LibrarySearches, searches
 from wheelfix.wheel.python_source import Budget
 
 CLASSIC = '''
@@ -42,7 +42,7 @@ def find_lib_path():
 '''
 
 
-def one(source: str, path: str = "tvm/libinfo.py") -> Search:
+def one(source: str, path: str = "tvm/libinfo.py") -> LibrarySearch:
     (found,) = searches(source.encode(), path).found
     return found
 
@@ -127,7 +127,7 @@ def test_the_usual_ways_to_search_are_followed(body: str, expected: list[str | N
     ],
 )
 def test_what_is_no_search_is_none(source: str) -> None:
-    assert searches(source.encode(), "x.py") == Searches()
+    assert searches(source.encode(), "x.py") == LibrarySearches()
 
 
 def test_which_libraries_a_search_concerns() -> None:
@@ -187,7 +187,7 @@ def test_the_sources_of_a_package_share_what_may_be_spent() -> None:
     budget = Budget(left=1000)
     found = [searches(READS.encode(), f"x/{n}.py", budget) for n in range(100)]
     assert found[0].found
-    assert found[-1] == Searches(unfollowed=("x/99.py",))
+    assert found[-1] == LibrarySearches(unfollowed=("x/99.py",))
     assert budget.left < 50
 
 

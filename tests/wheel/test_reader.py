@@ -346,10 +346,17 @@ def test_dist_info_must_agree_with_the_file_name(
             open_wheel(path)
 
 
-def test_a_name_is_compared_as_pep_503_says(tmp_path: Path) -> None:
+def test_the_names_of_file_and_dist_info_are_compared_normalised(tmp_path: Path) -> None:
+    """PEP 503 for the name, PEP 440 for the version."""
     made = make_wheel(tmp_path, "my_nice_pkg", "1.0+cu12")
-    other = made.rename(tmp_path / "My.Nice__Pkg-1.0_cu12-cp311-cp311-linux_x86_64.whl")
-    open_wheel(other).close()
+    path = made.rename(tmp_path / "My.Nice__Pkg-1.0_cu12-cp311-cp311-linux_x86_64.whl")
+    with open_wheel(path) as archive:
+        assert archive.wheel.dist_info == "my_nice_pkg-1.0+cu12.dist-info"
+        assert archive.wheel.name.distribution == "My.Nice__Pkg"
+        assert archive.wheel.metadata.version == "1.0+cu12"
+    other = path.rename(tmp_path / "My.NicePkg-1.0_cu12-cp311-cp311-linux_x86_64.whl")
+    with pytest.raises(BadWheelError, match="is not of"):
+        open_wheel(other)
 
 
 @pytest.mark.parametrize(

@@ -11,19 +11,19 @@ from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.model import Load
 from wheelfix.loader.targets import newer
-from wheelfix.wheel.python_searches import Search, Stop
+from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonChoice:
     """The file that a Python source opens for a library, by its own search."""
 
-    search: Search
+    search: LibrarySearch
     name: str
     """The file name of the library."""
     path: str
     """The first file of that name in the order of the search."""
-    stop: Stop | None
+    stop: SearchedPlace | None
     """The variable that led there; None for the library itself."""
     directory: str | None = None
     """The directory of the variable."""
@@ -117,7 +117,9 @@ def python_choices(installation: Installation, root: str) -> Iterator[PythonChoi
             yield _choice(installation, search, root, name)
 
 
-def _choice(installation: Installation, search: Search, root: str, name: str) -> PythonChoice:
+def _choice(
+    installation: Installation, search: LibrarySearch, root: str, name: str
+) -> PythonChoice:
     files = FileSystem(installation.environment)
     chosen = PythonChoice(search=search, name=name, path=root, stop=None)
     for stop in search.stops:

@@ -29,7 +29,7 @@ from wheelfix.loader.model import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
 from wheelfix.loader.targets import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.python_searches import Searches
+from wheelfix.wheel.python_searches import LibrarySearches
 
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")
 
@@ -81,7 +81,7 @@ class Installation:
     """Path of an extension module -> the files that preload shims open before it."""
     opened_by_shims: frozenset[str] = frozenset()
     """All files that preload shims open."""
-    searches: Searches = field(default_factory=Searches)
+    searches: LibrarySearches = field(default_factory=LibrarySearches)
     """The library searches of Python sources in the same packages."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     """Environment variables at the start of the process, LD_LIBRARY_PATH among them."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from wheelfix.elf.model import Elf, Exports
+from wheelfix.elf.model import Elf, Exports, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.model import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Scope, SymbolIndex
-from wheelfix.wheel.edits import Edit, without_needed
+from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 
 ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})

@@ -4,10 +4,10 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator
 
 from wheelfix.loader.install_schemes import Key, split
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
 
-def openings(wheel: Wheel) -> Iterator[tuple[str, Opening]]:
+def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:
     """Yield each opening of a library by a Python source of the wheel, with the source."""
     for source in present(wheel, wheel.openings):
         yield from ((source, opening) for opening in wheel.openings[source])
@@ -19,7 +19,7 @@ def present(wheel: Wheel, sources: Collection[str]) -> Iterable[str]:
     return (source for source in sources if source in members)
 
 
-def place_of(wheel: Wheel, source: str, opening: Opening) -> tuple[Key, str] | None:
+def place_of(wheel: Wheel, source: str, opening: PythonOpening) -> tuple[Key, str] | None:
     """Return the install scheme's key and the path below it that `opening` leads to.
 
     None if the source is not installed, or if the path leads out of that directory.
@@ -35,6 +35,6 @@ def opened_by_path(wheel: Wheel, library: str) -> bool:
     """Return whether a source opens `library` by its path, which makes its SONAME known."""
     place = split(library, wheel)
     return place is not None and any(
-        opening.where is Where.SOURCE and place_of(wheel, source, opening) == place
+        opening.where is LookupPlace.SOURCE and place_of(wheel, source, opening) == place
         for source, opening in openings(wheel)
     )

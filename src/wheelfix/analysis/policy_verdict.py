@@ -19,7 +19,7 @@ three cases:
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from wheelfix.analysis.policies import Policy
 from wheelfix.analysis.policy_reasons import (
@@ -46,6 +46,7 @@ _POLICY_ARCHITECTURES = {
     "arm64_v8a": "aarch64",
 }
 """Architecture of a platform tag -> that of its policies."""
+_T = TypeVar("_T")
 _JUDGED = frozenset({Family.MANYLINUX, Family.MUSLLINUX, Family.ANDROID})
 _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x05000000, 0x400
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
@@ -143,8 +144,7 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
     ladder = _ladder(subject, wheel.name.platforms, policies)
     versions = _versions(subject.elfs.values())
     external = _external(subject, ladder)
-    used = _used(subject, ladder)
-    blacklisted = [_blacklisted(subject, policy, used) for policy in ladder]
+    blacklisted = [_blacklisted(subject, policy) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
     symbols = _first(_has(policy, subject.arch, versions) for policy in ladder)
@@ -183,13 +183,15 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
         for member, elf in wheel.elfs.items()
         if not member.endswith(".py") and (machine := _baseline(elf))  # auditwheel never opens .py
     }
-    arch = _tag_architecture(wheel.name.platforms) or next(iter(machines.values()), None)
+    tags = [parse_platform_tag(tag) for tag in wheel.name.platforms]
+    named_arch = _only({_POLICY_ARCHITECTURES.get(tag.arch) for tag in tags})
+    arch = named_arch or next(iter(machines.values()), None)
     known = {member: wheel.elfs[member] for member, found in machines.items() if found == arch}
     families = {member: _family_of(member, elf) for member, elf in known.items()}
     if arch is None or not known:
         return None
     named = (family for family in families.values() if family is not None)
-    family = _tag_family(wheel.name.platforms) or next(named, Family.MANYLINUX)
+    family = _only({tag.family for tag in tags} & _JUDGED) or next(named, Family.MANYLINUX)
     elfs = {member: elf for member, elf in known.items() if families[member] in {None, family}}
     if not elfs:
         return None
@@ -223,15 +225,8 @@ def _baseline(elf: Elf) -> str | None:
     return _BASELINES.get(elf.abi)
 
 
-def _tag_architecture(platforms: Iterable[str]) -> str | None:
-    """Return the one architecture that all platform tags name."""
-    found = {_POLICY_ARCHITECTURES.get(parse_platform_tag(tag).arch) for tag in platforms}
-    return found.pop() if len(found) == 1 else None
-
-
-def _tag_family(platforms: Iterable[str]) -> Family | None:
-    found = {parse_platform_tag(tag).family for tag in platforms} & _JUDGED
-    return found.pop() if len(found) == 1 else None
+def _only(found: set[_T]) -> _T | None:
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _family_of(member: str, elf: Elf) -> Family | None:
@@ -360,26 +355,13 @@ def _musl_soname(name: str, subject: _Subject) -> str:
     return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
 
 
-def _used(subject: _Subject, ladder: Sequence[Policy]) -> dict[str, frozenset[str]]:
-    """Return for each member the symbols that it uses and that some policy forbids."""
-    private = {name for policy in ladder for names in policy.blacklist.values() for name in names}
-    return {
-        member: frozenset({"*"}).union(
-            symbol.name for symbol in elf.undefined if symbol.name in private and not symbol.weak
-        )
-        for member, elf in subject.tops.items()
-    }
-
-
-def _blacklisted(
-    subject: _Subject, policy: Policy, used: Mapping[str, frozenset[str]]
-) -> dict[str, list[str]]:
+def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
     """Return the private symbols that are used, by library."""
     found: dict[str, set[str]] = {}
-    for member in subject.tops:
+    for member, elf in subject.tops.items():
         for library in policy.blacklist.keys() & set(subject.needed[member]):
-            private = used[member].intersection(policy.blacklist[library])
-            if private:
+            used = {"*", *(symbol.name for symbol in elf.undefined if not symbol.weak)}
+            if private := used.intersection(policy.blacklist[library]):
                 found.setdefault(library, set()).update(private)
     return {library: sorted(names) for library, names in sorted(found.items())}
 

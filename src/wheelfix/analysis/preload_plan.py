@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
+from wheelfix.analysis.opened_libraries import openings, place_of
 from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, with_hook
-from wheelfix.analysis.provider_uses import provider_uses
-from wheelfix.analysis.providers import provider_of
+from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Key, Layout, split
 from wheelfix.loader.model import Load
 from wheelfix.settings import Provider, name_of
-from wheelfix.wheel.model import PRELOAD, Wheel, Where
+from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]
@@ -185,22 +185,13 @@ def _entry_modules(
 def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     """Return the Python sources that open libraries of the wheel on import, with these."""
     places = {split(member, wheel): member for member in wheel.elfs}
-    found: dict[str, tuple[str, ...]] = {}
-    for source, openings in wheel.openings.items():
-        key, place = split(source, wheel) or (Key.DATA, "")
-        folder = place.rpartition("/")[0]
-        paths = (
-            posixpath.normpath(f"{folder}/{opening.name}").lstrip("/")
-            for opening in openings
-            if opening.on_import and opening.where is Where.SOURCE
-        )
-        opened = (
-            places.get((other, path)) for path in paths for other in dict.fromkeys((key, *_SITE))
-        )
-        members = tuple(dict.fromkeys(member for member in opened if member is not None))
-        if members and key in _SITE:
-            found[source] = members
-    return found
+    found: dict[str, dict[str, None]] = {}
+    for source, opening in openings(wheel):
+        key, path = place_of(wheel, source, opening) or (Key.DATA, "")
+        if key in _SITE and opening.on_import and opening.where is LookupPlace.SOURCE:
+            opened = (places.get((other, path)) for other in dict.fromkeys((key, *_SITE)))
+            found.setdefault(source, {}).update(dict.fromkeys(filter(None, opened)))
+    return {source: tuple(members) for source, members in found.items() if members}
 
 
 def _module_names(

@@ -18,7 +18,6 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
 from wheelfix.system.resources import read_text
@@ -81,10 +80,11 @@ def shim_source(shim: Shim) -> bytes:
     """Return the source of the Python module for `shim`; it runs on Python 3.6 and later."""
     modules = {name: list(shim.modules[name]) for name in sorted(shim.modules)}
     libraries = {name: list(shim.libraries[name]) for name in sorted(shim.libraries)}
+    code = read_text("wheelfix.analysis", "preload_shim.txt")
     return (
         f"{_DOCSTRING}\nMODULES = {_literal(modules)}\n"
         f"# Library: distribution, requirement, install scheme path, and the folder below it.\n"
-        f"LIBRARIES = {_literal(libraries)}\n\n{_code()}"
+        f"LIBRARIES = {_literal(libraries)}\n\n{code}"
     ).encode()
 
 
@@ -120,11 +120,6 @@ def _literal(table: Mapping[str, list[str]]) -> str:
 
 def _quoted(text: str) -> str:
     return json.dumps(text) if text.isascii() else ascii(text)
-
-
-@cache
-def _code() -> str:
-    return read_text("wheelfix.analysis", "preload_shim.txt")
 
 
 def has_hook(source: bytes) -> bool:

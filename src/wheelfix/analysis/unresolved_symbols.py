@@ -24,7 +24,7 @@ from wheelfix.loader.platform_libraries import (
 )
 from wheelfix.loader.symbols import binds
 
-Reference = tuple[str, str | None]
+VersionedName = tuple[str, str | None]
 """A symbol name, and the version that is referred to."""
 
 
@@ -33,7 +33,7 @@ class Unresolved(NamedTuple):
 
     member: str
     root: str
-    references: tuple[Reference, ...]
+    references: tuple[VersionedName, ...]
     absent: tuple[str, ...]
     """Libraries of the load that are not found, and may define them."""
     foreign: tuple[str, ...]
@@ -71,7 +71,7 @@ class _Search:
                 worst.append(min(failing, key=lambda unresolved: len(unresolved.absent)))
         return tuple(worst)
 
-    def _undefined_alone(self, member: str) -> tuple[Reference, ...]:
+    def _undefined_alone(self, member: str) -> tuple[VersionedName, ...]:
         """Return the references of `member` that its own load leaves undefined.
 
         Weak references may stay undefined. Whether the platform has the symbol versions that are
@@ -93,15 +93,15 @@ class _Search:
         return self._undefined_in(member, member, references)
 
     def _undefined_in(
-        self, root: str, member: str, references: Iterable[Reference]
-    ) -> tuple[Reference, ...]:
+        self, root: str, member: str, references: Iterable[VersionedName]
+    ) -> tuple[VersionedName, ...]:
         """Return those of `references` of `member` that the load of `root` leaves undefined."""
         if self._loaded.paths[member] not in self._loaded.loads[root].objects:
             return ()
         scope = self._loaded.scopes[root]
         return tuple(reference for reference in references if scope.lookup(*reference) is None)
 
-    def _in_load(self, root: str, member: str, references: tuple[Reference, ...]) -> Unresolved:
+    def _in_load(self, root: str, member: str, references: tuple[VersionedName, ...]) -> Unresolved:
         load = self._loaded.loads[root]
         left = self._undefined_in(root, member, references)
         interpreter = self._interpreter(self._loaded.elf(member))
@@ -171,7 +171,7 @@ class _Search:
         )
 
 
-def _define(libraries: Iterable[Library], reference: Reference) -> bool:
+def _define(libraries: Iterable[Library], reference: VersionedName) -> bool:
     """Return whether any of `libraries` has a definition that `reference` binds to."""
     name, version = reference
     there = (library.exports.definitions.get(name) for library in libraries)

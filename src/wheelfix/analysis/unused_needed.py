@@ -116,7 +116,6 @@ class _Change(NamedTuple):
     """A load that differs without some entries."""
 
     before: Load
-    after: Load
     lost: frozenset[str]
     """Files that are no longer loaded."""
     moved: Mapping[Reference, tuple[str, str | None]]
@@ -176,7 +175,6 @@ class _Trial:
             if before.objects != after.objects:
                 yield _Change(
                     before=before,
-                    after=after,
                     lost=frozenset(before.objects) - frozenset(after.objects),
                     moved=self._moved(loaded.scopes[root], after),
                 )

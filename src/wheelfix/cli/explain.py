@@ -31,7 +31,7 @@ from wheelfix.reports import explain_text
 from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.reader import Archive, open_wheel
 
@@ -179,10 +179,10 @@ def _after(word: str, others: list[Wheel]) -> tuple[str, str]:
     return f"{wheel.name}!", member
 
 
-def _searches(archive: Archive, subject: str | None, installation: Installation) -> Searches:
+def _searches(archive: Archive, subject: str | None, installation: Installation) -> LibrarySearches:
     """Return the directories searched by the Python sources of the subject's packages."""
     if subject is None:
-        return Searches()
+        return LibrarySearches()
     members = installation.members
     names = [members[path] for path in find_subject(installation, subject) if path in members]
     packages = tuple(f"{name.partition('/')[0]}/" for name in names if "/" in name)
@@ -190,7 +190,7 @@ def _searches(archive: Archive, subject: str | None, installation: Installation)
     return joined(
         searches(archive.read(member), member, budget)
         if entry.size <= MAX_SOURCE
-        else Searches(unfollowed=(member,))
+        else LibrarySearches(unfollowed=(member,))
         for member, entry in archive.entries.items()
         if member.endswith(".py") and member.startswith(packages)
     )

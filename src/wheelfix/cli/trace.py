@@ -14,7 +14,7 @@ from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, wants_colour
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
-from wheelfix.host.trace_model import Installed, Trace, with_differences
+from wheelfix.host.trace_model import Trace, with_differences
 from wheelfix.host.trace_reading import find_installed, with_matching_bindings
 from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
@@ -105,5 +105,5 @@ def _compared(seen: Trace, wheels: Sequence[Path]) -> Trace:
             notes.append(f"{path.name}: no installed copy was found near the loaded files")
         elif stale:
             notes.append(f"{path.name}: another build is installed: {stale[0]} has another size")
-        seen = with_differences(seen, [Installed(wheel=wheel, files=files)])
+        seen = with_differences(seen, wheel, files)
     return replace(seen, notes=(*seen.notes, *notes))

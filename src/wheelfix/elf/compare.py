@@ -6,13 +6,10 @@ same addresses: code, data, symbols, relocations, constructors.
 
 from __future__ import annotations
 
-import mmap
-import sys
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from itertools import islice, pairwise
+from itertools import islice, pairwise, zip_longest
 from typing import cast
 
 from wheelfix.elf.constants import (
@@ -24,18 +21,13 @@ from wheelfix.elf.constants import (
     Dt,
     Pt,
 )
-from wheelfix.elf.image import Image, Structs
+from wheelfix.elf.image import Buffer, Image
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
-from wheelfix.system.mmap_io import equal, forget
+from wheelfix.system.mmap_io import pieces
 
-Buffer = bytes | bytearray | memoryview | mmap.mmap
-
-
-_CHUNK = 1 << 18
-_PAGE = 1 << 12
 _MOST_SHOWN = 3
 _PADDING = 64
 """Zeros fewer than this between two tables that moved are padding, and may go."""
@@ -57,8 +49,6 @@ _MOVABLE = {
     Dt.RELR,
 }
 """Tags of tables that are compared by content, wherever they are."""
-_ST_SHNDX = {32: 14, 64: 6}
-"""Offset of st_shndx in a symbol, by class."""
 
 
 def differences(before: Buffer, after: Buffer, predicted: Elf, name: str) -> tuple[str, ...]:
@@ -217,40 +207,9 @@ def _symbol_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
     if now.symbol_count != count:
         yield f"the dynamic symbols changed in number from {count} to {now.symbol_count}"
         return
-    if not count:
-        return
-    size = count * was.image.structs.sym.size
-    raw = [d.image.loaded(d.tags[Dt.SYMTAB], size, "the symbol table") for d in (was, now)]
-    if raw[0] != raw[1] and not _unlike_in_sections_alone(raw[0], raw[1], was.image.structs):
+    if count:
         yield from islice(_unlike_symbols(was, now, count), _MOST_SHOWN)
-    elif not _keeps_strings(was, now):
-        yield from islice(_unlike_names(was, now, raw[0]), _MOST_SHOWN)
-    yield from _version_index_differences(was, now, count)
-
-
-def _unlike_in_sections_alone(old: bytes, new: bytes, structs: Structs) -> bool:
-    """Return whether two symbol tables differ only in their section numbers."""
-    size = structs.sym.size
-    at = _ST_SHNDX[structs.bits]
-    tables = bytearray(old), bytearray(new)
-    high, low = (at, at + 1) if structs.order == ">" else (at + 1, at)
-    columns = (column for table in tables for column in (table[high::size], table[low::size]))
-    for a, b, c, d in set(zip(*columns, strict=True)):
-        if _section_kind(a << 8 | b) != _section_kind(c << 8 | d):
-            return False
-    for table in tables:
-        table[at::size] = table[at + 1 :: size] = bytes(len(table) // size)
-    return tables[0] == tables[1]
-
-
-def _keeps_strings(was: Dynamic, now: Dynamic) -> bool:
-    """Return whether all strings have kept their offsets; the table may be longer."""
-    size = was.tags.get(Dt.STRSZ, 0)
-    if now.tags.get(Dt.STRSZ, 0) < size:
-        return False
-    what = "the dynamic string table"
-    place, other = (d.image.place(d.tags[Dt.STRTAB], size, what) for d in (was, now))
-    return _first_difference(was.image.view, now.image.view, place, other, size) is None
+        yield from _version_index_differences(was, now, count)
 
 
 def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
@@ -272,31 +231,17 @@ def _version_index_differences(was: Dynamic, now: Dynamic, count: int) -> Iterat
         yield "the version indices of the symbols changed"
 
 
-def _unlike_names(was: Dynamic, now: Dynamic, raw: bytes) -> Iterator[str]:
-    """Compare the names of one symbol table in two string tables."""
-    names = array("I", raw)[:: was.image.structs.sym.size // 4]  # st_name, four bytes, comes first
-    if (was.image.structs.order == "<") != (sys.byteorder == "little"):
-        names.byteswap()
-    used = frozenset(names)
-    for start in range(0, len(was.strings), _PAGE):
-        stop = start + _PAGE
-        if was.strings[start:stop] == now.strings[start:stop]:
-            continue
-        head = was.strings.rfind(b"\0", 0, start) + 1  # a string may reach into the page
-        for at in used.intersection(range(head, stop)):
-            name, other = was.string(at, "a symbol"), now.string(at, "a symbol")
-            if name != other:
-                yield f"symbol `{name}` changed its name to `{other}`"
-
-
 def _unlike_symbols(was: Dynamic, now: Dynamic, count: int) -> Iterator[str]:
     moved = {_dynamic_address(was): _dynamic_address(now)}
     tables = list(_table_ranges(was, now))
+    has_same_strings = now.strings.startswith(was.strings)
     pairs = zip(was.symbols(0, count), now.symbols(0, count), strict=True)
-    for index, (old, new) in enumerate(pairs):
+    for old, new in pairs:
+        if has_same_strings and old == new:
+            continue
         name, other = _symbol_name(was, old), _symbol_name(now, new)
         if name != other:
-            yield f"symbol {index} changed its name from `{name}` to `{other}`"
+            yield f"symbol `{name}` changed its name to `{other}`"
         if _section_kind(old[3]) != _section_kind(new[3]):
             yield f"symbol `{name}` changed its section from {old[3]:#x} to {new[3]:#x}"
         if old[4] != new[4] and moved.get(old[4]) != new[4]:
@@ -327,29 +272,21 @@ def _dynamic_address(dynamic: Dynamic) -> int:
 
 
 def _relocation_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
-    old_sizes = {tag: size for tag, _, size in was.relocation_tables()}
-    new_sizes = {tag: size for tag, _, size in now.relocation_tables()}
-    for tag in sorted({*old_sizes, *new_sizes}):
-        size, what = old_sizes.get(tag), f"DT_{tag.name}"
-        if size is None or size != new_sizes.get(tag):
-            yield f"the relocations of {what} changed in number"
+    old_tables, new_tables = ({t.tag: t for t in d.relocations()} for d in (was, now))
+    for tag in sorted({*old_tables, *new_tables}):
+        old, new = old_tables.get(tag), new_tables.get(tag)
+        if old is None or new is None or len(old.raw) != len(new.raw):
+            yield f"the relocations of DT_{tag.name} changed in number"
             continue
-        place, other = (d.image.place(d.tags[tag], size, what) for d in (was, now))
-        if _first_difference(was.image.view, now.image.view, place, other, size) is not None:
-            yield from islice(_unlike_relocations(was, now, tag), _MOST_SHOWN)
-    if _relr(was) != _relr(now):
-        yield "the relocations of DT_RELR changed"
-
-
-def _unlike_relocations(was: Dynamic, now: Dynamic, tag: Dt) -> Iterator[str]:
-    old, new = (next(t for t in d.relocations() if t.tag == tag) for d in (was, now))
-    pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
-    for a, b in pairs:
-        if a != b:
+        pairs = zip(old.struct.iter_unpack(old.raw), new.struct.iter_unpack(new.raw), strict=True)
+        unlike = ((a, b) for a, b in pairs if a != b) if old.raw != new.raw else iter(())
+        for a, b in islice(unlike, _MOST_SHOWN):
             yield (
                 f"a relocation of DT_{tag.name} changed from {_relocation(was, a)}"
                 f" to {_relocation(now, b)}"
             )
+    if _relr(was) != _relr(now):
+        yield "the relocations of DT_RELR changed"
 
 
 def _relocation(dynamic: Dynamic, entry: tuple[int, ...]) -> str:
@@ -527,14 +464,12 @@ def _first_difference(
 
     A header may state any size: beyond the ends of both files there is nothing to compare.
     """
-    size = min(size, max(len(old) - place, len(new) - other, 0))
-    for done in range(0, size, _CHUNK):
-        length = min(_CHUNK, size - done)
-        # Copies compare by memcmp; memoryviews compare item by item.
-        first = bytes(old[place + done : place + done + length])
-        second = bytes(new[other + done : other + done + length])
-        forget(old)
-        forget(new)
+    old_pieces, new_pieces = pieces(old[place : place + size]), pieces(new[other : other + size])
+    done = 0
+    for first, second in zip_longest(old_pieces, new_pieces, fillvalue=b""):
         if first != second:
-            return done + equal(first, second)
+            pairs = enumerate(zip(first, second, strict=False))
+            equal = min(len(first), len(second))
+            return done + next((at for at, (a, b) in pairs if a != b), equal)
+        done += len(first)
     return None

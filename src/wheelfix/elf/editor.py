@@ -9,15 +9,13 @@ section headers are kept correct.
 from __future__ import annotations
 
 import mmap
-import sys
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from wheelfix.elf.constants import STB_WEAK, VER_NDX_GLOBAL, VERSYM_INDEX, Dt, Pt, Sht
 from wheelfix.elf.image import Image
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, with_needed_renamed, without_needed
 from wheelfix.elf.symbol_tables import Dynamic, NeedRecord
 from wheelfix.errors import PlanConflictError
 
@@ -144,20 +142,18 @@ def _fixed_strings(dynamic: Dynamic) -> frozenset[int]:
     """Return the offsets into .dynstr that symbols and version definitions use."""
     place = dynamic.tags.get(Dt.SYMTAB)
     table = dynamic.gnu_hash
-    sections = [
-        section.size
+    structs = dynamic.image.structs
+    counts = [
+        section.size // structs.sym.size
         for section in dynamic.image.sections
         if section.type == Sht.DYNSYM and section.addr == place
     ]
-    known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or sections
+    known = Dt.HASH in dynamic.tags or (table is not None and not table.is_empty) or counts
     if place is None or not known or Dt.GNU_LIBLIST in dynamic.tags:
         return frozenset(range(len(dynamic.strings)))  # any of them may be in use
-    size = dynamic.image.structs.sym.size
-    count = max([dynamic.symbol_count, *(length // size for length in sections)])
-    raw = memoryview(dynamic.image.loaded(place, count * size, "the symbol table")).cast("I")
-    names = array("I", raw[:: size // raw.itemsize])  # st_name comes first in both classes
-    if (dynamic.image.structs.order == "<") != (sys.byteorder == "little"):
-        names.byteswap()
+    count = max([dynamic.symbol_count, *counts])
+    # st_name comes first in both classes.
+    names = structs.words("I", dynamic.symbol_bytes(0, count))[:: structs.sym.size // 4]
     definitions = (name for _, _, names in dynamic.definition_records() for name in names)
     return frozenset(chain(names, definitions))
 
@@ -194,14 +190,9 @@ def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
             )
     if len(needed) == len(now.needed) and not gone:
         return now, draft
-    undefined = tuple(
-        s._replace(version=None, file=None) if s.weak and s.file in gone else s
-        for s in now.undefined
-    )
-    verneed = tuple(need for need in now.verneed if need.file not in gone)
     draft = _without_entries(draft, set(range(len(now.needed))).difference(kept))
     draft = _without_records(draft, gone) if gone else draft
-    return replace(now, needed=needed, verneed=verneed, undefined=undefined), draft
+    return replace(without_needed(now, gone), needed=needed), draft
 
 
 def _without_entries(draft: _Draft, dropped: Collection[int]) -> _Draft:
@@ -274,7 +265,7 @@ def _with_needed_renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Dra
         if placed is None:
             continue
         draft = _repointed(draft, old, placed[1], placed[0].strings)
-        now = _with_renamed(now, old, new)
+        now = with_needed_renamed(now, old, new)
     return now, draft
 
 
@@ -296,15 +287,6 @@ def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = No
         needs=tuple(needs),
         strings=draft.strings if strings is None else strings,
         vacated=(*draft.vacated, *sorted(old)),
-    )
-
-
-def _with_renamed(elf: Elf, old: str, new: str) -> Elf:
-    return replace(
-        elf,
-        needed=tuple(new if name == old else name for name in elf.needed),
-        verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
-        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
     )
 
 

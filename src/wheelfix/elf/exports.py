@@ -1,173 +1,139 @@
-"""Lookup of an object's definitions by name, without reading all of them.
+"""Definitions of an object: all of them, or those of given names.
 
-A library may define a million symbols while a wheel uses ten. So the names in the string table are
-compared with those wanted, and only the matching entries of the symbol table are unpacked. Hash
-tables are not used: they may be wrong.
+A library may define a million symbols while a wheel uses ten: the names in .dynsym are compared
+with those wanted, and values are made of the matching entries alone. Hash tables are not used, as
+they may be wrong.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from functools import cached_property
-from typing import NamedTuple, TypeVar, overload
+from itertools import repeat
+from typing import NamedTuple
 
-from wheelfix.elf.constants import Dt
-from wheelfix.elf.image import Image, Structs
-from wheelfix.elf.model import Definition, Exports
-from wheelfix.elf.reader import (
-    copies_of,
-    definition_of,
-    exports_in,
-    first_defined,
-    is_definition,
-    read_exports,
-    versions_of,
+from wheelfix.elf.constants import (
+    R_COPY,
+    SHN_ABS,
+    STB_GNU_UNIQUE,
+    STB_LOCAL,
+    STB_WEAK,
+    STT_COMMON,
+    STT_FUNC,
+    STT_GNU_IFUNC,
+    STT_NOTYPE,
+    STT_OBJECT,
+    STT_TLS,
+    STV_DEFAULT,
+    STV_PROTECTED,
+    VERSYM_HIDDEN,
+    VERSYM_INDEX,
+    Dt,
+    Pt,
 )
-from wheelfix.elf.symbol_tables import Dynamic, words
-from wheelfix.system.mmap_io import forget
+from wheelfix.elf.image import Buffer, Image, Structs
+from wheelfix.elf.model import Definition, ElfType, Exports, Undefined
+from wheelfix.elf.symbol_tables import Dynamic
 
-_FEW = 256
-"""Definitions that are read at once, rather than by name."""
-_MAX_MISSES = 16
-"""Names looked up one by one, before the whole table is read."""
+_BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
+"""The types of symbols that the loader lets a reference bind to."""
+_VISIBLE = {STV_DEFAULT, STV_PROTECTED}
 
 Definitions = tuple[Definition, ...]
 Names = frozenset[str] | set[str]
-_T = TypeVar("_T")
 
 
-class Wanted:
-    """Names to look up in one library after another; they are encoded once."""
+class SymbolTables(NamedTuple):
+    """Copies of the tables that the exports of an object are read from."""
 
-    def __init__(self, names: Names) -> None:
-        self.names = frozenset(names)
+    structs: Structs
+    symbols: bytes
+    """.dynsym, from the first symbol that may be defined."""
+    strings: bytes
+    """.dynstr"""
+    indices: "array[int] | None"
+    """The entries of DT_VERSYM for `symbols`; None without that table."""
+    versions: Mapping[int, str | None]
+    """Version index -> version."""
+    copies: tuple[Undefined, ...]
+    """As in `Exports`."""
 
-    @cached_property
-    def encoded(self) -> Mapping[bytes, str]:
-        """The names, by their bytes in a string table."""
-        return {name.encode("utf-8", "surrogateescape"): name for name in self.names}
+    @property
+    def size(self) -> int:
+        """Bytes of the tables."""
+        return len(self.symbols) + len(self.strings)
+
+    def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
+        """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
+        strings = self.strings
+        shared: dict[tuple[int, int | None], Definitions] = {}
+        found: dict[str, Definitions] = {}
+        symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
+        for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
+            raw = strings[at : strings.find(b"\0", at)]
+            name = raw.decode("utf-8", "surrogateescape")
+            if names is not None and name not in names:
+                continue
+            if not _is_definition(info, other, section, value):
+                continue
+            definition = shared.get((info, version))
+            if definition is None:
+                definition = (definition_of(info, version, self.versions),)
+                shared[info, version] = definition
+            found[name] = found[name] + definition if name in found else definition
+        return found
 
 
-def lazy_exports(reopen: Callable[[], memoryview], name: str) -> Exports:
-    """Return the same as `read_exports`, with the definitions read by name.
+def read_exports(data: Buffer, name: str) -> Exports:
+    """Read what an object defines for others.
 
-    `reopen` returns the object's bytes at each call. Raises `BadElfError` as `read_exports` does.
+    `name` is for messages; nothing refers to `data` afterwards. An object without a dynamic section
+    exports nothing. Raises `BadElfError` as `read_elf` does.
     """
-    dynamic = Dynamic.parse(Image.parse(reopen(), name))
-    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-        return Exports()
-    if dynamic.symbol_count - first_defined(dynamic) <= _FEW:
-        return exports_in(dynamic)
-    return Exports(definitions=LazyDefinitions(reopen, dynamic), copies=tuple(copies_of(dynamic)))
+    tables = read_symbol_tables(data, name)
+    return Exports(definitions=tables.definitions(), copies=tables.copies)
+
+
+def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
+    """Return the exports of an object, with the definitions read by name.
+
+    `read` is called whenever definitions are looked up. Raises what it raises.
+    """
+    return Exports(definitions=LazyDefinitions(read), copies=read().copies)
 
 
 def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[str]:
     """Return those of `names` that are defined."""
     if isinstance(definitions, LazyDefinitions):
-        return definitions.among(names)
-    return (
-        names.intersection(definitions)
-        if len(definitions) < len(names)
-        else {name for name in names if name in definitions}
-    )
+        definitions = definitions.look_up(names)
+    return names & definitions.keys()
 
 
-def announce(exports: Exports, wanted: Wanted) -> None:
-    """Look up all `wanted` names at once, ahead of the single look-ups."""
+def announce(exports: Exports, names: Names) -> None:
+    """Look up all of `names` at once, ahead of the single look-ups."""
     if isinstance(exports.definitions, LazyDefinitions):
-        exports.definitions.look_up(wanted)
-
-
-class _Tables(NamedTuple):
-    """The places of an object's tables, checked to be inside the file."""
-
-    structs: Structs
-    start: int
-    """The number of the first symbol that may be defined."""
-    stop: int
-    symbols: int
-    """File offset of symbol `start`."""
-    strings: range
-    """File offsets of .dynstr."""
-    indices: int | None
-    """File offset of DT_VERSYM."""
-    versions: Mapping[int, str | None]
-
-
-def _tables(dynamic: Dynamic) -> _Tables:
-    start, count = first_defined(dynamic), dynamic.symbol_count
-    strings = range(0)
-    if size := len(dynamic.strings):
-        at = dynamic.image.place(dynamic.tags[Dt.STRTAB], size, "DT_STRTAB")
-        strings = range(at, at + size)
-    return _Tables(
-        structs=dynamic.image.structs,
-        start=start,
-        stop=count,
-        symbols=dynamic.place_of_symbols(start, count) if start < count else 0,
-        strings=strings,
-        indices=dynamic.place_of_indices(count),
-        versions=versions_of(dynamic),
-    )
+        exports.definitions.look_up(names)
 
 
 class LazyDefinitions(Mapping[str, Definitions]):
-    """The definitions of one object by name, each read when it is first looked up."""
+    """The definitions of one object, read when they are first looked up."""
 
-    def __init__(self, reopen: Callable[[], memoryview], dynamic: Dynamic) -> None:
-        """Take the dynamic section of the bytes that `reopen` returns.
-
-        Raises `BadElfError` for broken tables.
-        """
-        self._reopen = reopen
-        self._name = dynamic.image.name
-        self._tables = _tables(dynamic)
+    def __init__(self, read: Callable[[], SymbolTables]) -> None:
+        self._read = read
         self._looked_up: list[frozenset[str]] = []
         self._found: dict[str, Definitions] = {}
-        self._shared: dict[tuple[int, int | None], Definitions] = {}
         self._is_complete = False
-        self._misses = 0
 
-    def look_up(self, wanted: Wanted) -> None:
-        """Look up all `wanted` names at once."""
-        if self._knows(wanted.names):
-            return
-        if self._looked_up:
-            wanted = Wanted(wanted.names.difference(*self._looked_up))
-        self._looked_up.append(wanted.names)  # one set, shared by all libraries
-        self._find(wanted.encoded)
-
-    def among(self, names: Names) -> AbstractSet[str]:
-        """Return those of `names` that are defined."""
+    def look_up(self, names: Names) -> Mapping[str, Definitions]:
+        """Look up `names` at once, and return all definitions that are known."""
         if not self._knows(names):
-            self.look_up(Wanted(names))
-        return among(self._found, names)
-
-    @overload
-    def get(self, key: str, /) -> Definitions | None: ...
-
-    @overload
-    def get(self, key: str, default: Definitions | _T, /) -> Definitions | _T: ...
-
-    def get(self, key: str, default: object = None, /) -> object:
-        """Return the definitions of one name."""
-        found = self._found.get(key)
-        if found is None and not self._knows({key}):
-            self._misses += 1
-            if self._misses > _MAX_MISSES:
-                self._read_all()
-            else:
-                self.look_up(Wanted({key}))
-            found = self._found.get(key)
-        return default if found is None else found
-
-    def __contains__(self, key: object) -> bool:
-        return isinstance(key, str) and self.get(key) is not None
+            self._looked_up.append(frozenset(names))
+            self._found.update(self._read().definitions(names))
+        return self._found
 
     def __getitem__(self, key: str) -> Definitions:
-        found = self.get(key)
-        if found is None:
-            raise KeyError(key)
-        return found
+        if key not in self._found and not self._knows({key}):
+            self._read_all()
+        return self._found[key]
 
     def __iter__(self) -> Iterator[str]:
         self._read_all()
@@ -182,48 +148,102 @@ class LazyDefinitions(Mapping[str, Definitions]):
 
     def _read_all(self) -> None:
         if not self._is_complete:
-            self._found = dict(read_exports(self._reopen(), self._name).definitions)
+            self._found = self._read().definitions()
             self._is_complete = True
 
-    def _find(self, wanted: Mapping[bytes, str]) -> None:
-        view, tables = self._reopen(), self._tables
-        strings = bytes(view[tables.strings.start : tables.strings.stop])
-        forget(view)
-        find = strings.find
-        found = [
-            (number, wanted[name])
-            for number, at in enumerate(self._name_offsets(view), tables.start)
-            if (name := strings[at : find(b"\0", at)]) in wanted
-        ]
-        for number, text in found:
-            self._take(text, number, view)
-        forget(view)
 
-    def _name_offsets(self, view: memoryview) -> Iterable[int]:
-        """Return `st_name` of all symbols from the first that may be defined."""
-        tables = self._tables
-        size = tables.structs.sym.size
-        stop = tables.symbols + max(tables.stop - tables.start, 0) * size
-        names = view[tables.symbols : stop].cast("I")[:: size // 4]  # st_name comes first
-        return words(names.tobytes(), tables.structs.order)
+# --- Tables --------------------------------------------------------------------------------------
 
-    def _take(self, name: str, number: int, view: memoryview) -> None:
-        """Add the symbol `number`, if it is a definition."""
-        tables = self._tables
-        sym = tables.structs.sym
-        entry = sym.unpack_from(view, tables.symbols + (number - tables.start) * sym.size)
-        if tables.structs.bits == 64:
-            _, info, other, section, value, _ = entry
-        else:
-            _, value, _, info, other, section = entry
-        if not is_definition(info, other, section, value):
-            return
-        version: int | None = None
-        if tables.indices is not None:
-            (version,) = tables.structs.half.unpack_from(view, tables.indices + 2 * number)
-        definition = self._shared.get((info, version))
-        if definition is None:
-            definition = (definition_of(info, version, tables.versions),)
-            self._shared[info, version] = definition
-        found = self._found.get(name)
-        self._found[name] = definition if found is None else found + definition
+
+def read_symbol_tables(data: Buffer, name: str) -> SymbolTables:
+    """Read the tables of an object; they are empty without a dynamic section.
+
+    `name` is for messages. Raises `BadElfError` as `read_elf` does.
+    """
+    with memoryview(data) as view:
+        image = Image.parse(view, name)
+        return symbol_tables(image, Dynamic.parse(image))
+
+
+def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
+    """Return the tables of an object with this dynamic section. Raises `BadElfError`."""
+    if dynamic is None or Dt.SYMTAB not in dynamic.tags:
+        return SymbolTables(image.structs, b"", b"", None, {}, ())
+    start, stop = first_defined(dynamic), dynamic.symbol_count
+    indices = dynamic.version_indices(stop)
+    return SymbolTables(
+        structs=image.structs,
+        symbols=dynamic.symbol_bytes(start, stop),
+        strings=dynamic.strings,
+        indices=indices[start:] if indices is not None else None,
+        versions=versions_of(dynamic),
+        copies=tuple(_copies(dynamic)),
+    )
+
+
+def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
+    """Return the version of each index, None for the base version (the object's own name).
+
+    Needed versions are among them: a program's copies of data have their indices.
+    """
+    found = {
+        index: version for _, versions in dynamic.version_needs() for index, version in versions
+    }
+    defined = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
+    return {**found, **defined}
+
+
+def first_defined(dynamic: Dynamic) -> int:
+    """Return an index that all defined symbols lie at or above."""
+    table = dynamic.gnu_hash
+    return table.symoffset if table is not None and not table.is_empty else 0
+
+
+def _is_definition(info: int, other: int, section: int, value: int) -> bool:
+    """Return whether the loader binds references of other objects to an entry of .dynsym."""
+    kind = info & 0xF
+    if section == 0 or info >> 4 == STB_LOCAL:
+        return False
+    if kind not in _BINDABLE or other & 3 not in _VISIBLE:
+        return False
+    return bool(value) or kind == STT_TLS or section == SHN_ABS
+
+
+def definition_of(info: int, version: int | None, versions: Mapping[int, str | None]) -> Definition:
+    """Return the definition in an entry of .dynsym with this `st_info` and DT_VERSYM entry."""
+    index = None if version is None else version & VERSYM_INDEX
+    return Definition(
+        version=None if index is None else versions.get(index),
+        version_index=index,
+        hidden=version is not None and (version == 0 or version & VERSYM_HIDDEN != 0),
+        weak=info >> 4 == STB_WEAK,
+        type=info & 0xF,
+        unique=info >> 4 == STB_GNU_UNIQUE,
+    )
+
+
+def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
+    """Yield the data that a program has copies of (R_*_COPY)."""
+    image = dynamic.image
+    if image.type != ElfType.EXEC and image.segment(Pt.INTERP) is None:
+        return
+    kind = R_COPY.get(image.machine, -1)
+    shift, mask = (32, 0xFFFFFFFF) if image.structs.bits == 64 else (8, 0xFF)
+    numbers: set[int] = {
+        entry[1] >> shift
+        for table in dynamic.relocations()
+        for entry in table.struct.iter_unpack(table.raw)
+        if entry[1] & mask == kind
+    }
+    needed = {
+        index: (version, file)
+        for file, versions in dynamic.version_needs()
+        for index, version in versions
+    }
+    indices = dynamic.version_indices(max(numbers) + 1) if numbers else None
+    for number in sorted(numbers):
+        ((name, info, *_),) = dynamic.symbols(number, number + 1)
+        index = indices[number] & VERSYM_INDEX if indices else 0
+        version, file = needed.get(index, (None, None))
+        text = dynamic.string(name, "a symbol's name")
+        yield Undefined(text, version, file, type=info & 0xF, weak=False)

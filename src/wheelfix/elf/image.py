@@ -5,9 +5,12 @@ PT_DYNAMIC, with addresses mapped by PT_LOAD. Section headers may be missing, an
 what nothing else says. No header is trusted: each access is checked against the file's size.
 """
 
+from array import array
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from mmap import mmap
 from struct import Struct
+from sys import byteorder
 from typing import NamedTuple, Self
 
 from wheelfix.elf.constants import (
@@ -17,16 +20,13 @@ from wheelfix.elf.constants import (
     SHF_ALLOC,
     SHF_EXECINSTR,
     SHN_XINDEX,
-    Dt,
     Pt,
     Sht,
 )
 from wheelfix.elf.model import Segment
 from wheelfix.errors import BadElfError
-from wheelfix.system.mmap_io import forget
 
-_LARGE = 1 << 20
-"""Bytes; after reading so many of a mapped file, its pages are released."""
+Buffer = bytes | bytearray | memoryview | mmap
 
 
 class Structs:
@@ -53,10 +53,25 @@ class Structs:
         self.verdef = Struct(order + "HHHHIII")
         self.verdaux = Struct(order + "II")
 
+    def symbols(self, raw: bytes) -> Iterator[tuple[int, ...]]:
+        """Yield (name, info, other, section, value, size) of the entries of a symbol table."""
+        entries = self.sym.iter_unpack(raw)
+        if self.bits == 64:
+            return entries
+        return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
 
-_STRUCTS = {
+    def words(self, code: str, raw: bytes) -> "array[int]":
+        """Read the numbers of an `array` type code, in this machine's byte order."""
+        found = array(code, raw)
+        if (self.order == "<") != (byteorder == "little"):
+            found.byteswap()
+        return found
+
+
+STRUCTS = {
     (cls, data): Structs(32 * cls, "<" if data == 1 else ">") for cls in (1, 2) for data in (1, 2)
 }
+"""By EI_CLASS and EI_DATA."""
 
 
 class Section(NamedTuple):
@@ -109,7 +124,7 @@ class Image:
         """
         if bytes(view[:4]) != MAGIC:
             raise BadElfError(f"`{name}` does not start with ELF's magic number")
-        structs = _STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
+        structs = STRUCTS.get((view[4], view[5])) if len(view) > 16 else None
         if structs is None or len(view) < 16 + structs.ehdr.size:
             raise BadElfError(
                 f"`{name}` has a broken ELF header",
@@ -213,21 +228,11 @@ class Image:
         """Copy bytes out of the file: the copy does not keep the caller's buffer alive."""
         if offset < 0 or size < 0 or offset + size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
-        copy = bytes(self.view[offset : offset + size])
-        if size >= _LARGE:
-            forget(self.view)
-        return copy
+        return bytes(self.view[offset : offset + size])
 
     def loaded(self, address: int, size: int, what: str) -> bytes:
         """Copy `size` bytes that are loaded to a virtual address."""
         return self.read(self.offset(address, size, what), size, what)
-
-    def place(self, address: int, size: int, what: str) -> int:
-        """Return the file offset of `size` bytes that are loaded to a virtual address."""
-        offset = self.offset(address, size, what)
-        if offset < 0 or size < 0 or offset + size > len(self.view):
-            raise self.bad(f"{what} reaches past the end of the file")
-        return offset
 
     def notes(self, offset: int, size: int) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield (type, owner, descriptor) of the notes in a segment or section.
@@ -253,75 +258,6 @@ class Image:
         if offset < 0 or offset + struct.size > len(self.view):
             raise self.bad(f"{what} reaches past the end of the file")
         return struct.unpack_from(self.view, offset)
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingImage(Image):
-    """An image that records which parts of the file were read."""
-
-    accesses: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """File offset and size of each part."""
-
-    def read(self, offset: int, size: int, what: str) -> bytes:
-        """Copy bytes out of the file, and record the access."""
-        self.accesses.append((offset, size))
-        return Image.read(self, offset, size, what)
-
-    def place(self, address: int, size: int, what: str) -> int:
-        """Return the file offset of loaded bytes, and record the access."""
-        offset = Image.place(self, address, size, what)
-        self.accesses.append((offset, size))
-        return offset
-
-    def unpack(self, struct: Struct, offset: int, what: str) -> tuple[int, ...]:
-        """Read one structure, and record the access."""
-        self.accesses.append((offset, struct.size))
-        return Image.unpack(self, struct, offset, what)
-
-
-@dataclass(frozen=True)
-class DynamicSection:
-    """The dynamic section of an image (gABI chapter 5), and its string table."""
-
-    image: Image
-    entries: tuple[tuple[int, int], ...]
-    """(d_tag, d_val) in order, without the DT_NULL that ends them."""
-    tags: dict[int, int]
-    """The last value of each tag, as the loader keeps it."""
-    strings: bytes
-    """.dynstr"""
-
-    @classmethod
-    def parse(cls, image: Image) -> Self | None:
-        """Read PT_DYNAMIC; return None if it is missing or empty."""
-        segment = image.segment(Pt.DYNAMIC)
-        if segment is None or segment.filesz == 0:
-            return None
-        size = min(segment.filesz, 1 << 20)
-        size -= size % image.structs.dyn.size
-        raw = image.loaded(segment.vaddr, size, "the dynamic section")
-        entries: list[tuple[int, int]] = []
-        for tag, value in image.structs.dyn.iter_unpack(raw):
-            if tag == Dt.NULL:
-                break
-            entries.append((tag, value))
-        tags = dict(entries)
-        strings = b""
-        if Dt.STRTAB in tags:
-            size, what = tags.get(Dt.STRSZ, 0), "the dynamic string table"
-            strings = image.loaded(tags[Dt.STRTAB], size, what)
-        return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
-
-    def string(self, offset: int, what: str) -> str:
-        """Read one string of .dynstr; undecodable bytes become surrogates."""
-        end = self.strings.find(b"\0", offset)
-        if end < 0:
-            raise self.image.bad(f"{what} is no string of the dynamic string table")
-        return self.strings[offset:end].decode("utf-8", "surrogateescape")
-
-    def tag_string(self, tag: Dt) -> str | None:
-        """Read the string that a tag refers to, None if the tag is missing."""
-        return self.string(self.tags[tag], f"DT_{tag.name}") if tag in self.tags else None
 
 
 def _segments(

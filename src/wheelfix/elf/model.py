@@ -4,8 +4,8 @@ Names follow the gABI (System V Application Binary Interface, chapters 4 and 5) 
 extensions described in the LSB core specification.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
@@ -225,3 +225,47 @@ class Exports:
     """By symbol name, in the order of .dynsym."""
     copies: tuple[Undefined, ...] = ()
     """The targets of R_*_COPY relocations: defined here, as copies of a library's symbols."""
+
+
+# --- Objects with changes ----------------------------------------------------------------------
+
+
+def without_needed(elf: Elf, names: Collection[str]) -> Elf:
+    """Return `elf` without the DT_NEEDED entries `names`, as `ld --as-needed` would write it.
+
+    Their Verneed records go too, since the loader aborts on one whose library is not loaded
+    (glibc, `_dl_check_map_versions`), and weak references that had their versions become
+    unversioned. A strong reference keeps its version: it says that the library is not unused.
+    """
+    return replace(
+        elf,
+        needed=tuple(name for name in elf.needed if name not in names),
+        verneed=tuple(need for need in elf.verneed if need.file not in names),
+        undefined=tuple(
+            symbol._replace(version=None, file=None)
+            if symbol.weak and symbol.file in names
+            else symbol
+            for symbol in elf.undefined
+        ),
+    )
+
+
+def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -> Elf:
+    """Return `elf` with this search path, in one tag; without entries, with none."""
+    tag = tag or elf.path_tag or PathTag.RPATH
+    path = ":".join(entries) if entries else None
+    return replace(
+        elf,
+        rpath=path if tag is PathTag.RPATH else None,
+        runpath=path if tag is PathTag.RUNPATH else None,
+    )
+
+
+def with_needed_renamed(elf: Elf, old: str, new: str) -> Elf:
+    """Return `elf` with `new` in place of `old` in DT_NEEDED and Verneed."""
+    return replace(
+        elf,
+        needed=tuple(new if name == old else name for name in elf.needed),
+        verneed=tuple(v._replace(file=new) if v.file == old else v for v in elf.verneed),
+        undefined=tuple(s._replace(file=new) if s.file == old else s for s in elf.undefined),
+    )

@@ -6,8 +6,8 @@ DT_GNU_HASH the names of defined symbols are searched as one string of bytes, ne
 
 from __future__ import annotations
 
-import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,40 +17,29 @@ from wheelfix.elf.constants import (
     DF_TEXTREL,
     NT_DLOPEN,
     NT_GNU_PROPERTY_TYPE_0,
-    R_COPY,
     SHF_ALLOC,
-    SHN_ABS,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
-    STT_COMMON,
     STT_FUNC,
     STT_GNU_IFUNC,
     STT_NOTYPE,
-    STT_OBJECT,
-    STT_TLS,
-    STV_DEFAULT,
-    STV_PROTECTED,
-    VERSYM_HIDDEN,
     VERSYM_INDEX,
     Dt,
     Pt,
     Sht,
 )
-from wheelfix.elf.image import Image, RecordingImage, Section
-from wheelfix.elf.model import Definition, Elf, ElfType, Exports, Undefined, VersionNeed
+from wheelfix.elf.exports import SymbolTables, first_defined, symbol_tables
+from wheelfix.elf.image import Buffer, Image, Section
+from wheelfix.elf.model import Elf, ElfType, Undefined, VersionNeed
 from wheelfix.elf.symbol_tables import MAX_SYMBOLS, Dynamic
 from wheelfix.errors import BadElfError
-from wheelfix.system.mmap_io import forget
 
 _ST_INFO = {32: 12, 64: 4}
 """Offset of st_info in Elf32_Sym and Elf64_Sym."""
 _UNIQUE = bytes(STB_GNU_UNIQUE << 4 | kind for kind in range(16))
 _FUNCTIONS = {STT_NOTYPE, STT_FUNC, STT_GNU_IFUNC}
 """What dlsym returns as code."""
-_BINDABLE = {STT_NOTYPE, STT_OBJECT, STT_FUNC, STT_COMMON, STT_TLS, STT_GNU_IFUNC}
-"""The types of symbols that the loader lets a reference bind to."""
-_VISIBLE = {STV_DEFAULT, STV_PROTECTED}
 _HOOKS = (b"PyInit_", b"PyInitU_", b"PyModExport_", b"PyModExportU_", b"_cffi_pypyinit_")
 _MAX_HOOKS = 4096
 _DEBUG_SECTIONS = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
@@ -60,7 +49,7 @@ _MAX_ENTRIES = 1000
 each name in each directory."""
 
 
-def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf:
+def read_elf(data: Buffer, name: str) -> Elf:
     """Read one ELF object (gABI chapters 4 and 5).
 
     `name` is for messages, and its stem is that of the hook `init<stem>`. Nothing refers to `data`
@@ -74,48 +63,30 @@ def read_elf(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Elf
         return _read(image, _loadable(image))
 
 
-class Tables(NamedTuple):
-    """The places of an object's tables in the file."""
+class ReadObject(NamedTuple):
+    """An object, and what else is read of it in the same pass."""
 
-    places: tuple[tuple[int, int], ...] = ()
-    """Offset and size of each part that its exports are read from; they may overlap. Empty for an
-    object with broken tables, and for one that exports nothing."""
-    strings: range = range(0)
-    """.dynstr"""
+    elf: Elf
+    tables: SymbolTables | None
+    """None for an object with broken tables, and for one that is not for the dynamic loader."""
+    strings: range
+    """The file offsets of .dynstr."""
 
 
-def read_elf_and_tables(data: memoryview, name: str) -> tuple[Elf, Tables]:
-    """Read one ELF object and the places of its tables.
+def read_object(data: memoryview, name: str) -> ReadObject:
+    """Read one ELF object and its symbol tables.
 
     Raises `BadElfError` as `read_elf` does.
     """
-    image = RecordingImage.parse(data, name)
+    image = Image.parse(data, name)
     dynamic = _loadable(image)
     elf = _read(image, dynamic)
     if dynamic is None:
-        return elf, Tables()
+        return ReadObject(elf, None, range(0))
     strings = _strings(dynamic)
-    try:
-        _touch_exports(dynamic)
-    except BadElfError:
-        return elf, Tables(strings=strings)
-    headers = (0, image.header_size), image.program_headers
-    sections = image.section_headers, len(image.sections) * image.structs.shdr.size
-    return elf, Tables(places=(*headers, sections, *image.accesses), strings=strings)
-
-
-def _touch_exports(dynamic: Dynamic) -> None:
-    """Access what `read_exports` reads and `read_elf` does not."""
-    if Dt.SYMTAB not in dynamic.tags:
-        return
-    count = dynamic.symbol_count
-    if count > 0:
-        dynamic.place_of_symbols(0, count)
-    dynamic.place_of_indices(count)
-    first_defined(dynamic)
-    if _may_copy(dynamic.image):
-        for _ in dynamic.relocations():
-            pass
+    with suppress(BadElfError):
+        return ReadObject(elf, symbol_tables(image, dynamic), strings)
+    return ReadObject(elf, None, strings)
 
 
 def dynamic_strings(data: memoryview, name: str) -> range:
@@ -287,136 +258,10 @@ def _unique_symbols(dynamic: Dynamic) -> int:
         start, stop = first_defined(dynamic), dynamic.symbol_count
         if not start < stop <= MAX_SYMBOLS:
             return 0
-        at = dynamic.place_of_symbols(start, stop)
+        info = dynamic.symbol_bytes(start, stop)[_ST_INFO[image.structs.bits] :: size]
     except BadElfError:
         return 0
-    table = image.view[at : at + (stop - start) * size]
-    info = bytes(table[_ST_INFO[image.structs.bits] :: size])
-    forget(image.view)
     return len(info) - len(info.translate(None, _UNIQUE))
-
-
-# --- definitions ---------------------------------------------------------------------------------
-
-
-def read_exports(data: bytes | bytearray | memoryview | mmap.mmap, name: str) -> Exports:
-    """Read what an object defines for others, by the rules of glibc's `do_lookup_x`.
-
-    `name` is for messages; nothing refers to `data` afterwards. An object without a dynamic section
-    exports nothing. Raises `BadElfError` as `read_elf` does.
-    """
-    with memoryview(data) as view:
-        dynamic = Dynamic.parse(Image.parse(view, name))
-        return Exports() if dynamic is None else exports_in(dynamic)
-
-
-def exports_in(dynamic: Dynamic) -> Exports:
-    """Return what an object with this dynamic section defines for others."""
-    if Dt.SYMTAB not in dynamic.tags:
-        return Exports()
-    return Exports(definitions=_definitions(dynamic), copies=tuple(copies_of(dynamic)))
-
-
-def _definitions(dynamic: Dynamic) -> dict[str, tuple[Definition, ...]]:
-    start, count = first_defined(dynamic), dynamic.symbol_count
-    indices = dynamic.version_indices(count)
-    versions = versions_of(dynamic)
-    strings = dynamic.strings
-    shared: dict[tuple[int, int | None], tuple[Definition, ...]] = {}
-    found: dict[str, tuple[Definition, ...]] = {}
-    for number, (name, info, other, section, value, _) in enumerate(
-        dynamic.symbols(start, count), start
-    ):
-        if not is_definition(info, other, section, value):
-            continue
-        version = indices[number] if indices is not None else None
-        definition = shared.get((info, version))
-        if definition is None:
-            definition = shared[info, version] = (definition_of(info, version, versions),)
-        text = strings[name : strings.find(b"\0", name)].decode("utf-8", "surrogateescape")
-        found[text] = found[text] + definition if text in found else definition
-    return found
-
-
-def is_definition(info: int, other: int, section: int, value: int) -> bool:
-    """Return whether the loader binds references of other objects to an entry of .dynsym."""
-    kind = info & 0xF
-    if section == 0 or info >> 4 == STB_LOCAL:
-        return False
-    if kind not in _BINDABLE or other & 3 not in _VISIBLE:
-        return False
-    return bool(value) or kind == STT_TLS or section == SHN_ABS
-
-
-def versions_of(dynamic: Dynamic) -> dict[int, str | None]:
-    """Return the version of each index, None for the base version (the object's own name).
-
-    Needed versions are among them: a program's copies of data have their indices.
-    """
-    found = {
-        index: version for _, versions in dynamic.version_needs() for index, version in versions
-    }
-    defined = {n: None if v.base else v.name for n, v in dynamic.version_definitions()}
-    return {**found, **defined}
-
-
-def first_defined(dynamic: Dynamic) -> int:
-    """Return an index that all defined symbols lie at or above."""
-    table = dynamic.gnu_hash
-    return table.symoffset if table is not None and not table.is_empty else 0
-
-
-def definition_of(info: int, version: int | None, versions: Mapping[int, str | None]) -> Definition:
-    """Return the definition in an entry of .dynsym with this `st_info` and DT_VERSYM entry."""
-    index = None if version is None else version & VERSYM_INDEX
-    return Definition(
-        version=None if index is None else versions.get(index),
-        version_index=index,
-        hidden=version is not None and (version == 0 or version & VERSYM_HIDDEN != 0),
-        weak=info >> 4 == STB_WEAK,
-        type=info & 0xF,
-        unique=info >> 4 == STB_GNU_UNIQUE,
-    )
-
-
-def copies_of(dynamic: Dynamic) -> Iterator[Undefined]:
-    """Yield the data that a program has copies of (R_*_COPY)."""
-    kind = R_COPY.get(dynamic.image.machine, -1)
-    wide = dynamic.image.structs.bits == 64
-    shift, mask = (32, 0xFFFFFFFF) if wide else (8, 0xFF)
-    numbers: list[int] = sorted(
-        {
-            entry[1] >> shift
-            for table in dynamic.relocations()
-            for entry in table.struct.iter_unpack(table.raw)
-            if entry[1] & mask == kind
-        }
-        if _may_copy(dynamic.image)
-        else ()
-    )
-    if not numbers:
-        return
-    wanted = {
-        index: (version, file)
-        for file, versions in dynamic.version_needs()
-        for index, version in versions
-    }
-    indices = dynamic.version_indices(numbers[-1] + 1) or ()
-    for number in numbers:
-        ((name, info, *_),) = dynamic.symbols(number, number + 1)
-        index = indices[number] & VERSYM_INDEX if indices else 0
-        version, file = wanted.get(index, (None, None))
-        yield Undefined(
-            name=dynamic.string(name, "a symbol's name"),
-            version=version,
-            file=file,
-            type=info & 0xF,
-            weak=False,
-        )
-
-
-def _may_copy(image: Image) -> bool:
-    return image.type == ElfType.EXEC or image.segment(Pt.INTERP) is not None
 
 
 # --- module hooks --------------------------------------------------------------------------------
@@ -426,44 +271,33 @@ def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     """Find the functions that make an object a Python module.
 
     Their names are searched for in .dynstr, which is quick whatever its size, and then looked up
-    as symbols: the text can be the name of an undefined symbol as well.
+    in .dynsym: the text can be the name of an undefined symbol as well.
     """
-    if Dt.SYMTAB not in dynamic.tags:
-        return ()
-    names = _hook_names(dynamic)
-    if not names:
-        return ()
-    if dynamic.gnu_hash is None:
-        found = {
-            name
-            for entry in dynamic.symbols(0, dynamic.symbol_count)
-            for name in [dynamic.strings[entry[0] : entry[0] + 256].partition(b"\0")[0]]
-            if name in names and _is_function(entry)
-        }
-    else:
-        found = {name for name in names if _is_function(dynamic.find(name))}
+    names = _hook_names(dynamic) if Dt.SYMTAB in dynamic.tags else {}
+    symbols = dynamic.symbols(first_defined(dynamic), dynamic.symbol_count) if names else ()
+    found = {
+        names[name]
+        for name, info, _, section, *_ in symbols
+        if name in names and section and info >> 4 != STB_LOCAL and info & 0xF in _FUNCTIONS
+    }
     return tuple(sorted(name.decode("utf-8", "surrogateescape") for name in found))
 
 
-def _hook_names(dynamic: Dynamic) -> set[bytes]:
+def _hook_names(dynamic: Dynamic) -> dict[int, bytes]:
+    """Return the names in .dynstr that a hook has, by their offsets."""
     stem = dynamic.image.name.rpartition("/")[2].partition(".")[0]
     old = b"init" + stem.encode("utf-8", "surrogateescape")
     strings = dynamic.strings
-    names = {old} if b"\0" + old + b"\0" in strings else set[bytes]()
+    names: dict[int, bytes] = {}
+    if (at := strings.find(b"\0" + old + b"\0")) >= 0:
+        names[at + 1] = old
     for prefix in _HOOKS:
         at = strings.find(prefix)
         while at >= 0 and len(names) < _MAX_HOOKS:
             end = strings.find(b"\0", at)
-            names.add(strings[at : end if end >= 0 else len(strings)])
+            names[at] = strings[at : end if end >= 0 else len(strings)]
             at = strings.find(prefix, at + 1)
     return names
-
-
-def _is_function(entry: tuple[int, ...] | None) -> bool:
-    if entry is None:
-        return False
-    _, info, _, section, *_ = entry
-    return section != 0 and info >> 4 != STB_LOCAL and info & 0xF in _FUNCTIONS
 
 
 # --- notes ---------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ same verdict. It cannot be loaded.
 Formats are those of the gABI, chapters 4 and 5; Verneed is in the LSB core specification, 10.7.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -24,9 +23,12 @@ from wheelfix.elf.constants import (
     Pt,
     Sht,
 )
+from wheelfix.elf.image import STRUCTS, Structs
 from wheelfix.elf.model import Elf, ElfType, VersionNeed
 
 _MAX_SEGMENTS = 3
+_IDENT = 16
+"""Bytes of e_ident."""
 
 
 @dataclass(slots=True)
@@ -45,48 +47,11 @@ class _Strings:
         return self.offsets[text]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Packer:
-    """The record formats of one ELF class and byte order, for writing."""
-
-    bits: int
-    order: str
-
-    @property
-    def word(self) -> int:
-        """Bytes of an address."""
-        return self.bits // 8
-
-    def pack(self, format_: str, *values: object) -> bytes:
-        """Pack `values`; `A` in the format is an address."""
-        return struct.pack(
-            self.order + format_.replace("A", "Q" if self.bits == 64 else "I"), *values
-        )
-
-    def segment(self, kind: int, offset: int, size: int) -> bytes:
-        """Pack a read-only program header whose address is its file offset."""
-        wide = self.bits == 64
-        flags = (PF_R,)
-        return self.pack(
-            "IIAAAAAA" if wide else "8I",
-            *(kind, *(flags if wide else ()), offset, offset, offset, size, size),
-            *(() if wide else flags),
-            self.word,
-        )
-
-    def symbol(self, name: int, binding: int, type_: int, section: int) -> bytes:
-        """Pack a symbol without value and size."""
-        info = binding << 4 | type_
-        if self.bits == 64:
-            return self.pack("IBBHQQ", name, info, 0, section, 0, 0)
-        return self.pack("IIIBBH", name, 0, 0, info, 0, section)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Builder:
     """An ELF file under construction: room for the headers, then the sections."""
 
-    packer: _Packer
+    structs: Structs
     body: bytearray
     names: _Strings = field(default_factory=_Strings)
     sections: list[tuple[int, ...]] = field(default_factory=lambda: [(0,) * 10])
@@ -139,9 +104,9 @@ def build_stub(
     `search_path` becomes DT_RPATH, `hook` a defined function. Class, byte order, machine, flags,
     OS ABI, interpreter, version needs, undefined symbols and the GNU property note are from `elf`.
     """
-    packer = _Packer(order="<" if elf.little_endian else ">", bits=elf.bits)
-    header_size, segment_size = (64, 56) if elf.bits == 64 else (52, 32)
-    file = _Builder(packer=packer, body=bytearray(header_size + _MAX_SEGMENTS * segment_size))
+    structs = STRUCTS[elf.bits // 32, 1 if elf.little_endian else 2]
+    headers = _IDENT + structs.ehdr.size + _MAX_SEGMENTS * structs.phdr.size
+    file = _Builder(structs=structs, body=bytearray(headers))
     _add_notes(file, elf)
     if elf.dynamic:
         strings = _Strings()
@@ -149,18 +114,18 @@ def build_stub(
         named = ((Dt.SONAME, soname), (Dt.RPATH, search_path))
         entries += [(tag, strings.add(text)) for tag, text in named if text is not None]
         _add_dynamic(file, elf, strings, entries, hook)
-    return _finish(file, elf, header_size, segment_size)
+    return _finish(file, elf)
 
 
 def _add_notes(file: _Builder, elf: Elf) -> None:
-    packer = file.packer
+    structs = file.structs
     if elf.interpreter is not None:
         interpreter = elf.interpreter.encode("utf-8", "surrogateescape") + b"\0"
         file.add(".interp", Sht.PROGBITS, interpreter, segment=Pt.INTERP)
     if elf.gnu_properties:
-        size = len(elf.gnu_properties)
-        note = packer.pack("III4s", 4, size, NT_GNU_PROPERTY_TYPE_0, b"GNU\0")
-        file.add(".note.gnu.property", Sht.NOTE, note + elf.gnu_properties, align=packer.word)
+        note = structs.note.pack(4, len(elf.gnu_properties), NT_GNU_PROPERTY_TYPE_0) + b"GNU\0"
+        word = structs.addr.size
+        file.add(".note.gnu.property", Sht.NOTE, note + elf.gnu_properties, align=word)
 
 
 def _add_dynamic(
@@ -171,21 +136,21 @@ def _add_dynamic(
     hook: str | None,
 ) -> None:
     """Add .dynsym, .gnu.version_r, .dynstr, and .dynamic with `entries` and their addresses."""
-    packer = file.packer
+    structs = file.structs
+    word = structs.addr.size
     needs = [need for need in elf.verneed if need.versions]
     strings_index = file.next_index + (2 if needs else 1)
-    symbols = b"".join(_symbols(elf, packer, strings, hook))
-    symbol_size = 24 if packer.bits == 64 else 16
+    symbols = b"".join(_symbols(elf, structs, strings, hook))
     at_symbols = file.add(
         ".dynsym", Sht.DYNSYM, symbols,
-        link=strings_index, info=1, align=packer.word, entry_size=symbol_size,
+        link=strings_index, info=1, align=word, entry_size=structs.sym.size,
     )  # fmt: skip
-    entries = [*entries, (Dt.SYMTAB, at_symbols), (Dt.SYMENT, symbol_size)]
+    entries = [*entries, (Dt.SYMTAB, at_symbols), (Dt.SYMENT, structs.sym.size)]
     if needs:
-        records = b"".join(_version_needs(needs, packer, strings))
+        records = b"".join(_version_needs(needs, structs, strings))
         at_needs = file.add(
             ".gnu.version_r", Sht.GNU_VERNEED, records,
-            link=strings_index, info=len(needs), align=packer.word,
+            link=strings_index, info=len(needs), align=word,
         )  # fmt: skip
         entries += [(Dt.VERNEED, at_needs), (Dt.VERNEEDNUM, len(needs))]
     at_strings = file.add(".dynstr", Sht.STRTAB, bytes(strings.data))
@@ -193,35 +158,43 @@ def _add_dynamic(
     file.add(
         ".dynamic",
         Sht.DYNAMIC,
-        b"".join(packer.pack("AA", *entry) for entry in entries),
+        b"".join(structs.dyn.pack(*entry) for entry in entries),
         link=strings_index,
-        align=packer.word,
-        entry_size=2 * packer.word,
+        align=word,
+        entry_size=structs.dyn.size,
         segment=Pt.DYNAMIC,
     )
 
 
-def _symbols(elf: Elf, packer: _Packer, strings: _Strings, hook: str | None) -> Iterator[bytes]:
-    yield packer.symbol(0, 0, 0, 0)
+def _symbols(elf: Elf, structs: Structs, strings: _Strings, hook: str | None) -> Iterator[bytes]:
+    yield bytes(structs.sym.size)
     if hook is not None:
-        yield packer.symbol(strings.add(hook), STB_GLOBAL, STT_FUNC, SHN_ABS)
+        yield _symbol(structs, strings.add(hook), STB_GLOBAL, STT_FUNC, SHN_ABS)
     for symbol in elf.undefined:
         binding = STB_WEAK if symbol.weak else STB_GLOBAL
-        yield packer.symbol(strings.add(symbol.name), binding, symbol.type, 0)
+        yield _symbol(structs, strings.add(symbol.name), binding, symbol.type, 0)
+
+
+def _symbol(structs: Structs, name: int, binding: int, type_: int, section: int) -> bytes:
+    """Pack a symbol without value and size."""
+    info = binding << 4 | type_
+    if structs.bits == 64:
+        return structs.sym.pack(name, info, 0, section, 0, 0)
+    return structs.sym.pack(name, 0, 0, info, 0, section)
 
 
 def _version_needs(
-    needs: Sequence[VersionNeed], packer: _Packer, strings: _Strings
+    needs: Sequence[VersionNeed], structs: Structs, strings: _Strings
 ) -> Iterator[bytes]:
     """Pack Verneed records of 16 bytes, each followed by its Vernaux records of 16 bytes."""
     index = 2  # 0 and 1 are VER_NDX_LOCAL and VER_NDX_GLOBAL
     for need in needs:
         count = len(need.versions)
         after = 0 if need is needs[-1] else 16 * (count + 1)
-        yield packer.pack("HHIII", 1, count, strings.add(need.file), 16, after)
+        yield structs.verneed.pack(1, count, strings.add(need.file), 16, after)
         for left, version in zip(reversed(range(count)), need.versions, strict=True):
             hashed, name = _elf_hash(version), strings.add(version)
-            yield packer.pack("IHHII", hashed, 0, index, name, 16 if left else 0)
+            yield structs.vernaux.pack(hashed, 0, index, name, 16 if left else 0)
             index += 1
 
 
@@ -235,30 +208,36 @@ def _elf_hash(name: str) -> int:
     return value
 
 
-def _finish(file: _Builder, elf: Elf, header_size: int, segment_size: int) -> bytes:
+def _finish(file: _Builder, elf: Elf) -> bytes:
     """Add the section names and all headers, and return the content."""
-    packer = file.packer
+    structs = file.structs
     loaded = len(file.body)
     names_index = file.next_index
     file.names.add(".shstrtab")
     file.add(".shstrtab", Sht.STRTAB, bytes(file.names.data), loaded=False)
-    file.body += bytes(-len(file.body) % packer.word)
+    file.body += bytes(-len(file.body) % structs.addr.size)
     section_table = len(file.body)
-    for header in file.sections:
-        file.body += packer.pack("IIAAAAIIAA", *header)
+    file.body += b"".join(structs.shdr.pack(*header) for header in file.sections)
 
     # A relocatable object has no segments (gABI chapter 4).
     segments = [] if elf.type == ElfType.REL else [(Pt.LOAD, 0, loaded), *file.segments]
-    order = 1 if elf.little_endian else 2
-    ident = MAGIC + bytes([elf.bits // 32, order, 1, elf.osabi]) + bytes(8)
-    head = packer.pack(
-        "16sHHIAAAIHHHHHH",
-        *(ident, elf.type, elf.machine, 1, 0, header_size if segments else 0, section_table),
-        *(elf.flags, header_size, segment_size if segments else 0, len(segments)),
-        *(64 if elf.bits == 64 else 40, len(file.sections), names_index),
-    )
     # PT_INTERP precedes the loadable segments (gABI chapter 5, "Program Header").
     segments.sort(key=lambda segment: segment[0] != Pt.INTERP)
-    head += b"".join(packer.segment(*segment) for segment in segments)
+    header_size = _IDENT + structs.ehdr.size
+    head = MAGIC + bytes([elf.bits // 32, 1 if elf.little_endian else 2, 1, elf.osabi, *bytes(8)])
+    head += structs.ehdr.pack(
+        *(elf.type, elf.machine, 1, 0, header_size if segments else 0, section_table, elf.flags),
+        *(header_size, structs.phdr.size if segments else 0, len(segments)),
+        *(structs.shdr.size, len(file.sections), names_index),
+    )
+    head += b"".join(_segment(structs, *segment) for segment in segments)
     file.body[: len(head)] = head
     return bytes(file.body)
+
+
+def _segment(structs: Structs, kind: int, offset: int, size: int) -> bytes:
+    """Pack a read-only program header whose address is its file offset."""
+    places = (offset, offset, offset, size, size)
+    if structs.bits == 64:
+        return structs.phdr.pack(kind, PF_R, *places, structs.addr.size)
+    return structs.phdr.pack(kind, *places, PF_R, structs.addr.size)

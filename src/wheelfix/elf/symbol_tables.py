@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from struct import Struct
-from sys import byteorder
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Sht
-from wheelfix.elf.image import DynamicSection, Image
+from wheelfix.elf.constants import EM_ALPHA, VERSYM_INDEX, Dt, Pt, Sht
+from wheelfix.elf.image import Image
 from wheelfix.elf.model import Machine
 
 MAX_SYMBOLS = 1 << 20
@@ -50,8 +49,48 @@ class NeedRecord(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Dynamic(DynamicSection):
-    """The dynamic section with the symbol tables that it points to."""
+class Dynamic:
+    """The dynamic section of an image (gABI chapter 5), with the tables that it points to."""
+
+    image: Image
+    entries: tuple[tuple[int, int], ...]
+    """(d_tag, d_val) in order, without the DT_NULL that ends them."""
+    tags: dict[int, int]
+    """The last value of each tag, as the loader keeps it."""
+    strings: bytes
+    """.dynstr"""
+
+    @classmethod
+    def parse(cls, image: Image) -> Self | None:
+        """Read PT_DYNAMIC; return None if it is missing or empty."""
+        segment = image.segment(Pt.DYNAMIC)
+        if segment is None or segment.filesz == 0:
+            return None
+        size = min(segment.filesz, 1 << 20)
+        size -= size % image.structs.dyn.size
+        raw = image.loaded(segment.vaddr, size, "the dynamic section")
+        entries: list[tuple[int, int]] = []
+        for tag, value in image.structs.dyn.iter_unpack(raw):
+            if tag == Dt.NULL:
+                break
+            entries.append((tag, value))
+        tags = dict(entries)
+        strings = b""
+        if Dt.STRTAB in tags:
+            size, what = tags.get(Dt.STRSZ, 0), "the dynamic string table"
+            strings = image.loaded(tags[Dt.STRTAB], size, what)
+        return cls(image=image, entries=tuple(entries), tags=tags, strings=strings)
+
+    def string(self, offset: int, what: str) -> str:
+        """Read one string of .dynstr; undecodable bytes become surrogates."""
+        end = self.strings.find(b"\0", offset)
+        if end < 0:
+            raise self.image.bad(f"{what} is no string of the dynamic string table")
+        return self.strings[offset:end].decode("utf-8", "surrogateescape")
+
+    def tag_string(self, tag: Dt) -> str | None:
+        """Read the string that a tag refers to, None if the tag is missing."""
+        return self.string(self.tags[tag], f"DT_{tag.name}") if tag in self.tags else None
 
     # --- versions (LSB core, "Symbol Versioning") ------------------------------------------------
 
@@ -131,39 +170,28 @@ class Dynamic(DynamicSection):
             budget -= max(count, 1)
         raise image.bad("its version definitions do not end")
 
-    def version_indices(self, count: int) -> tuple[int, ...] | None:
+    def version_indices(self, count: int) -> "array[int] | None":
         """Read DT_VERSYM for the first `count` symbols; None without such a table."""
         if Dt.VERSYM not in self.tags:
             return None
         raw = self.image.loaded(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
-        return Struct(f"{self.image.structs.order}{count}H").unpack(raw)
-
-    def place_of_indices(self, count: int) -> int | None:
-        """Return the file offset of DT_VERSYM, checked for the first `count` symbols."""
-        if Dt.VERSYM not in self.tags:
-            return None
-        return self.image.place(self.tags[Dt.VERSYM], 2 * count, "DT_VERSYM")
+        return self.image.structs.words("H", raw)
 
     # --- symbols (gABI chapter 4, "Symbol Table") ------------------------------------------------
 
     def symbols(self, start: int, stop: int) -> Iterator[tuple[int, ...]]:
         """Yield (name, info, other, section, value, size) for entries `start` to `stop` - 1."""
-        image, sym = self.image, self.image.structs.sym
-        if stop <= start:
-            return iter(())
-        at, size = self.place_of_symbols(start, stop), (stop - start) * sym.size
-        entries = sym.iter_unpack(image.read(at, size, "the symbol table"))
-        if image.structs.bits == 64:
-            return entries
-        return ((n, i, o, x, v, s) for n, v, s, i, o, x in entries)
+        return self.image.structs.symbols(self.symbol_bytes(start, stop))
 
-    def place_of_symbols(self, start: int, stop: int) -> int:
-        """Return the file offset of the entries `start` to `stop` - 1."""
-        image, size = self.image, self.image.structs.sym.size
+    def symbol_bytes(self, start: int, stop: int) -> bytes:
+        """Copy the entries `start` to `stop` - 1."""
+        if stop <= start:
+            return b""
         if stop - start > MAX_SYMBOLS:
-            raise image.bad(f"it claims to have {stop} dynamic symbols")
+            raise self.image.bad(f"it claims to have {stop} dynamic symbols")
+        size = self.image.structs.sym.size
         at = self.tags[Dt.SYMTAB] + start * size
-        return image.place(at, (stop - start) * size, "the symbol table")
+        return self.image.loaded(at, (stop - start) * size, "the symbol table")
 
     @cached_property
     def symbol_count(self) -> int:
@@ -208,15 +236,6 @@ class Dynamic(DynamicSection):
             chains=at + start + 4 * buckets,
             chain_count=(room - start - 4 * buckets) // 4,
         )
-
-    def find(self, name: bytes) -> tuple[int, ...] | None:
-        """Look a symbol up in DT_GNU_HASH, and return its entry as `symbols` yields it."""
-        table = self.gnu_hash
-        for index in table.candidates(name) if table is not None else ():
-            (entry,) = self.symbols(index, index + 1)
-            if self.strings.startswith(name + b"\0", entry[0]):
-                return entry
-        return None
 
     def _sysv_counts(self) -> tuple[int, int, int]:
         """Return DT_HASH's number of buckets, number of chain words, and word size."""
@@ -293,7 +312,7 @@ class GnuHash:
         """Return the highest symbol number in the table, None if it is empty."""
         image = self.image
         raw = image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
-        last = max(words(raw, image.structs.order), default=0)
+        last = max(image.structs.words("I", raw), default=0)
         if last < self.symoffset:
             return None
         word = image.structs.word
@@ -308,36 +327,3 @@ class GnuHash:
         """Whether it has no symbol; `symoffset` is meaningless then."""
         buckets = self.image.read(self.buckets, 4 * self.count, "DT_GNU_HASH")
         return not buckets.strip(b"\0")
-
-    def candidates(self, name: bytes) -> Iterator[int]:
-        """Yield the numbers of the symbols with the hash of `name`, its last bit aside."""
-        image, word = self.image, self.image.structs.word
-        wanted = gnu_hash(name)
-        if not self.count:
-            return
-        (first,) = image.unpack(word, self.buckets + 4 * (wanted % self.count), "a bucket")
-        if first < self.symoffset:
-            return
-        for index in range(first, min(first + _MAX_CHAIN, self.symoffset + self.chain_count)):
-            (value,) = image.unpack(word, self.chains + 4 * (index - self.symoffset), "a chain")
-            if value | 1 == wanted | 1:
-                yield index
-            if value & 1:
-                return
-        raise image.bad("a chain of DT_GNU_HASH does not end")
-
-
-def gnu_hash(name: bytes) -> int:
-    """Hash a symbol name for DT_GNU_HASH (glibc, `_dl_new_hash`)."""
-    value = 5381
-    for byte in name:
-        value = (value * 33 + byte) & 0xFFFFFFFF
-    return value
-
-
-def words(raw: bytes, order: str) -> "array[int]":
-    """Convert 32-bit words to this machine's byte order."""
-    found = array("I", raw)
-    if (order == "<") != (byteorder == "little"):
-        found.byteswap()
-    return found

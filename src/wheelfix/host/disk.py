@@ -5,6 +5,7 @@ cannot be opened is absent, as it is for the loader. Nothing is executed.
 """
 
 import errno
+import itertools
 import mmap
 import os
 import re
@@ -69,25 +70,20 @@ _SYSTEM_DIRECTORIES = re.compile(rb"(?:/(?:[\w.+-]+/)+\0)+")
 """`system_dirs` in glibc's loader (elf/dl-load.c): strings that begin and end with a slash."""
 
 
-def read_process(
-    program: str, objects: Iterable[str], *, library_path: tuple[str, ...] = ()
-) -> Environment:
+def read_process(program: str, objects: Iterable[str]) -> Environment:
     """Read the process of the executable `program` that is to open `objects`.
 
-    `library_path` are the directories of LD_LIBRARY_PATH. An object that cannot be read is left
-    out; without a readable program, the search is glibc's on an unknown machine.
+    An object that cannot be read is left out; without a readable program, the environment has only
+    what was read.
     """
     disk = Disk()
     main = disk.add(program)
-    elf = disk.files.get(main) if main else None
     for path in objects:
         disk.add(path)
-    base = Environment(libc=Libc.GLIBC, files={}, library_path=library_path)
-    if elf is not None:
-        base = replace(loader_environment(elf), library_path=library_path)
-        base = disk.with_loader(base, elf)
-    disk.add_reachable(base)
-    return disk.environment(base, main if elf else None)
+    sample = disk.files.get(main or "")
+    if sample is None:
+        return disk.environment(Environment(libc=Libc.GLIBC, files={}), None)
+    return disk.process(sample, main)
 
 
 def read_file(path: str | Path) -> Elf | None:
@@ -138,11 +134,23 @@ class Disk:
             main=main,
         )
 
-    def with_loader(self, base: Environment, sample: Elf) -> Environment:
-        """Read the loader of `sample`; return `base` with it loaded, as it is in every process."""
+    def process(
+        self, sample: Elf, main: str | None, library_path: tuple[str, ...] = ()
+    ) -> Environment:
+        """Read what the objects read so far can load; return their process on this machine.
+
+        The loader, loaded in every process, is that of `sample`. `library_path` are the directories
+        of LD_LIBRARY_PATH.
+        """
         loader = self.add(loader_of(sample) or "")
         soname = self.files[loader].soname if loader in self.files and loader else None
-        return replace(base, loaded={soname: loader} if soname and loader else {})
+        base = replace(
+            loader_environment(sample),
+            library_path=library_path,
+            loaded={soname: loader} if soname and loader else {},
+        )
+        self.add_reachable(base)
+        return self.environment(base, main)
 
     def add(self, path: str) -> str | None:
         """Read the file at `path`; return its canonical path, None if there is no such file."""
@@ -308,7 +316,7 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
     """
     found = max(_SYSTEM_DIRECTORIES.findall(loader), key=len, default=b"")
     if found:
-        return tuple(os.fsdecode(each).rstrip("/") for each in found.split(b"\0") if each)
+        return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
     lib = _lib(sample)
     return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", "/lib", "/usr/lib")))
 
@@ -317,7 +325,7 @@ def _musl_directories(loader: str) -> tuple[str, ...]:
     """Return the directories of `etc/ld-musl-ARCH.path` beside the `lib` that has the loader."""
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
     text = os.fsdecode(_bytes(config))
-    found = tuple(each for each in re.split(r"[:\n]+", text) if each)
+    found = tuple(filter(None, re.split(r"[:\n]+", text)))
     return found or ("/lib", "/usr/local/lib", "/usr/lib")
 
 
@@ -356,9 +364,5 @@ def _cpu_level() -> int:
     text = _bytes("/proc/cpuinfo").decode("utf-8", "replace")
     match = re.search(r"^flags\s*:(.*)$", text, re.MULTILINE)
     flags = set(match[1].split()) if match else set[str]()
-    level = 1
-    for needed in _X86_64_LEVELS:
-        if not needed <= flags:
-            break
-        level += 1
-    return level
+    met = itertools.takewhile(flags.issuperset, _X86_64_LEVELS)
+    return 1 + len(list(met))

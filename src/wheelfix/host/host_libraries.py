@@ -17,7 +17,7 @@ from typing import NamedTuple, Self
 from zipfile import ZipFile
 
 from wheelfix.analysis.providers import folder_of
-from wheelfix.elf.exports import lazy_exports
+from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
@@ -32,7 +32,7 @@ from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings
 
 _LibraryPath = tuple[Path, ...]
-_Sources = tuple[tuple[str, str | Path], ...]
+_TRUSTED = ("/lib", "/lib64", "/usr/lib", "/usr/lib64")
 
 
 class _GivenLibrary(NamedTuple):
@@ -101,13 +101,15 @@ class GivenLibraries:
             return None
         return partial(self._exports, str(source), partial(self._tables, source))
 
-    def _exports(self, path: str, read: Callable[[], memoryview]) -> Exports:
+    def _exports(self, path: str, read: Callable[[], SymbolTables]) -> Exports:
         if path not in self._cache.exports:
-            self._cache.exports[path] = _read_exports(path, read)
+            self._cache.exports[path] = _read_exports(read)
         return self._cache.exports[path]
 
-    def _tables(self, source: str | Path) -> memoryview:
-        return self.archive.tables(source) if isinstance(source, str) else _map_file(source)
+    def _tables(self, source: str | Path) -> SymbolTables:
+        if isinstance(source, str):
+            return self.archive.symbol_tables(source)
+        return read_symbol_tables(_map_file(source), str(source))
 
     def mentions(self, names: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return for each library name the members with it as a string of their code.
@@ -146,21 +148,21 @@ class GivenLibraries:
         strings.finish()
         skipped = range(0)
         if member in self.archive.wheel.elfs:
-            skipped = dynamic_strings(self.archive.tables(member), member)
+            skipped = dynamic_strings(self.archive.buffer(member), member)
         return any(found == text and at not in skipped for at, found in strings.found)
 
     # --- Libraries that are not in the wheel
 
-    def host(self, name: str, user: Elf) -> Library | None:
-        """Find the library `name` for `user` in `library-path`, or where its loader searches.
+    def host(self, name: str, dependent: Elf) -> Library | None:
+        """Find the library `name` for `dependent` in `library-path`, or where its loader searches.
 
-        Only a library of the class and machine of `user` counts.
+        Only a library of the class and machine of `dependent` counts.
         """
-        abi = user.abi
+        abi = dependent.abi
         known = (self._library_path, name, abi)
         fitting = (
             library
-            for library in self._candidates(name, user)
+            for library in self._candidates(name, dependent)
             if library is not None and library.elf.abi == abi
         )
         library = next(fitting, None)
@@ -171,31 +173,31 @@ class GivenLibraries:
         return self._cache.found.get(known)
 
     def provider_library(
-        self, name: str, user: Elf, place: str, folder: str | None
+        self, name: str, dependent: Elf, place: str, folder: str | None
     ) -> Library | None:
         """Find the library `name` in `place`, the wheel or directory of a provider.
 
         Of several, one in `folder` of an install scheme is preferred. Only a library of the class
-        and machine of `user` counts.
+        and machine of `dependent` counts.
         """
         given = [known for known in self._given.get(name, ()) if known.path.startswith(f"{place}/")]
         given.sort(key=lambda known: folder_of(known.path, place) != folder)
         found = (self._library(*known) for known in given)
-        return next((one for one in found if one and one.elf.abi == user.abi), None)
+        return next((one for one in found if one and one.elf.abi == dependent.abi), None)
 
-    def _candidates(self, name: str, user: Elf) -> Iterator[Library | None]:
+    def _candidates(self, name: str, dependent: Elf) -> Iterator[Library | None]:
         if "/" in name:
             if name.startswith("/"):
                 yield self._file(name)
             return
         for given in self._given.get(name, ()):
             yield self._library(*given)
-        for directory in self._directories(user):
+        for directory in self._directories(dependent):
             yield self._file(f"{directory}/{name}")
 
-    def _directories(self, user: Elf) -> Iterator[str]:
-        """Yield the directories of this machine to search for the DT_NEEDED entries of `user`."""
-        del user
+    def _directories(self, dependent: Elf) -> Iterator[str]:
+        """Yield the directories of this machine in which to search libraries for `dependent`."""
+        del dependent
         return iter(())
 
     @property
@@ -231,49 +233,54 @@ class GivenLibraries:
             return None
         if not elf.dynamic:
             return None
-        return Library(path=path, elf=elf, read=partial(self._exports, path, lambda: data))
+        return Library(
+            path=path,
+            elf=elf,
+            read=partial(self._exports, path, partial(read_symbol_tables, data, path)),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostLibraries(GivenLibraries):
     """The same, and the libraries that a loader on this machine finds."""
 
-    def _directories(self, user: Elf) -> Iterator[str]:
-        loader = self._loader(user)
-        entries = (entry for entry in user.entries or () if entry.startswith("/"))
+    def _directories(self, dependent: Elf) -> Iterator[str]:
+        loader = self._loader(dependent)
+        entries = (entry for entry in dependent.entries or () if entry.startswith("/"))
         expanded = (expand(e, None, lib=loader.lib, platform=loader.platform) for e in entries)
         own = [directory for directory in expanded if directory]
-        if user.runpath is None:
+        if dependent.runpath is None:
             yield from own
         for variable in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
             for entry in self.environ.get(variable, "").split(":"):
                 if entry:
                     yield os.path.join(self.environ.get("PWD", ""), entry)  # noqa: PTH118 - text
-        if user.runpath is not None:
+        if dependent.runpath is not None:
             yield from own
         if self.settings.ldpaths is not None:
             yield from (entry for entry in self.settings.ldpaths.split(":") if entry)
         else:
             yield from loader.default_directories
 
-    def _loader(self, user: Elf) -> Environment:
-        """Return how the loader of `user` searches, with ld.so.conf in place of ld.so.cache.
+    def _loader(self, dependent: Elf) -> Environment:
+        """Return how the loader of `dependent` searches, with ld.so.conf in place of ld.so.cache.
 
-        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet.
+        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet. And it
+        searches the trusted directories (ld.so(8)) on every machine (lddtree.py, `load_ld_paths`).
         """
-        key = (loader_of(user), user.libc, user.abi)
+        key = (loader_of(dependent), dependent.libc, dependent.abi)
         if key not in self._cache.loaders:
-            found = loader_environment(user)
+            found = loader_environment(dependent)
             if found.libc is Libc.GLIBC:
-                directories = (*configured_directories(), *found.default_directories)
+                directories = (*configured_directories(), *found.default_directories, *_TRUSTED)
                 found = replace(found, default_directories=tuple(dict.fromkeys(directories)))
             self._cache.loaders[key] = found
         return self._cache.loaders[key]
 
 
-def _read_exports(path: str, read: Callable[[], memoryview]) -> Exports:
+def _read_exports(read: Callable[[], SymbolTables]) -> Exports:
     try:
-        return lazy_exports(read, path)
+        return lazy_exports(read)
     except BadElfError:
         return Exports()
 
@@ -306,8 +313,6 @@ def _libraries_in(path: Path) -> Iterator[_GivenLibrary]:
             yield _GivenLibrary(str(file), partial(_map_readable, file))
         return
     try:
-        if path.exists() and not path.is_file():
-            raise OSError("it is neither a directory nor a file")  # noqa: TRY301 - reported below
         archive = ZipFile(path)
     except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
         raise SettingsError(

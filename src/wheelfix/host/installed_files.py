@@ -3,7 +3,7 @@
 import csv
 import os
 import stat
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,6 +43,12 @@ def find_file(path: str) -> File | None:
     return File(path=real, device=there.st_dev, inode=there.st_ino, mapped=False)
 
 
+def find_files(paths: Mapping[str, str]) -> dict[str, File]:
+    """Return the regular files at `paths`, under the same keys; those not found are left out."""
+    found = ((key, find_file(path)) for key, path in paths.items())
+    return {key: file for key, file in found if file is not None}
+
+
 def find_dist_info(site: Path, name: str) -> Path | None:
     """Return the folder `name` (`demo-1.0.dist-info`) in `site`, as the installer spelled it.
 
@@ -56,23 +62,24 @@ def find_dist_info(site: Path, name: str) -> Path | None:
     return None
 
 
+def recorded(dist_info: Path) -> Iterator[str]:
+    """Yield the normalised paths of the files in RECORD; none if it cannot be read."""
+    with suppress(OSError, ValueError):
+        text = (dist_info / "RECORD").read_text(encoding="utf-8")
+        for row in csv.reader(text.splitlines()):
+            if row:
+                yield os.path.normpath(dist_info.parent / row[0])
+
+
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
     """Return which distribution in `site` each of the paths `wanted` belongs to, by RECORD.
 
     The paths are canonical; the value is `name version`, from the name of the dist-info folder.
     """
     found: dict[str, str] = {}
-    names = {path.rpartition("/")[2] for path in wanted}
-    base = os.path.realpath(site)
-    for record in sorted(site.glob("*.dist-info/RECORD")):
-        with suppress(OSError, UnicodeDecodeError):
-            text = record.read_text(encoding="utf-8")
-            if not any(name in text for name in names):
-                continue
-            rows = (row[0] for row in csv.reader(text.splitlines()) if row)
-            owner = record.parent.name.removesuffix(".dist-info").replace("-", " ")
-            paths = (os.path.normpath(f"{base}/{row}") for row in rows)
-            found |= {path: owner for path in paths if path in wanted}
+    for dist_info in Path(os.path.realpath(site)).glob("*.dist-info"):
+        owner = dist_info.name.removesuffix(".dist-info").replace("-", " ")
+        found |= {path: owner for path in recorded(dist_info) if path in wanted}
     return found
 
 
@@ -81,24 +88,17 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
 
     A member of a `*.data` folder is found by the end of its row in RECORD.
     """
-    try:
-        text = (dist_info / "RECORD").read_text(encoding="utf-8")
-    except OSError:
-        return {}
-    site = dist_info.parent
-    rows = {os.path.normpath(site / row[0]) for row in csv.reader(text.splitlines()) if row}
     named: dict[str, list[str]] = {}
-    for path in sorted(rows):
+    for path in sorted(recorded(dist_info)):
         named.setdefault(path.rpartition("/")[2], []).append(path)
-    found: dict[str, File] = {}
-    for member in members:
-        file = find_file(_installed_path(member, site, named.get(member.rpartition("/")[2], ())))
-        if file is not None:
-            found[member] = file
-    return found
+    if not named:
+        return {}
+    return find_files(
+        {m: _path(m, dist_info.parent, named.get(m.rpartition("/")[2], ())) for m in members}
+    )
 
 
-def _installed_path(member: str, site: Path, rows: Sequence[str]) -> str:
+def _path(member: str, site: Path, rows: Sequence[str]) -> str:
     """Return the path of `member`; `rows` are the paths in RECORD with its file name."""
     top, _, rest = member.partition("/")
     if top.endswith(".data"):

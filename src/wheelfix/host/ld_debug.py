@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import translate
 
+from wheelfix.host.installed_files import File
 from wheelfix.loader.model import How
 
 MAX_KEPT = 20_000
@@ -17,11 +18,10 @@ MAX_KEPT = 20_000
 MAX_LINE = 1 << 16
 """Bytes kept of an incomplete line: paths have at most 4,096 (PATH_MAX)."""
 
-_LABELS = {
+_RULES = {
     b"RPATH": How.RPATH,
     b"RUNPATH": How.RUNPATH,
     b"LD_LIBRARY_PATH": How.LIBRARY_PATH,
-    b"system search path": How.DEFAULT,
 }
 _ABBREVIATED = frozenset({"std", "string", "allocator", "basic_string", "iostream", "operator"})
 """Words of demangled names that are abbreviated in mangled ones (Itanium C++ ABI, 5.1.8)."""
@@ -46,18 +46,14 @@ class LoggedRequest:
     """The path of the requesting object; for the program its `argv[0]`."""
     name: str
     dlopen: bool
-    searched: bool = False
     tried: list[LoggedCandidate] = field(default_factory=list[LoggedCandidate])
     path: str | None = None
     """The file that was opened; None if none was, or if it was already loaded."""
     address: int | None = None
     """The address of its dynamic section in the process."""
+    file: File | None = None
+    """The file at that address, for the caller to note."""
     times: int = 1
-
-    @property
-    def how(self) -> How:
-        """The rule that gave the last candidate."""
-        return self.tried[-1].how if self.tried else How.PATH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +72,9 @@ class LoggedProgram:
 
     pid: int
     program: str | None = None
-    """Its `argv[0]`; None until the loader transfers control to it."""
+    """Its `argv[0]`; None until the loader transfers control to it: it starts."""
     forked_from: int | None = None
-    started: bool = False
     requests: list[LoggedRequest] = field(default_factory=list[LoggedRequest])
-    inits: dict[str, None] = field(default_factory=dict[str, None])
-    """The objects whose constructors ran, by path, in that order."""
     versions: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Dependent and provider of a symbol version, by path."""
     bindings: dict[LoggedBinding, int] = field(default_factory=dict[LoggedBinding, int])
@@ -110,15 +103,13 @@ class Log:
         self._rest = b""
         self._line = _lines(symbols)
 
-    def feed(self, data: bytes) -> bool:
-        """Parse the next piece; return whether a file was mapped in it."""
+    def feed(self, data: bytes) -> None:
+        """Parse the next piece."""
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         self._rest = data[end:][-MAX_LINE:]
-        found = False
         for match in self._line.finditer(data, 0, end):
-            found |= self._read(int(match["pid"]), match)
-        return found
+            self._read(int(match["pid"]), match)
 
     def finish(self) -> tuple[LoggedProgram, ...]:
         """Return the programs, after the last piece."""
@@ -126,26 +117,24 @@ class Log:
             _settle(logged)
         return tuple(self.programs)
 
-    def _read(self, pid: int, match: re.Match[bytes]) -> bool:
+    def _read(self, pid: int, match: re.Match[bytes]) -> None:
         logged = self._latest.get(pid) or self._begin(pid)
         word, rest = match["word"], match["rest"]
         if word is None:
             _bind(logged, match)
-            return False
-        if word == b"file=":
+        elif word == b"file=":
             self._file(logged, rest)
         elif word in _READERS:
             _READERS[word](logged, rest)
         elif len(logged.errors) < MAX_KEPT:
             logged.errors[_text(word + rest)] = None
-        return word == b"  dynamic: "
 
     def _begin(self, pid: int, *, execs: bool = False) -> LoggedProgram:
         fork = pid != self.pid and not execs
         parent = self._latest.get(self.pid) if fork else None
         logged = LoggedProgram(pid=pid, forked_from=self.pid if fork else None)
         if parent is not None:
-            logged.program, logged.started = parent.program, parent.started
+            logged.program = parent.program
             logged.known = set(parent.known)
         self._latest[pid] = logged
         self.programs.append(logged)
@@ -154,7 +143,7 @@ class Log:
     def _file(self, logged: LoggedProgram, rest: bytes) -> None:
         if match := _REQUEST.match(rest):
             name, dlopen, requester = _text(match[1]), match[2] != b"needed", _text(match[3])
-            if logged.started and not dlopen and _is_other_program(logged, requester):
+            if logged.program and not dlopen and _is_other_program(logged, requester):
                 _settle(logged)
                 logged = self._begin(logged.pid, execs=True)
             _request(logged, LoggedRequest(requester=requester, name=name, dlopen=dlopen))
@@ -165,8 +154,8 @@ class Log:
 def _lines(symbols: Sequence[str]) -> re.Pattern[bytes]:
     """Compile the pattern of the lines that are read, and of the bindings of `symbols`."""
     words = (
-        b"file=|find library=| search path=| search cache=|  trying file=|  dynamic: |"
-        b"calling init: |transferring control: |checking for version |"
+        b"file=| search path=| search cache=|  trying file=|  dynamic: |"
+        b"transferring control: |checking for version |"
         rb"[^\n]*: error: "
     )
     line = rb"(?P<word>" + words + rb")(?P<rest>[^\n]*)"
@@ -231,16 +220,10 @@ def _settle(logged: LoggedProgram) -> None:
         del logged.first[request.requester, request.name, request.path]
 
 
-def _search(logged: LoggedProgram, rest: bytes) -> None:
-    del rest  # the name of the request
-    if logged.current is not None:
-        logged.current.searched = True
-
-
 def _list(logged: LoggedProgram, rest: bytes) -> None:
     match = _LIST.match(rest)
     if match is not None:
-        logged.how = _LABELS.get(match[1], How.DEFAULT)
+        logged.how = _RULES.get(match[1], How.DEFAULT)
         logged.owner = _text(match[2]) if match[2] else None
 
 
@@ -256,12 +239,8 @@ def _try(logged: LoggedProgram, rest: bytes) -> None:
         )
 
 
-def _init(logged: LoggedProgram, rest: bytes) -> None:
-    logged.inits[_text(rest)] = None
-
-
 def _start(logged: LoggedProgram, rest: bytes) -> None:
-    logged.program, logged.started = _text(rest), True
+    logged.program = _text(rest)
 
 
 def _open(logged: LoggedProgram, name: str) -> None:
@@ -287,12 +266,10 @@ def _version(logged: LoggedProgram, rest: bytes) -> None:
 
 
 _READERS = {
-    b"find library=": _search,
     b" search path=": _list,
     b" search cache=": _cache,
     b"  trying file=": _try,
     b"  dynamic: ": _place,
-    b"calling init: ": _init,
     b"transferring control: ": _start,
     b"checking for version ": _version,
 }

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
@@ -32,7 +33,7 @@ class Package(NamedTuple):
     """With the release, as in `5.4.1-1`, without the epoch of an rpm."""
     arch: str
     """As the distribution names it: `amd64`, `x86_64`."""
-    distro: str
+    distro: str = ""
     """ID of os-release(5)."""
     distro_version: str = ""
     """VERSION_ID of os-release(5), if there is one."""
@@ -68,15 +69,6 @@ def package_url(
     return f"pkg:{path}{at}{'?' if given else ''}{'&'.join(given)}"
 
 
-class _System(NamedTuple):
-    """A Linux system: its root folder, the environment for its programs, and its os-release(5)."""
-
-    root: Path
-    environ: Mapping[str, str]
-    distro: str
-    distro_version: str
-
-
 def owners(
     paths: Collection[Path], environ: Mapping[str, str], root: Path = Path("/")
 ) -> dict[Path, Package]:
@@ -87,21 +79,21 @@ def owners(
     Raises `ToolError` if rpm is killed or does not end within 60 seconds.
     """
     release = _os_release(root)
-    system = _System(
-        root=root,
-        environ=environ,
-        distro=release.get("ID", "linux"),
-        distro_version=release.get("VERSION_ID", ""),
+    distro, version = release.get("ID", "linux"), release.get("VERSION_ID", "")
+    readers = (
+        partial(_owners_in_dpkg, root=root),
+        partial(_owners_in_apk, root=root),
+        partial(_owners_in_rpm, environ=environ),
     )
     spellings = {path: tuple(_spellings(path)) for path in paths}
     found: dict[Path, Package] = {}
-    for owners_in in (_owners_in_dpkg, _owners_in_apk, _owners_in_rpm):
+    for read_owners in readers:
         left = [path for path in spellings if path not in found]
         if not left:
             break
         known: dict[str, Package] = {}
-        for name, package in owners_in({name for path in left for name in spellings[path]}, system):
-            known.setdefault(name, package)
+        for name, package in read_owners({name for path in left for name in spellings[path]}):
+            known.setdefault(name, package._replace(distro=distro, distro_version=version))
         for path in left:
             if names := [name for name in spellings[path] if name in known]:
                 found[path] = known[names[0]]
@@ -141,15 +133,15 @@ def _read(path: Path) -> str:
 # --- Debian -------------------------------------------------------------------------------------
 
 
-def _owners_in_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, Package]]:
     """Read the file lists and the status of dpkg (dpkg(1), "FILES")."""
-    database = system.root / "var/lib/dpkg"
+    database = root / "var/lib/dpkg"
     wanted = {os.fsencode(name): name for name in names}
     owned: dict[str, list[str]] = {}
-    for stem, listing in _dpkg_lists(database / "info"):
+    for file in sorted(database.glob("info/*.list")):
+        listing = file.read_bytes()
         if any(name in listing for name in wanted):
-            for line in wanted.keys() & listing.split(b"\n"):
-                owned.setdefault(stem, []).append(wanted[line])
+            owned[file.stem] = [wanted[line] for line in wanted.keys() & listing.split(b"\n")]
     if not owned:
         return
     stanzas = _dpkg_status(database / "status", {stem.partition(":")[0] for stem in owned})
@@ -162,24 +154,9 @@ def _owners_in_dpkg(names: Collection[str], system: _System) -> Iterator[tuple[s
                     name=name,
                     version=fields["Version"],
                     arch=fields["Architecture"],
-                    distro=system.distro,
-                    distro_version=system.distro_version,
-                    licence=_debian_licence(system.root / f"usr/share/doc/{name}/copyright"),
+                    licence=_debian_licence(root / f"usr/share/doc/{name}/copyright"),
                 )
                 yield from ((file, package) for file in files)
-
-
-def _dpkg_lists(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the packages of this system, and the contents of their file lists."""
-    suffix = ".list"
-    try:
-        names = sorted(os.listdir(folder))  # noqa: PTH208 (a tenth of the time)
-    except OSError:
-        return
-    for name in names:
-        if name.endswith(suffix):
-            with open(f"{folder}/{name}", "rb", buffering=0) as file:  # noqa: PTH123 (see above)
-                yield name.removesuffix(suffix), file.read()
 
 
 def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str, str]]]:
@@ -230,10 +207,10 @@ def _spdx_word(word: str) -> str:
 # --- Alpine -------------------------------------------------------------------------------------
 
 
-def _owners_in_apk(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+def _owners_in_apk(names: Collection[str], root: Path) -> Iterator[tuple[str, Package]]:
     """Read the database of installed packages of apk (apk-package(5), "Installed database")."""
     place = "lib/apk/db/installed"
-    text = _read(system.root / place) or _read(system.root / "usr" / place)
+    text = _read(root / place) or _read(root / "usr" / place)
     for stanza in text.split("\n\n"):
         lines = re.findall(r"(?m)^(\w):(.*)$", stanza)
         files = [name for name in _apk_files(lines) if name in names]
@@ -244,8 +221,6 @@ def _owners_in_apk(names: Collection[str], system: _System) -> Iterator[tuple[st
                 name=fields["P"],
                 version=fields["V"],
                 arch=fields["A"],
-                distro=system.distro,
-                distro_version=system.distro_version,
                 licence=fields.get("L") or None,
             )
             yield from ((file, package) for file in files)
@@ -264,14 +239,16 @@ def _apk_files(lines: Collection[tuple[str, str]]) -> Iterator[str]:
 # --- rpm ----------------------------------------------------------------------------------------
 
 
-def _owners_in_rpm(names: Collection[str], system: _System) -> Iterator[tuple[str, Package]]:
+def _owners_in_rpm(
+    names: Collection[str], environ: Mapping[str, str]
+) -> Iterator[tuple[str, Package]]:
     """Run rpm, once; its exit code is the number of files without an owner."""
-    program = shutil.which("rpm", path=system.environ.get("PATH", os.defpath))
+    program = shutil.which("rpm", path=environ.get("PATH", os.defpath))
     if program is None:
         return
     completed = run(
         [program, "-qf", "--queryformat", _RPM_FORMAT, *sorted(names)],
-        env={**system.environ, "LC_ALL": "C"},
+        env={**environ, "LC_ALL": "C"},
         timeout=60,
         accepted=range(256),
     )
@@ -285,8 +262,6 @@ def _owners_in_rpm(names: Collection[str], system: _System) -> Iterator[tuple[st
             name=name,
             version=version,
             arch=arch,
-            distro=system.distro,
-            distro_version=system.distro_version,
             epoch=epoch,
             licence=licence or None,
         )

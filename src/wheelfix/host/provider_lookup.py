@@ -74,9 +74,9 @@ def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
     text = given.requirement or given.source
     path = base / text
     if not given.requirement and path.suffix == ".whl":
-        return in_wheel(path)
+        return _not_empty(in_wheel(path), f"the wheel `{path}`")
     if not given.requirement and path.is_dir():
-        wheels = [found for wheel in sorted(path.glob("*.whl")) for found in _in_wheel(wheel)]
+        wheels = [found for wheel in sorted(path.glob("*.whl")) for found in in_wheel(wheel)]
         return _not_empty((*wheels, *in_directory(path)), f"the directory `{path}`")
     found = in_distribution(text) or presets().get(name_of(text), ())
     if not found:
@@ -135,20 +135,17 @@ def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterat
     """
     taken: dict[tuple[str, str], str] = {}
     misfits: dict[str, str] = {}
-    fitting: set[str] = set()
     kept: list[Provider] = []
     for provider in providers:
-        if not provider.at_hand.endswith(".whl"):
-            kept.append(provider)
-            continue
-        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel)
+        is_wheel = provider.at_hand.endswith(".whl")
+        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel) if is_wheel else None
         if problem is not None:
             misfits.setdefault(provider.name, f"the provider `{provider.source}` is {problem}")
             continue
-        fitting.add(provider.name)
         key = (provider.name, provider.version)
-        if taken.setdefault(key, provider.at_hand) == provider.at_hand:
+        if not is_wheel or taken.setdefault(key, provider.at_hand) == provider.at_hand:
             kept.append(provider)
+    fitting = {name for name, _ in taken}
     for name, problem in misfits.items():
         if name not in fitting:
             raise SettingsError(
@@ -187,23 +184,19 @@ def _compatible(one: tuple[str, str], other: tuple[str, str]) -> bool:
 # --- Wheels, distributions, directories -----------------------------------------------------------
 
 
+def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
+    """Return what another wheel of the run provides; nothing if it cannot be read."""
+    try:
+        return in_wheel(path)
+    except WheelfixError:
+        return ()
+
+
 def in_wheel(path: Path) -> tuple[Provider, ...]:
     """Return what the wheel at `path` provides, one provider for each of its folders.
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
-    return _not_empty(_in_wheel(path), f"the wheel `{path}`")
-
-
-def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return what another wheel of the run provides; nothing if it cannot be read."""
-    try:
-        return _in_wheel(path)
-    except WheelfixError:
-        return ()
-
-
-def _in_wheel(path: Path) -> tuple[Provider, ...]:
     with open_unverified(path) as archive:
         members = archive.namelist()
         texts = [member_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
@@ -241,15 +234,8 @@ def _wheel_name(path: Path) -> WheelName:
     try:
         return WheelName.parse(path.name)
     except BadWheelError:
-        nothing = ("none",)
-        return WheelName(
-            distribution=path.name,
-            version="0",
-            build=None,
-            pythons=nothing,
-            abis=nothing,
-            platforms=nothing,
-        )
+        name = WheelName.parse("unnamed-0-none-none-none.whl")
+        return name._replace(distribution=path.name)
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
@@ -277,36 +263,25 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
         distribution = metadata.distribution(name_of(requirement))
     except (metadata.PackageNotFoundError, ValueError):
         return ()
-    root = "purelib" if "root-is-purelib: true" in _wheel_text(distribution) else "platlib"
+    wheel_text = (distribution.read_text("WHEEL") or "").lower()
+    root = "purelib" if "root-is-purelib: true" in wheel_text else "platlib"
     own = Provider(
         requirement=requirement,
         source=f"{distribution.name} {distribution.version}, installed",
         version=distribution.version,
     )
     places: list[tuple[str, str]] = []
+    folders: dict[tuple[str, str | None], Path] = {}
     for file in distribution.files or ():
         # A file outside of site-packages is from the data scheme: `../../../lib/libx.so`.
-        inside = PurePosixPath(*[part for part in file.parts if part != ".."])
-        places.append(("data" if ".." in file.parts else root, str(inside)))
-    site = Path(str(distribution.locate_file("")))
+        scheme = "data" if ".." in file.parts else root
+        inside = PurePosixPath(*(part for part in file.parts if part != ".."))
+        places.append((scheme, str(inside)))
+        folders[scheme, str(inside.parent)] = Path(str(distribution.locate_file(file))).parent
     return tuple(
-        replace(provider, at_hand=str(_folder_of(distribution.files or (), provider, site)))
-        for provider in _providers(places, own)
+        replace(found, at_hand=str(folders[found.scheme, found.directory or "."].resolve()))
+        for found in _providers(places, own)
     )
-
-
-def _wheel_text(distribution: object) -> str:
-    read = getattr(distribution, "read_text", None)
-    return (read("WHEEL") or "").lower() if read else ""
-
-
-def _folder_of(files: Iterable[PurePosixPath], provider: Provider, site: Path) -> Path:
-    wanted = f"{provider.directory}/"
-    for file in files:
-        inside = str(PurePosixPath(*[part for part in file.parts if part != ".."]))
-        if inside.startswith(wanted):
-            return (site / file).resolve().parent
-    return site / (provider.directory or "")
 
 
 def in_directory(path: Path) -> tuple[Provider, ...]:

@@ -25,7 +25,7 @@ def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Prov
     which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
     """
     known = tuple(providers)
-    first = {each.name: each.version for each in reversed(known) if each.name and each.at_hand}
+    first = {p.name: p.version for p in reversed(known) if p.name and p.at_hand}
     found: dict[str, ProviderFiles] = {}
     waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
     names: set[str] = set()

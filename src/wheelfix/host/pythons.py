@@ -5,18 +5,18 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.installed_files import File, by_record, find_dist_info, find_file
-from wheelfix.loader.install_schemes import ENV, Key, Scheme, split
+from wheelfix.host.installed_files import File, by_record, find_dist_info, find_files
+from wheelfix.loader.install_schemes import ENV, Scheme
 from wheelfix.loader.install_schemes import installed as installed_path
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
 
 INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
@@ -35,8 +35,8 @@ name = {"CPython": "python", "PyPy": "pypy", "GraalVM": "graalpy"}[platform.pyth
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
 print(json.dumps([
     "%s%d.%d%s" % (name, sys.version_info[0], sys.version_info[1], free),
-    EXTENSION_SUFFIXES, sys.executable, sys.prefix != sys.base_prefix,
-    getattr(sys, "_base_executable", sys.executable), getattr(_ctypes, "__file__", None),
+    getattr(sys, "_base_executable", sys.executable),  # below any virtual environment
+    EXTENSION_SUFFIXES, getattr(_ctypes, "__file__", None),
 ]))
 """
 
@@ -67,8 +67,8 @@ class FreshEnvironment:
     """The variables that tell the installers where to get distributions."""
     arguments: tuple[str, ...]
     """Options of the installer."""
-    installer: str | None = None
-    """`pip` or `uv`; None is uv if it is found, or else pip."""
+    installer: str
+    """`pip`, `uv`, or empty: uv if it is found, or else pip."""
     scheme: Scheme | None = None
     """The layout to unpack the wheel to, without an installer."""
     paths: tuple[str, ...] = ()
@@ -83,9 +83,8 @@ class FreshEnvironment:
 def interpreter(path: str, environ: Mapping[str, str]) -> Interpreter:
     """Run the Python at `path` to describe it; raises `ToolError` if it is none."""
     output = run([path, "-I", "-c", _DESCRIBE_PYTHON], env=_clean(environ), timeout=30).stdout
-    name, suffixes, executable, is_virtual, base, ctypes = json.loads(output)
-    real = str(base if is_virtual else executable)
-    return Interpreter(path=real, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
+    name, executable, suffixes, ctypes = json.loads(output)
+    return Interpreter(path=executable, name=name, suffixes=tuple(suffixes), ctypes=ctypes)
 
 
 def all_pythons(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -114,7 +113,7 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()
-        if not name.startswith(("LD_", "PYTHON", "PIP_", "UV_", "VIRTUAL_ENV", "CONDA"))
+        if not name.startswith(("LD_", "PYTHON", "PIP_", "UV_", "VIRTUAL_ENV", "CONDA", "XDG_"))
         and not name.endswith(("_LIBRARY_PATH", "_HOME"))
     }
 
@@ -126,37 +125,25 @@ def make(
 
     Raises `SettingsError` for a scheme that no installer here makes.
     """
+    kind, _, installer = scheme.partition("-")
+    if kind not in INSTALLER_SCHEMES or installer not in {"", "pip", "uv"}:
+        raise SettingsError(
+            f"the scheme `{scheme}` cannot be made here",
+            hint=f"choose among {', '.join((*INSTALLER_SCHEMES, *UNPACKED_SCHEMES))}, or all",
+        )
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
-    clean = {
-        **_clean(environ),
-        "HOME": str(root / "home"),
-        "TMPDIR": str(root / "tmp"),
-        "LD_BIND_NOW": "1",
-    }
-    clean = {name: value for name, value in clean.items() if not name.startswith("XDG_")}
+    homes = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
+    clean = {**_clean(environ), **homes, "LD_BIND_NOW": "1"}
     env = root / "env"
     executable = python.path
-    kind, _, last = scheme.rpartition("-")
-    kind, installer = (
-        (kind, last) if kind in INSTALLER_SCHEMES and last in {"pip", "uv"} else (scheme, None)
-    )
     arguments: tuple[str, ...] = (f"--{kind}", str(env))
-    match kind:
-        case "venv":
-            run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
-            executable = str(env / "bin" / "python")
-            arguments = ()
-        case "user":
-            clean["PYTHONUSERBASE"] = str(env)
-            arguments = ("--user",)
-        case "prefix" | "target":
-            pass
-        case _:
-            raise SettingsError(
-                f"the scheme `{scheme}` cannot be made here",
-                hint=f"choose among {', '.join((*INSTALLER_SCHEMES, *UNPACKED_SCHEMES))}, or all",
-            )
+    if kind == "venv":
+        run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
+        executable, arguments = str(env / "bin" / "python"), ()
+    elif kind == "user":
+        clean["PYTHONUSERBASE"] = str(env)
+        arguments = ("--user",)
     return FreshEnvironment(
         root=env,
         python=executable,
@@ -195,11 +182,9 @@ def install(
     Raises `ToolError` if there is no installer, or if it fails.
     """
     if place.scheme is not None:
-        unpack(path, wheel, place, place.scheme)
+        unpack(path, wheel.name, place, place.scheme)
         for other in beside:
-            with open_wheel(other) as archive:
-                other_wheel = archive.wheel
-            unpack(other, other_wheel, place, place.scheme)
+            unpack(other, None, place, place.scheme)
         if not dependencies:
             return
     source = path.absolute()
@@ -209,7 +194,7 @@ def install(
     given = {**place.environ, **(place.index if dependencies else {})}
     others = [str(other.absolute()) for other in beside]
     offline = () if dependencies else ("--no-deps", "--no-index")
-    uv = shutil.which("uv") or _program_of_python("uv")
+    uv = _uv()
     if uv is None and place.installer == "uv":
         raise ToolError("uv was not found", hint="pip install uv")
     # uv has no `--user`.
@@ -243,30 +228,33 @@ def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
     return {**found, **given}
 
 
-def unpack(path: Path, wheel: Wheel, place: FreshEnvironment, scheme: Scheme) -> None:
-    """Unpack a wheel to the folders of `scheme`, with a RECORD of the installed paths."""
-    targets = {
-        member.name: place.root / installed.removeprefix(f"{ENV}/")
-        for member in wheel.members
-        if (installed := installed_path(member.name, wheel, scheme)) is not None
-    }
-    record = f"{wheel.dist_info}/RECORD"
-    site = targets[record].parent.parent
-    with open_wheel(path, name=wheel.name) as archive:
+def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: Scheme) -> None:
+    """Unpack a wheel to the folders of `scheme`, with a RECORD of the installed paths.
+
+    `name` is the name of the wheel if the file has another one.
+    """
+    with open_wheel(path, name=name) as archive:
+        wheel = archive.wheel
+        targets = {
+            member.name: place.root / installed.removeprefix(f"{ENV}/")
+            for member in wheel.members
+            if (installed := installed_path(member.name, wheel, scheme)) is not None
+        }
+        scripts = f"{wheel.data_dir}/scripts/"
         for member in wheel.members:
             target = targets.get(member.name)
             if target is None:
                 continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            place_of = split(member.name, wheel)
-            is_script = place_of is not None and place_of[0] is Key.SCRIPTS
+            is_script = member.name.startswith(scripts)
             with target.open("wb") as file:
                 pieces = archive.inflated(member.name)
                 for piece in _with_interpreter(pieces, place.python) if is_script else pieces:
                     file.write(piece)
             target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
-    rows = (os.path.relpath(target, site) for target in targets.values())
-    targets[record].write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
+    record = targets[f"{wheel.dist_info}/RECORD"]
+    rows = (os.path.relpath(target, record.parent.parent) for target in targets.values())
+    record.write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
 
 
 def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
@@ -282,18 +270,13 @@ def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
 def can_make(scheme: str) -> bool:
     """Whether the installer that `scheme` needs is found."""
     if scheme.endswith("-uv"):
-        return (shutil.which("uv") or _program_of_python("uv")) is not None
-    return (
-        scheme in UNPACKED_SCHEMES
-        or scheme not in {"user", "target-pip"}
-        or find_spec("pip") is not None
-    )
+        return _uv() is not None
+    return scheme not in {"user", "target-pip"} or find_spec("pip") is not None
 
 
-def _program_of_python(name: str) -> str | None:
-    """Return the program `name` in the folder of the Python that runs wheelfix."""
-    program = Path(sys.executable).with_name(name)
-    return str(program) if os.access(program, os.X_OK) else None
+def _uv() -> str | None:
+    """Return the path of uv: on PATH, or beside the Python that runs wheelfix."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
 
 
 def _pip(python: str) -> list[str]:
@@ -316,22 +299,13 @@ def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, 
         if any(name.endswith(".dist-info") for name in names):
             found = find_dist_info(Path(folder), wheel.dist_info)
             if found is not None:
-                files = by_record(found, members)
-                unknown = [member for member in members if member not in files]
-                return Path(folder), files | _by_scheme(root, wheel, scheme, unknown)
+                by_scheme = {
+                    member: f"{root}{place.removeprefix(ENV)}"
+                    for member in members
+                    if scheme and (place := installed_path(member, wheel, scheme))
+                }
+                return Path(folder), find_files(by_scheme) | by_record(found, members)
     raise ToolError(
         f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
         hint="please report this, with the installer's version",
     )
-
-
-def _by_scheme(
-    root: Path, wheel: Wheel, scheme: Scheme | None, members: Sequence[str]
-) -> dict[str, File]:
-    found: dict[str, File] = {}
-    for member in members if scheme else ():
-        place = installed_path(member, wheel, scheme) if scheme else None
-        file = find_file(f"{root}{place.removeprefix(ENV)}") if place else None
-        if file is not None:
-            found[member] = file
-    return found

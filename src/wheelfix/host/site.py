@@ -3,7 +3,6 @@
 Nothing is executed.
 """
 
-import csv
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -16,11 +15,12 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.installation import Installation, PlantedLibraries
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
-from wheelfix.host.disk import Disk, loader_environment
+from wheelfix.host.disk import Disk
+from wheelfix.host.installed_files import recorded
 from wheelfix.loader.install_schemes import Scheme
 from wheelfix.loader.model import Environment
 from wheelfix.loader.targets import Target, populate
-from wheelfix.wheel.python_searches import MAX_SOURCE, Searches, joined, searches
+from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import Budget
 
 _LIBRARY = re.compile(r"\.so(\.|$)")
@@ -62,19 +62,19 @@ def read_site(
     return replace(world, given=world.given | found)
 
 
-def read_searches(folders: Iterable[tuple[Path, str]]) -> Searches:
+def read_searches(folders: Iterable[tuple[Path, str]]) -> LibrarySearches:
     """Return the library searches in the Python sources of packages.
 
     `folders` are pairs of a site-packages folder and a package in it.
     """
-    found: list[Searches] = []
+    found: list[LibrarySearches] = []
     budget = Budget()
     for folder, package in folders:
         for path in sorted((folder / package).rglob("*.py")):
             name = str(path.relative_to(folder))
             with suppress(OSError):
                 if path.stat().st_size > MAX_SOURCE:
-                    found.append(Searches(unfollowed=(name,)))
+                    found.append(LibrarySearches(unfollowed=(name,)))
                 elif path.is_file():
                     found.append(searches(path.read_bytes(), name, budget))
     return joined(found)
@@ -96,23 +96,12 @@ def of_distribution(world: Installation, name: str) -> Installation:
             f"no distribution `{name}` is installed below `{world.where}`",
             hint="without a name, all of them are shown",
         )
-    own = {path for folder in found for path in _recorded(folder)}
+    own = {os.path.realpath(path) for folder in found for path in recorded(folder)}
     return replace(
         world,
         members={path: member for path, member in world.members.items() if path in own},
         others={path: member for path, member in world.members.items() if path not in own},
     )
-
-
-def _recorded(dist_info: Path) -> Iterator[str]:
-    """Yield the canonical paths of the files in RECORD."""
-    try:
-        text = (dist_info / "RECORD").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return
-    for row in csv.reader(text.splitlines()):
-        if row:
-            yield os.path.realpath(dist_info.parent / row[0])
 
 
 def sizes_of(world: Installation) -> dict[str, int]:
@@ -152,13 +141,10 @@ def _members(root: str, disk: Disk) -> Iterator[tuple[str, str]]:
 
 def _interpreter(root: str) -> str | None:
     """Return the Python of the environment that `root` is, or is in."""
-    prefix = root
-    for _ in range(6):
-        for name in ("python3", "python"):
-            path = f"{prefix}/bin/{name}"
+    for prefix in (Path(root), *Path(root).parents[:5]):
+        for path in (prefix / "bin/python3", prefix / "bin/python"):
             if os.access(path, os.X_OK):
                 return os.path.realpath(path)
-        prefix = os.path.dirname(prefix)  # noqa: PTH120 - text, as the loader sees it
     return None
 
 
@@ -170,11 +156,8 @@ def _on_this_machine(
     if main not in disk.files:
         main = None
     sample = disk.files[main or next(path for path in members if path in disk.files)]
-    base = replace(loader_environment(sample), library_path=library_path)
-    base = disk.with_loader(base, sample)
     before = set(disk.files)
-    disk.add_reachable(base)
-    environment = disk.environment(base, main)
+    environment = disk.process(sample, main, library_path)
     pythons = {main, *_own_libraries(main, disk.files)} if main else set[str]()
     prefixes = tuple(f"{os.path.realpath(directory)}/" for directory in library_path if directory)
     return Installation(
@@ -208,22 +191,11 @@ def _on_target(
     before = set(disk.files)
     disk.add_reachable(base)
     scheme = Scheme(
-        name="site",
-        python=python[1] if python else "python3",
-        root=root,
-        purelib=root,
-        platlib=root,
-        data=root,
-        scripts=f"{root}/bin",
-        headers=root,
-    )
-    environment = populate(
-        disk.environment(base, None),
-        target,
-        scheme,
-        sample.abi,
-        library_path or None,
-    )
+        "site", python[1] if python else "python3",
+        root=root, purelib=root, platlib=root, data=root, scripts=f"{root}/bin", headers=root,
+    )  # fmt: skip
+    found = disk.environment(base, None)
+    environment = populate(found, target, scheme, sample.abi, library_path or None)
     return Installation(
         environment=environment,
         members=members,

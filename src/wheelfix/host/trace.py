@@ -10,7 +10,6 @@ import secrets
 import shutil
 import signal
 import tempfile
-import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -21,7 +20,8 @@ from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
 from wheelfix.system.tempfiles import tmpdir
 
-_FORWARDED = (
+_AWAITED = {
+    signal.SIGCHLD,
     signal.SIGHUP,
     signal.SIGINT,
     signal.SIGQUIT,
@@ -29,9 +29,12 @@ _FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
     signal.SIGWINCH,
-)
+}
+"""All but SIGCHLD are passed on to the command."""
 _SI_KERNEL = 0x80
 """`si_code` of a signal from the terminal, which the command gets itself: it is in the group."""
+_IN_USE = "in-use"
+"""The file that marks a folder to which processes still write."""
 
 
 def trace(
@@ -39,12 +42,11 @@ def trace(
     environ: Mapping[str, str],
     *,
     symbols: Sequence[str] = (),
-    forward: bool = True,
 ) -> Trace:
     """Run `command` in `environ`, and return what it and its children loaded.
 
-    Bindings are recorded of the `symbols`, globs of plain or demangled names. `forward` passes
-    the signals of this process on to the command; other threads must not be running then.
+    Bindings are recorded of the `symbols`, globs of plain or demangled names. Signals of this
+    process are passed on to the command, unless another thread of it takes them.
 
     Raises `CommandError` if the command cannot be started.
     """
@@ -55,15 +57,15 @@ def trace(
             "LD_DEBUG_OUTPUT": str(folder / "log"),
         }
         watch = Watch(folder=folder, symbols=tuple(symbols))
-        with closing(watch), _signals(forward=forward) as (caught, mask):
+        with closing(watch), _blocked_signals() as mask:
             pid = _spawn(command, variables_of_child, mask)
             watch.add(pid)
-            code = _attend(pid, watch, caught)
+            code = _attend(pid, watch)
         alive = list(writers(folder))
         processes = tuple(read_processes(watch))
         notes = list(_notes(watch, alive, folder, symbols))
         if alive:
-            _leave(folder)
+            (folder.parent / _IN_USE).touch()
     seen = Trace(
         command=tuple(command),
         exit_code=code if code >= 0 else 128 - code,
@@ -87,10 +89,8 @@ def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.
         )
     except OSError as error:
         if error.strerror == "Exec format error":  # a script without `#!`: execvp(3) asks the shell
-            words = ["/bin/sh", shutil.which(command[0]) or command[0], *command[1:]]
-            return os.posix_spawn(
-                words[0], words, dict(environ), setsigmask=mask, setsigdef=defaults
-            )
+            script = shutil.which(command[0]) or command[0]
+            return _spawn(["/bin/sh", script, *command[1:]], environ, mask)
         code = 127 if isinstance(error, FileNotFoundError) else 126
         raise CommandError(command[0], error, code) from error
 
@@ -107,18 +107,16 @@ class CommandError(SettingsError):
 
 
 @contextmanager
-def _signals(*, forward: bool) -> Generator[tuple[set[signal.Signals], set[signal.Signals]]]:
-    """Block the forwarded signals; yield them, and the signal mask for the command."""
-    caught = {*_FORWARDED, signal.SIGCHLD} if forward else set[signal.Signals]()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, caught)
-    mask = {signal.Signals(number) for number in before if number in signal.valid_signals()}
+def _blocked_signals() -> Generator[set[signal.Signals]]:
+    """Block the signals to wait for; yield the signal mask for the command."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
     try:
-        yield caught, mask
+        yield {signal.Signals(number) for number in before if number in signal.valid_signals()}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _attend(pid: int, watch: Watch, caught: set[signal.Signals]) -> int:
+def _attend(pid: int, watch: Watch) -> int:
     """Watch until the command ends; return its exit code, or the negative signal number."""
     quiet = 0
     while True:
@@ -127,19 +125,10 @@ def _attend(pid: int, watch: Watch, caught: set[signal.Signals]) -> int:
         if ended:
             watch.look()
             return os.waitstatus_to_exitcode(status)
-        _wait(pid, caught, BUSY if quiet < 60 else IDLE)
-
-
-def _wait(pid: int, caught: set[signal.Signals], seconds: float) -> None:
-    """Wait for some seconds or for a signal, which is passed on to the command."""
-    if not caught:
-        time.sleep(seconds)
-        return
-    received = signal.sigtimedwait(caught, seconds)
-    if received is None or received.si_signo == signal.SIGCHLD or received.si_code == _SI_KERNEL:
-        return
-    with suppress(ProcessLookupError):
-        os.kill(pid, received.si_signo)
+        received = signal.sigtimedwait(_AWAITED, BUSY if quiet < 60 else IDLE)
+        if received and received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
+            with suppress(ProcessLookupError):
+                os.kill(pid, received.si_signo)
 
 
 # --- The folder of the logs -----------------------------------------------------------------------
@@ -161,13 +150,8 @@ def _folder() -> Generator[Path]:
     try:
         yield inner
     finally:
-        if not (outer / "left").exists():
+        if not (outer / _IN_USE).exists():
             shutil.rmtree(outer, ignore_errors=True)
-
-
-def _leave(folder: Path) -> None:
-    """Keep the folder for processes that still write to it."""
-    (folder.parent / "left").touch()
 
 
 def _notes(
@@ -178,8 +162,7 @@ def _notes(
             f"still running: {', '.join(map(str, alive))}; they go on "
             f"writing to {folder.parent}, which you may remove when they have ended"
         )
-    if any(seen.lost_log for seen in watch.seen.values()):
-        pids = ", ".join(str(seen.pid) for seen in watch.seen.values() if seen.lost_log)
+    if pids := ", ".join(str(seen.pid) for seen in watch.seen.values() if seen.lost_log):
         yield (
             f"closed the loader's log: {pids}; what was loaded after that is not known, and the "
             "loader's lines may have gone into a file of the program's own"

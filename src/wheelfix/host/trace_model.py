@@ -4,9 +4,9 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from wheelfix.elf.model import Elf, Libc
+from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug import LoggedBinding
 from wheelfix.loader.model import Environment, How
@@ -122,7 +122,7 @@ class Trace:
     processes: tuple[Process, ...]
     variables: tuple[Variable, ...] = ()
     differences: tuple[Difference, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 # --- Questions ------------------------------------------------------------------------------------
@@ -160,10 +160,8 @@ def variables(environ: Mapping[str, str], processes: Sequence[Process]) -> tuple
 
 
 def _may_matter(name: str) -> bool:
-    exact = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH", "HOME"}
-    return name in exact - {"HOME"} or (
-        name.endswith(("_HOME", "_LIBRARY_PATH")) and name not in exact
-    )
+    exact = {"LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "PYTHONPATH", "PATH"}
+    return name in exact or name.endswith(("_HOME", "_LIBRARY_PATH"))
 
 
 def _leads_to(name: str, value: str, loaded: Loaded) -> bool:
@@ -182,24 +180,12 @@ def _leads_to(name: str, value: str, loaded: Loaded) -> bool:
 # --- Differences from a wheel ---------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """One wheel, and the installed files of its objects."""
+def with_differences(trace: Trace, wheel: Wheel, files: Mapping[str, File]) -> Trace:
+    """Return `trace` with the libraries of `wheel` for which another file was loaded.
 
-    wheel: Wheel
-    files: Mapping[str, File]
-    """Member to file."""
-
-    @property
-    def elfs(self) -> Mapping[str, Elf]:
-        """The ELF objects by installed path."""
-        known = self.wheel.elfs
-        return {file.path: known[member] for member, file in self.files.items() if member in known}
-
-
-def differences(processes: Sequence[Process], installed: Installed) -> tuple[Difference, ...]:
-    """Return the libraries of `installed` for which a process has loaded another file."""
-    elfs = installed.elfs
+    `files` are the installed files of its objects, by member.
+    """
+    elfs = {file.path: wheel.elfs[member] for member, file in files.items() if member in wheel.elfs}
     environment = Environment(libc=Libc.GLIBC, files=elfs)
     roots = [path for path, elf in elfs.items() if elf.dynamic]
     direct = {
@@ -208,25 +194,27 @@ def differences(processes: Sequence[Process], installed: Installed) -> tuple[Dif
         for request in load.requests
         if request.requester == path and request.result is not None
     }
+    complete = tuple(whole(trace.processes))
     found: dict[tuple[str, str, str | None], Difference] = {}
-    for process, loaded in whole(processes):
-        for difference in _needed_from_elsewhere(process, loaded, direct, installed):
+    for process, loaded in complete:
+        for difference in _needed_from_elsewhere(process, loaded, direct, wheel, files):
             key = (difference.user, difference.name, difference.found)
             found.setdefault(key, difference)
     reported = {(difference.name, difference.found) for difference in found.values()}
-    for process, loaded in whole(processes):
-        for difference in _from_elsewhere(process, loaded, installed):
+    for process, loaded in complete:
+        for difference in _from_elsewhere(process, loaded, wheel, files):
             if (difference.name, difference.found) not in reported:
                 key = (difference.user, difference.name, difference.found)
                 found.setdefault(key, difference)
-    return tuple(found.values())
+    return replace(trace, differences=(*trace.differences, *found.values()))
 
 
 def _needed_from_elsewhere(
     process: Process,
     loaded: Sequence[Loaded],
     direct: Mapping[tuple[str, str], str],
-    installed: Installed,
+    wheel: Wheel,
+    files: Mapping[str, File],
 ) -> Iterator[Difference]:
     """Yield the DT_NEEDED entries of the wheel's objects that another file satisfies."""
     here = {entry.file.path: entry for entry in loaded if entry.file is not None}
@@ -236,10 +224,10 @@ def _needed_from_elsewhere(
         provider = _provider(loaded, here[user], name)
         if provider is None or provider.file is None or provider.file.path == expected:
             continue
-        if provider.file.id in {f.id for f in installed.files.values() if f.path == expected}:
+        if provider.file.id in {f.id for f in files.values() if f.path == expected}:
             continue
         yield Difference(
-            wheel=str(installed.wheel.name),
+            wheel=str(wheel.name),
             pid=process.pid,
             user=user,
             name=name,
@@ -264,14 +252,14 @@ def _why(provider: Loaded, user: Loaded) -> str:
 
 
 def _from_elsewhere(
-    process: Process, loaded: Sequence[Loaded], installed: Installed
+    process: Process, loaded: Sequence[Loaded], wheel: Wheel, files: Mapping[str, File]
 ) -> Iterator[Difference]:
     """Yield files with the name of a library of the wheel that is itself not loaded."""
-    ours = {file.id for file in installed.files.values()}
+    ours = {file.id for file in files.values()}
     present = {entry.file.id for entry in loaded if entry.file is not None}
     names: dict[str, File] = {}
-    for member, file in installed.files.items():
-        elf = installed.wheel.elfs.get(member)
+    for member, file in files.items():
+        elf = wheel.elfs.get(member)
         if elf is not None and not elf.is_executable:
             names.setdefault(elf.soname or member.rpartition("/")[2], file)
     for entry in loaded:
@@ -281,7 +269,7 @@ def _from_elsewhere(
             continue
         if wanted.id not in present:
             yield Difference(
-                wheel=str(installed.wheel.name),
+                wheel=str(wheel.name),
                 pid=process.pid,
                 user=entry.requester,
                 name=name,
@@ -291,37 +279,24 @@ def _from_elsewhere(
             )
 
 
-def rule(loaded: Loaded) -> str:  # noqa: PLR0911 - one for each rule
+_RULES = {
+    How.PATH: "its path",
+    How.RPATH: "RPATH",
+    How.INHERITED: "inherited RPATH",
+    How.RUNPATH: "RUNPATH",
+    How.LIBRARY_PATH: "LD_LIBRARY_PATH",
+    How.CACHE: "ld.so.cache",
+    How.DEFAULT: "default directory",
+}
+
+
+def rule(loaded: Loaded) -> str:
     """Return the rule of the loader that found the file, in a few words."""
-    of = f" of {loaded.owner}" if loaded.owner else ""
-    match loaded.how:
-        case How.PATH:
-            return "its path"
-        case How.RPATH:
-            return f"RPATH{of}"
-        case How.INHERITED:
-            return f"inherited RPATH{of}"
-        case How.RUNPATH:
-            return f"RUNPATH{of}"
-        case How.LIBRARY_PATH:
-            return "LD_LIBRARY_PATH"
-        case How.CACHE:
-            return "ld.so.cache"
-        case How.DEFAULT:
-            return "default directory"
-        case How.LOADED | How.SAME_FILE | How.LIBC:
-            return "what is loaded already"
+    name = _RULES.get(loaded.how, "what is loaded already")
+    return f"{name} of {loaded.owner}" if loaded.owner else name
 
 
 def cause(loaded: Loaded) -> str:
     """Return who requested the file, and the rule that found it, in words."""
     verb = "opened by" if loaded.dlopen else "needed by"
     return f"{verb} {loaded.requester}, found by {rule(loaded)}"
-
-
-def with_differences(trace: Trace, installed: Sequence[Installed]) -> Trace:
-    """Return `trace` with its differences from wheels."""
-    found = tuple(
-        difference for wheel in installed for difference in differences(trace.processes, wheel)
-    )
-    return replace(trace, differences=(*trace.differences, *found))

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from wheelfix.analysis.providers import known_providers
-from wheelfix.elf.model import Elf
+from wheelfix.elf.demangle import demangle
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import ToolError
 from wheelfix.host.disk import read_file
 from wheelfix.host.installed_files import (
@@ -73,7 +74,7 @@ def _without_log(seen: SeenProcess) -> Iterator[Process]:
             continue
         if not elf.dynamic or elf.interpreter is None:
             reason = "it is static: no loader runs in it"
-        elif _is_musl(elf):
+        elif elf.libc is Libc.MUSL:
             reason = "musl's loader knows no LD_DEBUG"
         elif not request:
             reason = "it was started without LD_DEBUG in its environment"
@@ -85,16 +86,11 @@ def _without_log(seen: SeenProcess) -> Iterator[Process]:
         )
 
 
-def _is_musl(elf: Elf) -> bool:
-    return "musl" in (elf.interpreter or "") or elf.libc == "musl"
-
-
 def _process(
     logged: LoggedProgram, executable: str | None, watch: Watch, read_elf: _ReadElf
 ) -> Process:
     loaded: list[Loaded] = []
     missed: list[NotFound] = []
-    opened = {request.path for request in logged.requests if request.path} | logged.known
     program = logged.program or executable or "?"
     loaders: dict[str, str | None] = {}
     own = executable or shutil.which(program) or program
@@ -102,8 +98,8 @@ def _process(
         if request.path is not None:
             chain = list(_chain(request.requester, program, own, loaders))
             loaders.setdefault(request.path, None if request.dlopen else request.requester)
-            loaded.append(_loaded(request, watch.files.get(id(request)), read_elf, chain))
-        elif not _is_loaded(request, opened, loaded):
+            loaded.append(_loaded(request, read_elf, chain))
+        elif not _is_loaded(request, logged.known, loaded):
             missed.append(_not_found(request, read_elf))
     seen = watch.seen.get(logged.pid)
     return Process(
@@ -143,10 +139,8 @@ def _is_loaded(request: LoggedRequest, opened: set[str], loaded: Sequence[Loaded
     return file is not None and any(entry.file and entry.file.id == file.id for entry in loaded)
 
 
-def _loaded(
-    request: LoggedRequest, file: File | None, read_elf: _ReadElf, chain: Sequence[str]
-) -> Loaded:
-    path = request.path or request.name
+def _loaded(request: LoggedRequest, read_elf: _ReadElf, chain: Sequence[str]) -> Loaded:
+    path, file = request.path or request.name, request.file
     elf = read_elf(file.path if file else path)
     how, owner = _rule(request, chain, read_elf)
     return Loaded(
@@ -158,7 +152,7 @@ def _loaded(
         soname=elf.soname if elf else None,
         how=how,
         owner=owner,
-        directory=path.rpartition("/")[0] if request.searched else None,
+        directory=path.rpartition("/")[0] if request.tried else None,
         passed=tuple(_skipped(request, elf, read_elf)),
         tried=len(request.tried),
         times=request.times,
@@ -174,8 +168,9 @@ def _rule(
     the program. For a directory, glibc logs the tag and the file that had it first, which may be
     wrong: the objects' own DT_RPATH and DT_RUNPATH decide.
     """
-    how = request.how
-    owner = request.tried[-1].owner if request.tried else None
+    if not request.tried:
+        return How.PATH, None
+    how, owner = request.tried[-1].how, request.tried[-1].owner
     requester = read_elf(chain[0])
     if how not in {How.RPATH, How.RUNPATH} or requester is None:
         return how, owner
@@ -233,16 +228,15 @@ def _not_found(request: LoggedRequest, read_elf: _ReadElf) -> NotFound:
 # --- Names ----------------------------------------------------------------------------------------
 
 
-def demangled(names: Sequence[str]) -> dict[str, str]:
-    """Demangle C++ names with `c++filt`, where there is one; others stay as they are."""
-    mangled = [name for name in dict.fromkeys(names) if name.startswith("_Z")]
-    program = shutil.which("c++filt")
-    if not mangled or program is None:
+def demangled(symbols: Sequence[str]) -> dict[str, str]:
+    """Return C++ symbols with their names by c++filt; without it, by `elf.demangle`."""
+    mangled = [symbol for symbol in dict.fromkeys(symbols) if symbol.startswith("_Z")]
+    if not mangled:
         return {}
     try:
-        done = run([program], stdin="\n".join(mangled), timeout=60)
+        done = run(["c++filt"], stdin="\n".join(mangled), timeout=60)
     except ToolError:
-        return {}
+        return {symbol: demangle(symbol) for symbol in mangled}
     return dict(zip(mangled, done.stdout.splitlines(), strict=False))
 
 
@@ -275,17 +269,13 @@ def with_matching_bindings(trace: Trace, symbols: Sequence[str]) -> Trace:
 def with_distributions(trace: Trace) -> Trace:
     """Note for each file the installed distribution that it belongs to, by RECORD."""
     wanted = {entry.file.path for p in trace.processes for entry in p.loaded if entry.file}
-    parents = {parent: None for path in wanted for parent in Path(path).parents}
-    sites = [folder for folder in parents if next(folder.glob("*.dist-info"), None) is not None]
     owners: dict[str, str] = {}
-    for site in dict.fromkeys((*sites, *_sites((), trace))):
+    for site in dict.fromkeys(_sites((), trace)):
         owners |= distributions(site, wanted - owners.keys())
-    if not owners:
-        return trace
 
     def owned(loaded: Loaded) -> Loaded:
-        owner = owners.get(loaded.file.path) if loaded.file else None
-        return loaded if owner is None else replace(loaded, distribution=owner)
+        path = loaded.file.path if loaded.file else ""
+        return replace(loaded, distribution=owners.get(path))
 
     processes = (replace(p, loaded=tuple(map(owned, p.loaded))) for p in trace.processes)
     return replace(trace, processes=tuple(processes))
@@ -314,8 +304,7 @@ def _sites(elfs: Sequence[str], trace: Trace) -> Iterator[Path]:
     )
     for member in elfs:
         yield from (Path(p.removesuffix(member)) for p in paths if p.endswith(f"/{member}"))
-    parents = dict.fromkeys(parent for path in paths for parent in Path(path).parents)
-    yield from (folder for folder in parents if folder.name in {"site-packages", "dist-packages"})
+    yield from dict.fromkeys(parent for path in paths for parent in Path(path).parents)
     for variable in trace.variables:
         if variable.name == "PYTHONPATH":
             yield from (Path(folder) for folder in variable.value.split(":") if folder)

@@ -51,8 +51,6 @@ class Watch:
     symbols: tuple[str, ...]
     logs: dict[int, Log] = field(default_factory=dict[int, Log])
     seen: dict[int, SeenProcess] = field(default_factory=dict[int, SeenProcess])
-    files: dict[int, File] = field(default_factory=dict[int, File])
-    """The file that answered a request, by `id` of the request."""
     _open: dict[int, int] = field(default_factory=dict[int, int])
     """The descriptors of the logs."""
     _scanned: float = 0
@@ -85,21 +83,23 @@ class Watch:
         for seen in self.seen.values():
             fresh = [
                 request
-                for log in self.logs.values()
-                for logged in log.programs
+                for logged in self._programs()
                 if logged.pid == seen.pid
                 for request in logged.mapped
             ]
             if fresh or now - seen.looked > pause:
                 seen.looked = now
                 self._snapshot(seen, fresh)
-        for log in self.logs.values():
-            for logged in log.programs:
-                for request in logged.mapped:
-                    if id(request) not in self.files:
-                        self._by_path(logged, request)
-                logged.mapped.clear()
+        for logged in self._programs():
+            for request in logged.mapped:
+                if request.file is None:  # the process ended before its maps were read
+                    process = self.seen.get(logged.pid)
+                    request.file = find_file(_absolute(request, process.cwd if process else None))
+            logged.mapped.clear()
         return grown
+
+    def _programs(self) -> Iterator[LoggedProgram]:
+        return (logged for log in self.logs.values() for logged in log.programs)
 
     def _read_logs(self) -> bool:
         grown = False
@@ -116,10 +116,9 @@ class Watch:
                 log.feed(data)
                 if len(data) == _PIECE:
                     _forget(self._open[pid])
-        for log in self.logs.values():
-            for logged in log.programs:
-                if logged.pid not in self.seen:
-                    self.add(logged.pid)
+        for logged in self._programs():
+            if logged.pid not in self.seen:
+                self.add(logged.pid)
         return grown
 
     def _snapshot(self, seen: SeenProcess, fresh: Sequence[LoggedRequest]) -> None:
@@ -146,27 +145,9 @@ class Watch:
             low, _, high = fields[0].partition(b"-")
             start, end = int(low, 16), int(high, 16)
             for address in [address for address in waiting if start <= address < end]:
-                self._settle(waiting.pop(address), file, seen.cwd)
-        self._check_log(seen)
-
-    def _settle(self, request: LoggedRequest, file: File, cwd: str | None) -> None:
-        """Note the mapped file for `request`, unless the address was reused by another file."""
-        path = _absolute(request.path or "", cwd)
-        found = find_file(path)
-        if found is not None and found.id != file.id and not file.deleted:
-            # Some file systems have one st_dev for stat(2) and another for the maps.
-            same_path = os.path.realpath(path) == file.path
-            if not same_path:
-                return
-        self.files[id(request)] = file
-
-    def _by_path(self, logged: LoggedProgram, request: LoggedRequest) -> None:
-        """Look a file up by its path: the process ended before its maps were read."""
-        seen = self.seen.get(logged.pid)
-        path = _absolute(request.path or "", seen.cwd if seen else None)
-        file = find_file(path)
-        if file is not None:
-            self.files[id(request)] = file
+                _settle(waiting.pop(address), file, seen.cwd)
+        if seen.pid in self.logs and not seen.lost_log and seen.alive():
+            seen.lost_log = not _holds(here, self.folder)
 
     def _check_environment(self, seen: SeenProcess, here: Path) -> None:
         """Note whether LD_DEBUG_OUTPUT is in the environment of the program.
@@ -182,11 +163,6 @@ class Watch:
             return
         if variables or (now - seen.since > 2 * IDLE and seen.alive()):
             seen.programs[program] = os.fsencode(self.folder) in variables
-
-    def _check_log(self, seen: SeenProcess) -> None:
-        """Note whether the process has closed the descriptor of its log."""
-        if seen.pid in self.logs and not seen.lost_log and seen.alive():
-            seen.lost_log = not _holds(Path(f"/proc/{seen.pid}"), self.folder)
 
 
 def writers(folder: Path) -> Iterator[int]:
@@ -240,6 +216,16 @@ def _children(pid: int) -> Iterator[int]:
         return
 
 
+def _settle(request: LoggedRequest, file: File, cwd: str | None) -> None:
+    """Note the mapped file for `request`, unless the address was reused by another file."""
+    path = _absolute(request, cwd)
+    found = find_file(path)
+    # Some file systems have one st_dev for stat(2) and another for the maps.
+    same_path = os.path.realpath(path) == file.path
+    if found is None or found.id == file.id or file.deleted or same_path:
+        request.file = file
+
+
 def _mapped(fields: Sequence[bytes]) -> File:
     major, _, minor = fields[3].partition(b":")
     path = os.fsdecode(fields[5]).replace("\\012", "\n")
@@ -253,9 +239,9 @@ def _mapped(fields: Sequence[bytes]) -> File:
     )
 
 
-def _absolute(path: str, cwd: str | None) -> str:
+def _absolute(request: LoggedRequest, cwd: str | None) -> str:
     # Paths stay text, as the loader spells them.
-    return path if path.startswith("/") else os.path.join(cwd or os.getcwd(), path)  # noqa: PTH109, PTH118
+    return os.path.join(cwd or os.getcwd(), request.path or "")  # noqa: PTH109, PTH118
 
 
 def _forget(descriptor: int) -> None:

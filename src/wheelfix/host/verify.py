@@ -4,13 +4,17 @@ Each attempt is a process of its own, with all symbols bound at once, in a tempo
 What was loaded is compared with the prediction of the loader model.
 """
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from wheelfix.errors import SettingsError
+from wheelfix.elf.model import Elf
+from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.disk import read_file, read_process
 from wheelfix.host.pythons import (
     ALL_SCHEMES,
@@ -25,15 +29,24 @@ from wheelfix.host.pythons import (
     make,
     make_unpacked,
 )
-from wheelfix.host.verify_attempts import WheelUnderTest, attempts, run_attempts
-from wheelfix.host.verify_model import Options, Verified
+from wheelfix.host.verify_model import (
+    Answer,
+    Attempt,
+    AttemptKind,
+    Options,
+    Verified,
+    WheelUnderTest,
+)
 from wheelfix.host.verify_results import checks
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
 from wheelfix.loader.model import Load
 from wheelfix.loader.search import load_all
+from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
+
+_PROBE = Path(__file__).with_name("verify_probe.py")
 
 
 def verify(
@@ -47,21 +60,17 @@ def verify(
     with open_wheel(path, name=name) as archive:
         wheel = archive.wheel
     for python in _pythons(wheel.name, options.pythons, environ):
-        for scheme in _schemes(wheel.name, python, options.schemes):
-            layout = _layouts(wheel.name, python).get(scheme)
+        allowed = {s.name: s for s in schemes(wheel.name) if s.python == python.name}
+        for scheme in _chosen(options.schemes, allowed, wheel.name, python):
+            layout = allowed.get(scheme)
             with scratch() as folder:
                 root = Path(os.path.realpath(folder))
                 if layout is not None and scheme in UNPACKED_SCHEMES:
                     place = make_unpacked(layout, python, root, environ)
                 else:
                     place = make(scheme, python, root, environ)
-                install(
-                    path,
-                    wheel,
-                    place,
-                    dependencies=options.dependencies,
-                    beside=options.beside,
-                )
+                dependencies, beside = options.dependencies, options.beside
+                install(path, wheel, place, dependencies=dependencies, beside=beside)
                 subject = _subject(wheel, python, place, layout, options)
                 yield _verified(subject, scheme)
 
@@ -84,8 +93,8 @@ def _subject(
 
 
 def _verified(subject: WheelUnderTest, scheme: str) -> Verified:
-    planned = tuple(attempts(subject))
-    answers = run_attempts(subject, planned)
+    planned = tuple(_attempts(subject))
+    answers = _run_attempts(subject, planned)
     answered = tuple(zip(planned, answers, strict=True))
     return Verified(
         wheel=str(subject.wheel.name),
@@ -115,14 +124,10 @@ def _predicted(subject: WheelUnderTest) -> Mapping[str, Load]:
 # --- Pythons and schemes --------------------------------------------------------------------------
 
 
-def _layouts(name: WheelName, python: Interpreter) -> dict[str, Scheme]:
-    """Return the schemes that the tags allow for `python`, by name."""
-    return {scheme.name: scheme for scheme in schemes(name) if scheme.python == python.name}
-
-
-def _schemes(name: WheelName, python: Interpreter, wanted: Sequence[str]) -> tuple[str, ...]:
+def _chosen(
+    wanted: Sequence[str], allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
+) -> tuple[str, ...]:
     """Return the schemes to make; raises `SettingsError` for one that the tags exclude."""
-    allowed = _layouts(name, python)
     usable = tuple(scheme for scheme in ALL_SCHEMES if scheme in allowed and can_make(scheme))
     for scheme in wanted:
         if scheme in UNPACKED_SCHEMES and scheme not in allowed:
@@ -151,3 +156,111 @@ def _pythons(
             hint="install one of these Pythons, and name it with --python",
         )
     return usable
+
+
+# --- What to try ----------------------------------------------------------------------------------
+
+
+def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
+    """Yield an attempt for every object, extension module, package, and program.
+
+    A package is imported by itself if it has objects, but no extension module.
+    """
+    imported: set[str] = set()
+    for member, elf in subject.wheel.elfs.items():
+        file = subject.files.get(member)
+        if file is None or not elf.dynamic or elf.is_executable:
+            continue
+        yield Attempt(AttemptKind.LOAD, member, file.path)
+        module = _module(subject, member, elf)
+        if module is not None:
+            imported.add(member.partition("/")[0])
+            yield Attempt(AttemptKind.IMPORT, member, module)
+    for package in dict.fromkeys(member.partition("/")[0] for member in subject.wheel.elfs):
+        member = f"{package}/__init__.py"
+        if member in subject.files and package.isidentifier() and package not in imported:
+            yield Attempt(AttemptKind.IMPORT, member, package)
+    for member in _programs(subject):
+        yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
+
+
+def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
+    """Return the name to import `member` by, None if it is no extension module of this Python."""
+    path = subject.files[member].path
+    if not elf.module_hooks or not path.startswith(f"{subject.site}/"):
+        return None
+    relative = path.removeprefix(f"{subject.site}/")
+    for suffix in subject.python.suffixes:
+        if relative.endswith(suffix):
+            parts = relative.removesuffix(suffix).split("/")
+            if any("." in part or not part.isidentifier() for part in parts):
+                return None
+            hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
+            return ".".join(parts) if hooks.intersection(elf.module_hooks) else None
+    return None
+
+
+def _programs(subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
+    scripts = f"{subject.wheel.data_dir}/scripts/"
+    for member in subject.wheel.members:
+        elf, file = subject.wheel.elfs.get(member.name), subject.files.get(member.name)
+        if file is None:
+            continue
+        is_program = elf is not None and elf.is_executable
+        if os.access(file.path, os.X_OK) if is_program else member.name.startswith(scripts):
+            yield member.name
+
+
+# --- Execution ------------------------------------------------------------------------------------
+
+
+def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
+    """Run the attempts, each in a process of its own; return the answers in the same order.
+
+    Raises `ToolError` if the Python under test fails to run the probe.
+    """
+    count = max(1, min(subject.options.jobs, len(planned)))
+    parts = [planned[number::count] for number in range(count)]
+    with ThreadPoolExecutor(count) as pool:
+        answered = list(pool.map(partial(_run_probe, subject), parts))
+    answers: list[Answer] = [{}] * len(planned)
+    for number, some in enumerate(answered):
+        answers[number::count] = some
+    return answers
+
+
+def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
+    """Run the attempts by one process of the probe, which forks for each."""
+    jobs = [
+        {
+            "kind": attempt.kind,
+            "what": _command(subject, attempt) if attempt.kind is AttemptKind.RUN else attempt.what,
+            "timeout": subject.options.timeout,
+        }
+        for attempt in planned
+    ]
+    python = subject.place.python
+    done = run(
+        [python, "-B", "-u", str(_PROBE)],
+        env=subject.place.environ,
+        cwd=subject.place.root.parent / "home",
+        stdin="".join(f"{json.dumps(job)}\n" for job in jobs),
+        timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
+        accepted=range(-64, 256),
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    if len(answers) != len(jobs):
+        raise ToolError(
+            f"`{python}` ended before all attempts were made: {done.stderr.strip()[-2000:]}",
+            hint="does this Python run at all?",
+        )
+    return answers
+
+
+def _command(subject: WheelUnderTest, attempt: Attempt) -> list[str]:
+    name = attempt.what.rpartition("/")[2]
+    for command in subject.options.runs:
+        if command[0] == name:
+            return [attempt.what, *command[1:]]
+    return [attempt.what, "--version"]

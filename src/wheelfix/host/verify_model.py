@@ -1,9 +1,14 @@
 """Values of a verification: what to verify, the attempts, and their results."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from wheelfix.host.installed_files import File
+from wheelfix.host.pythons import FreshEnvironment, Interpreter
+from wheelfix.wheel.model import Wheel
 
 
 class Status(StrEnum):
@@ -62,6 +67,29 @@ class Options:
     """Seconds for each attempt."""
     jobs: int = 2
     """Attempts at the same time."""
+
+
+Answer = Mapping[str, Any]
+"""What the probe answers to one attempt; `verify_probe` has the keys."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WheelUnderTest:
+    """A wheel that is installed in a fresh environment."""
+
+    wheel: Wheel
+    files: Mapping[str, File]
+    """The installed files, by member."""
+    site: Path
+    """The folder of its packages."""
+    place: FreshEnvironment
+    options: Options
+    python: Interpreter
+
+    @property
+    def members(self) -> Mapping[str, str]:
+        """The members by installed path."""
+        return {file.path: member for member, file in self.files.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.providers import install_advice
-from wheelfix.host.verify_attempts import Answer, WheelUnderTest
-from wheelfix.host.verify_model import Attempt, AttemptKind, Check, Status
+from wheelfix.host.verify_model import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
 from wheelfix.loader.model import Load, Request
 
 _MISSING = re.compile(
@@ -54,9 +53,7 @@ def _check(subject: WheelUnderTest, attempt: Attempt, answer: Answer, load: Load
     status, message = _status(subject, attempt, answer)
     members = subject.members
     check = Check(
-        kind=attempt.kind,
-        member=attempt.member,
-        what=attempt.what,
+        **attempt._asdict(),
         status=status,
         message=message,
         tail=_without_frames(str(answer.get("tail", ""))),
@@ -217,27 +214,21 @@ def _undefined_symbol(check: Check, subject: WheelUnderTest) -> Iterator[str]:
     elf = subject.wheel.elfs.get(check.member)
     if elf is None:
         return
-    for symbol in elf.undefined:
-        if symbol.name == name:
-            if symbol.file is None:
-                needed = ", ".join(elf.needed) or "no library"
-                yield f"it needs {needed}, and none of them defines it"
-            else:
-                version = f"{symbol.name}@{symbol.version}"
-                yield f"it was linked against {symbol.file}, which defined it as {version}"
-            return
+    symbol = next((symbol for symbol in elf.undefined if symbol.name == name), None)
+    if symbol is not None and symbol.file is not None:
+        version = f"{symbol.name}@{symbol.version}"
+        yield f"it was linked against {symbol.file}, which defined it as {version}"
+    elif symbol is not None:
+        yield f"it needs {', '.join(elf.needed) or 'no library'}, and none of them defines it"
 
 
 def _running_code(check: Check) -> Iterator[str]:
     """Yield the code that runs in such an attempt."""
-    match check.kind:
-        case AttemptKind.LOAD:
-            yield "it happened in its own constructors, or in those of a library that it loads"
-        case AttemptKind.IMPORT:
-            hook = f"PyInit_{check.what.rpartition('.')[2]}"
-            yield f"it happened in {hook}, in constructors, or in Python code of its packages"
-        case AttemptKind.RUN:
-            return
+    if check.kind is AttemptKind.LOAD:
+        yield "it happened in its own constructors, or in those of a library that it loads"
+    elif check.kind is AttemptKind.IMPORT:
+        hook = f"PyInit_{check.what.rpartition('.')[2]}"
+        yield f"it happened in {hook}, in constructors, or in Python code of its packages"
 
 
 def _first_group(pattern: re.Pattern[str], text: str) -> str | None:

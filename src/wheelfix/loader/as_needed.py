@@ -6,7 +6,7 @@ dynamic symbol table has all of this after the link: an undefined symbol is weak
 reference was, and a versioned one names its library in Verneed.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -82,7 +82,7 @@ def decide(own: Library, libraries: Mapping[str, Library | None]) -> tuple[Decis
     """
     names = tuple(dict.fromkeys(own.elf.needed))
     references = [symbol for symbol in _references(own) if not symbol.weak]
-    used, unresolved = _providers(references, names, {name: libraries.get(name) for name in names})
+    used, unresolved = _providers(references, {name: libraries.get(name) for name in names})
     given = _PYTHON if own.elf.module_hooks else ()
     doubtful = tuple(s.name for s in unresolved if not s.name.startswith(given))
     found: dict[str, Decision] = {}
@@ -109,38 +109,21 @@ def _references(own: Library) -> Collection[Undefined]:
 
 
 def _providers(
-    references: Collection[Undefined],
-    names: tuple[str, ...],
-    libraries: Mapping[str, Library | None],
+    references: Iterable[Undefined], libraries: Mapping[str, Library | None]
 ) -> tuple[set[str], list[Undefined]]:
     """Return the libraries that the linker bound symbols to, and the unresolved references."""
+    known = [(name, library.exports) for name, library in libraries.items() if library is not None]
     used: set[str] = set()
     unresolved: list[Undefined] = []
-    definers = _definers(
-        {reference.name for reference in references if reference.file not in names}, libraries
-    )
     for reference in references:
         name = reference.file
-        if name not in names:
-            definitions = definers.get(reference.name, ())
-            name = next((own for own, exports in definitions if offers(exports, reference)), None)
+        if name not in libraries:
+            name = next((own for own, exports in known if offers(exports, reference)), None)
         if name is None:
             unresolved.append(reference)
         else:
             used.add(name)
     return used, unresolved
-
-
-def _definers(
-    symbols: set[str], libraries: Mapping[str, Library | None]
-) -> Mapping[str, list[tuple[str, Exports]]]:
-    """Return for each of `symbols` the libraries that define it in some version, in order."""
-    found: dict[str, list[tuple[str, Exports]]] = {}
-    for name, library in libraries.items():
-        if library is not None:
-            for symbol in among(library.exports.definitions, symbols):
-                found.setdefault(symbol, []).append((name, library.exports))
-    return found
 
 
 def offers(exports: Exports, reference: Undefined) -> bool:

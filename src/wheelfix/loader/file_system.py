@@ -10,7 +10,7 @@ class FileSystem:
     """The files of an environment as open(2) finds them; directories are resolved once."""
 
     def __init__(self, environment: Environment) -> None:
-        self._environment = environment
+        self.environment = environment
         self._links = environment.links
         self._real: dict[str, str | None] = {}
         self.directories = {"/", *environment.directories}
@@ -43,21 +43,21 @@ class FileSystem:
                 real = self._resolve(real) or real
             except RecursionError:
                 return real, SearchOutcome.LOOP
-        elf = self._environment.files.get(real)
+        elf = self.environment.files.get(real)
         if elf is not None:
             return real, elf
         missing = SearchOutcome.IS_DIRECTORY if real in self.directories else SearchOutcome.ABSENT
-        return real, self._environment.broken.get(real, missing)
+        return real, self.environment.broken.get(real, missing)
 
     def inode(self, real: str) -> str:
         """Return one name for all hard links of a file."""
-        return self._environment.hard_links.get(real, real)
+        return self.environment.hard_links.get(real, real)
 
     def absolute(self, text: str) -> str:
         """Prepend the current directory to a relative path, as text."""
         if text.startswith("/"):
             return text
-        cwd = self._environment.cwd or "/\0"
+        cwd = self.environment.cwd or "/\0"
         return f"{cwd}/{text}" if text else cwd
 
     def _existing(self, path: str) -> str | None:

@@ -79,7 +79,7 @@ class GlibcProcess(LoaderProcess):
         if name in env.cache:
             yield How.CACHE, SearchList(None, [(name, env.cache[name])])
         if elf is None or not elf.dt_flags_1 & DF_1_NODEFLIB:
-            yield How.DEFAULT, self.shared.defaults
+            yield How.DEFAULT, self.defaults
 
     def _rpath_chain(self, requester: LinkMap | None) -> SearchLists:
         """Yield the DT_RPATH of the requester, of the objects that loaded it, and of the program.

@@ -162,15 +162,12 @@ def schemes(name: WheelName) -> tuple[Scheme, ...]:
     return tuple(
         scheme
         for python in interpreters(name)
-        for scheme in (
-            *_everywhere(python, distribution),
-            *(() if musl else _distributions(python, distribution, wide=not narrow)),
-        )
+        for scheme in _schemes_of(python, distribution, musl=musl, wide=not narrow)
     )
 
 
-def _everywhere(python: str, name: str) -> Iterator[Scheme]:
-    """Yield the schemes of upstream Pythons: `posix_prefix`, `posix_user`, `posix_home`."""
+def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[Scheme]:
+    """Yield the schemes of upstream Pythons, then those of Linux distributions and conda."""
     site = _site(python)
     headers = f"include/{_include(python)}/{name}"
     # venvs, and uv wherever it installs: the include directory is shared with the base Python.
@@ -179,24 +176,19 @@ def _everywhere(python: str, name: str) -> Iterator[Scheme]:
     yield _scheme("user", python, site, headers=headers)
     yield _scheme("target-uv", python, "", headers=f"include/{name}")
     yield _scheme("target-pip", python, "", headers=f"include/python/{name}", moves_items=True)
-
-
-def _distributions(python: str, name: str, *, wide: bool) -> Iterator[Scheme]:
-    """Yield the variants of `posix_prefix` of Linux distributions and conda."""
-    include = _include(python)
-    headers = f"include/{include}/{name}"
+    if musl:
+        return
+    pypy = python.startswith("pypy")
     dist = f"local/lib/{python}/dist-packages"
-    if not python.startswith("pypy"):
-        yield _scheme("conda", python, _site(python), headers=headers)
+    if not pypy:
+        yield _scheme("conda", python, site, headers=headers)
     # `posix_local`: `/usr/local`, but the headers go to `/usr/include`.
-    debian = _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
-    yield debian
-    if not python.startswith("pypy"):
+    yield _scheme("debian-system", python, dist, headers=headers, base="local", root="/env/usr")
+    if not pypy:
         yield _scheme("debian-prefix-pip", python, dist, headers=headers, base="local")
         if wide:
-            purelib = _site(python)
-            platlib = purelib.replace("lib/", "lib64/", 1)
-            yield _scheme("lib64", python, platlib, headers=headers, purelib=purelib)
+            platlib = site.replace("lib/", "lib64/", 1)
+            yield _scheme("lib64", python, platlib, headers=headers, purelib=site)
 
 
 def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme

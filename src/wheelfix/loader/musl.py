@@ -49,7 +49,7 @@ class MuslProcess(LoaderProcess):
                 how = How.RPATH if owner is requester else How.INHERITED
                 yield how, self._search_path(owner, path)
             owner = owner.loader
-        yield How.DEFAULT, self.shared.defaults
+        yield How.DEFAULT, self.defaults
 
     def _check(self, elf: Elf, reference: Elf) -> SearchOutcome:
         """`map_library`: the first file that opens is taken, or fatal; e_machine is not checked."""

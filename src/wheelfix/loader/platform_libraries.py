@@ -9,7 +9,6 @@ decision.
 import re
 from collections.abc import Container, Mapping
 from functools import cache
-from typing import Final
 
 from wheelfix.elf.model import Libc
 from wheelfix.system.resources import read_text
@@ -78,7 +77,7 @@ class _Cxx:
 
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
-    text = read_text("wheelfix.loader", _DATA)
+    text = read_text("wheelfix.loader", "platform-symbols.txt")
     names: dict[str, set[str]] = {}
     for line in text.splitlines():
         if not line.startswith("#"):
@@ -86,6 +85,3 @@ def _names() -> Mapping[str, frozenset[str]]:
             for family in families:
                 names.setdefault(family, set()).add(name)
     return {family: frozenset(symbols) for family, symbols in names.items()}
-
-
-_DATA: Final = "platform-symbols.txt"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi, Elf
+from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.model import Candidate, Environment, How, Load, Request, SearchOutcome
+from wheelfix.loader.model import Candidate, How, Load, Request, SearchOutcome
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -26,54 +26,32 @@ class LinkMap:
     """In load order."""
 
 
-class _ListSearch(NamedTuple):
-    """The result of searching one list for one name."""
-
-    tried: tuple[Candidate, ...]
-    file: tuple[str, Elf] | None
-    ends: bool
-    """Whether the whole search ends here, found or not."""
-
-
-@dataclass(slots=True, eq=False)
-class SearchList:
-    """One list of directories (for a path and for ld.so.cache: of files), and its results."""
+class SearchList(NamedTuple):
+    """One list of directories; for a path and for ld.so.cache, of files."""
 
     owner: str | None
     pairs: Sequence[tuple[str, str]]
     """Search path element and directory; for a path and for the cache, name and file."""
-    results: dict[tuple[How, str, Abi | None], _ListSearch] = field(
-        default_factory=dict[tuple[How, str, Abi | None], _ListSearch]
-    )
 
 
 SearchLists = Iterator[tuple[How, SearchList]]
 """Lists in the order in which they are searched, each with the step that it belongs to."""
 
 
-class SharedSearches:
-    """The file system of an environment, and the searches in it that its processes share."""
-
-    def __init__(self, environment: Environment) -> None:
-        self.environment = environment
-        self.files = FileSystem(environment)
-        self.search_paths: dict[str, SearchList] = {}
-        self.defaults = SearchList(None, [(path, path) for path in environment.default_directories])
-
-
 class LoaderProcess(ABC):
     """The part that both loaders share: names, files, breadth-first loading, failed loads."""
 
-    def __init__(self, shared: SharedSearches, main: str | None) -> None:
-        self.shared = shared
-        self.environment = shared.environment
-        self.files = shared.files
+    def __init__(self, files: FileSystem, main: str | None) -> None:
+        self.files = files
+        self.environment = files.environment
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
         self.main = None if main is None else self._program(main)
         self.reference = self.main.elf if self.main else None
         self.library_path = SearchList(None, self._library_directories())
+        defaults = self.environment.default_directories
+        self.defaults = SearchList(None, [(path, path) for path in defaults])
         for name, path in self.environment.loaded.items():
             loaded = self._map(path, path, self.environment.files.get(path), None)
             self._register(loaded, path)
@@ -149,29 +127,19 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str
     ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
         """Return the canonical path and object that a search finds, and all candidates."""
-        abi = self.reference.abi if self.reference else None
-        tried: tuple[Candidate, ...] = ()
-        for how, places in self._lists(requester, name):
-            result = places.results.get((how, name, abi))
-            if result is None:
-                result = places.results[how, name, abi] = self._search_list(name, how, places)
-            tried += result.tried
-            if result.ends:
-                return result.file, tried
-        return None, tried
-
-    def _search_list(self, name: str, how: How, places: SearchList) -> _ListSearch:
         tried: list[Candidate] = []
-        for entry, path, real, there, last in self._opened(name, how, places):
-            elf, outcome = self._checked(there)
-            tried.append(Candidate(path, how, outcome, places.owner, entry))
-            if elf is not None:
-                return _ListSearch(tuple(tried), (real, elf), ends=True)
-            if outcome is SearchOutcome.LOOP and last:
-                return _ListSearch(tuple(tried), None, ends=self._loop_ends_search)
-            if not outcome.is_skipped:
-                return _ListSearch(tuple(tried), None, ends=True)
-        return _ListSearch(tuple(tried), None, ends=False)
+        for how, places in self._lists(requester, name):
+            for entry, path, real, there, last in self._opened(name, how, places):
+                elf, outcome = self._checked(there)
+                tried.append(Candidate(path, how, outcome, places.owner, entry))
+                if elf is not None:
+                    return (real, elf), tuple(tried)
+                loops = outcome is SearchOutcome.LOOP and last
+                if not outcome.is_skipped or (loops and self._loop_ends_search):
+                    return None, tuple(tried)
+                if loops:
+                    break
+        return None, tuple(tried)
 
     def _opened(
         self, name: str, how: How, places: SearchList
@@ -301,12 +269,8 @@ class LoaderProcess(ABC):
                 self._names[name].remove(gone)
 
     def _search_path(self, owner: LinkMap, path: str) -> SearchList:
-        """Return the expanded search path of `owner`, shared by all processes."""
-        known = self.shared.search_paths.get(owner.opened)
-        if known is None:
-            pairs = self._directories(path, owner.origin)
-            known = self.shared.search_paths[owner.opened] = SearchList(owner.file, pairs)
-        return known
+        """Return the expanded search path of `owner`."""
+        return SearchList(owner.file, self._directories(path, owner.origin))
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

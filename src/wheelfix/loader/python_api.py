@@ -7,7 +7,7 @@ not listed.
 import re
 from collections.abc import KeysView
 from functools import cache
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from wheelfix.system.resources import read_text
 
@@ -68,12 +68,9 @@ def exports(python: str, symbol: str) -> bool | None:
 @cache
 def _facts() -> dict[str, str]:
     """Return the lines of the list by name; they are parsed at look-up."""
-    text = read_text("wheelfix.loader", _DATA)
+    text = read_text("wheelfix.loader", "cpython-api.txt")
     lines = (line.partition(" ") for line in text.splitlines() if not line.startswith("#"))
     return {name: facts for name, _, facts in lines}
-
-
-_DATA: Final = "cpython-api.txt"
 
 
 @cache

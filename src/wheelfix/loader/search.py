@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.loader import glibc, musl
+from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.model import Dlopen, Environment, Load
-from wheelfix.loader.process import LoaderProcess, SharedSearches
+from wheelfix.loader.process import LoaderProcess
 
 _MAX_REQUESTS = 2_000_000
 """Of all objects of a wheel together; the largest published wheels have a hundredth of that."""
@@ -27,11 +28,11 @@ def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...
 
     Raises `BadWheelError` if the objects need each other in more ways than any real wheel's.
     """
-    shared = SharedSearches(environment)
+    files = FileSystem(environment)
     loads: list[Load] = []
     requests = 0
     for root in roots:
-        loads.append(_load(root, shared))
+        loads.append(_load(root, files))
         requests += len(loads[-1].requests)
         if requests > _MAX_REQUESTS:
             raise BadWheelError(
@@ -43,16 +44,20 @@ def load_each(roots: Iterable[str], environment: Environment) -> tuple[Load, ...
 
 def load_all(roots: Iterable[str | Dlopen], environment: Environment) -> tuple[Load, ...]:
     """Open `roots` one after the other in one process: earlier loads provide for later ones."""
-    process = start_process(environment)
+    process = start_process(FileSystem(environment))
     return tuple(
         process.dlopen(root.name, root.caller) if isinstance(root, Dlopen) else process.dlopen(root)
         for root in roots
     )
 
 
-def start_process(environment: Environment) -> LoaderProcess:
-    """Return a process with the program of `environment` and its dependencies loaded."""
-    return _started(SharedSearches(environment))
+def start_process(files: FileSystem) -> LoaderProcess:
+    """Return a process with the program of an environment and its dependencies loaded."""
+    main = files.environment.main
+    process = _process(files, main)
+    if main is not None:
+        process.start(main)
+    return process
 
 
 def search_directories(
@@ -69,21 +74,13 @@ def search_directories(
     return glibc.search_path_directories(path, origin, environment)
 
 
-def _load(root: str, shared: SharedSearches) -> Load:
-    _, elf = shared.files.file(root)
+def _load(root: str, files: FileSystem) -> Load:
+    _, elf = files.file(root)
     if isinstance(elf, Elf) and elf.is_executable:
-        return _process(shared, root).start(root)
-    return _started(shared).dlopen(root)
+        return _process(files, root).start(root)
+    return start_process(files).dlopen(root)
 
 
-def _started(shared: SharedSearches) -> LoaderProcess:
-    main = shared.environment.main
-    process = _process(shared, main)
-    if main is not None:
-        process.start(main)
-    return process
-
-
-def _process(shared: SharedSearches, main: str | None) -> LoaderProcess:
-    musl_process = shared.environment.libc is Libc.MUSL
-    return (musl.MuslProcess if musl_process else glibc.GlibcProcess)(shared, main)
+def _process(files: FileSystem, main: str | None) -> LoaderProcess:
+    musl_process = files.environment.libc is Libc.MUSL
+    return (musl.MuslProcess if musl_process else glibc.GlibcProcess)(files, main)

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.elf.constants import STT_GNU_IFUNC
-from wheelfix.elf.exports import Wanted, among, announce
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.loader.as_needed import Library
 
@@ -39,7 +39,7 @@ class SymbolIndex:
     ) -> None:
         """Index `libraries`, by path, by the names that they refer to, and by `others`."""
         self.libraries = libraries
-        self.wanted = Wanted(others.union(*(library.names for library in libraries.values())))
+        self.wanted = others.union(*(library.names for library in libraries.values()))
         self._libc = libc
         self._defining = _defining(libraries, self.wanted)
         self._matching: dict[str | None, dict[str, tuple[str, ...]]] = {}
@@ -71,13 +71,14 @@ class SymbolIndex:
         return found
 
 
-def _defining(libraries: Mapping[str, Library], wanted: Wanted) -> dict[str, tuple[str, ...]]:
+def _defining(
+    libraries: Mapping[str, Library], wanted: frozenset[str]
+) -> dict[str, tuple[str, ...]]:
     """Return for each name the libraries that define it in any version, as shared tuples."""
     found: dict[str, tuple[str, ...]] = {}
     longer: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
     for path, library in libraries.items():
-        announce(library.exports, wanted)
-        for name in among(library.exports.definitions, wanted.names):
+        for name in among(library.exports.definitions, wanted):
             others = found.get(name, ())
             found[name] = longer.setdefault((others, path), (*others, path))
     return found

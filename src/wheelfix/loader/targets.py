@@ -42,12 +42,6 @@ TRIPLETS: Mapping[int, str] = {
     Machine.LOONGARCH: "loongarch64-linux-gnu",
 }
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
-_PLATFORM_KEYS = {
-    "summary", "libc", "promised", "directories", "lib", "python", "families", "gives", "packages",
-    "releases", "free_version", "extends", "versions", "program", "library_path", "cpu", "files",
-    "cache", "scheme",
-}  # fmt: skip
-_PROGRAM_KEYS = {"summary", "path", "rpath", "runpath", "needed", "files", "scheme", "extends"}
 
 
 class Stub(NamedTuple):
@@ -104,6 +98,12 @@ class Target:
             or is_dynamic_loader(library)
             or (self.promised and may_come_from_platform(library))
         )
+
+
+_PROGRAM_KEYS = {one.name for one in fields(Program)} - {"name"} | {"summary", "extends"}
+_PLATFORM_KEYS = {one.name for one in fields(Target)} - {"name"} | {
+    *("summary", "extends", "python", "families", "releases", "free_version"),
+}
 
 
 def names() -> tuple[str, ...]:

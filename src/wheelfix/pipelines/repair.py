@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.provider_uses import provided_libraries
-from wheelfix.analysis.providers import never_globs
+from wheelfix.analysis.providers import never_globs, provided_libraries
 from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
 from wheelfix.host.host_libraries import HostLibraries
 from wheelfix.host.provider_lookup import with_providers

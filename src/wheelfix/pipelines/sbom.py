@@ -17,12 +17,12 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 from packaging.utils import canonicalize_name
 
 import wheelfix
-from wheelfix.analysis.provider_uses import ProvidedLibraries
+from wheelfix.analysis.providers import ProvidedLibraries
 from wheelfix.host.os_packages import Package, owners, package_url
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
-from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, RemoveMember, Text
+from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.unverified import member_text, open_unverified
 
@@ -136,7 +136,9 @@ def sbom_edits(
     for name in dict.fromkeys((*earlier, member)):
         if name in present:
             yield RemoveMember(member=name)
-    yield AddMember(member=member, source=Text(content=content), size=len(content), mode=0o100644)
+    yield AddMember(
+        member=member, source=NewFile(content=content), size=len(content), mode=0o100644
+    )
 
 
 def _places(member: str, edits: Iterable[Edit]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
-from wheelfix.analysis.provider_uses import ProviderUse, provider_uses
+from wheelfix.analysis.providers import ProviderUse, provider_uses
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from wheelfix.analysis.provider_uses import (
-    ProviderUse,
-)
 from wheelfix.analysis.providers import (
+    ProviderUse,
     editions,
     folder_of,
 )

@@ -3,11 +3,11 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.provider_uses import (
+from wheelfix.analysis.providers import (
     ProviderUse,
     by_provider,
+    editions,
 )
-from wheelfix.analysis.providers import editions
 from wheelfix.loader.install_schemes import Key, describe, entries_between, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity

@@ -6,7 +6,7 @@ from dataclasses import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from wheelfix.analysis.preload_plan import module_name
-from wheelfix.analysis.provider_uses import (
+from wheelfix.analysis.providers import (
     ProviderUse,
     by_provider,
     is_for_extra,

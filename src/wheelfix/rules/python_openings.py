@@ -20,17 +20,17 @@ from wheelfix.rules.rule import rule
 from wheelfix.rules.sonames import grafted_as, libraries_called
 from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Opening, Wheel, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
 
-def _graded(opening: Opening) -> Severity:
+def _graded(opening: PythonOpening) -> Severity:
     """Return the severity of a missing library: fails on import, fails later, or is handled."""
     if not opening.sure:
         return Severity.INFO
     return Severity.ERROR if opening.on_import else Severity.WARNING
 
 
-def _call(opening: Opening) -> str:
+def _call(opening: PythonOpening) -> str:
     return f'line {opening.line}: `{opening.function}("{opening.name}")`'
 
 
@@ -69,18 +69,18 @@ def opened_library_missing(context: Context) -> Iterator[Hit]:
     files = frozenset(p[1] for m in wheel.members if opened and (p := split(m.name, wheel)))
     for source, opening in opened:
         match opening.where:
-            case Where.SOURCE:
+            case LookupPlace.SOURCE:
                 yield from _missing_path(context, source, opening, files)
-            case Where.SEARCH:
+            case LookupPlace.SEARCH:
                 yield from _missing_name(context, source, opening)
-            case Where.FIND:
+            case LookupPlace.FIND:
                 yield from _not_findable(context, source, opening)
-            case Where.PREFIX | Where.ABSOLUTE:
+            case LookupPlace.PREFIX | LookupPlace.ABSOLUTE:
                 pass  # a place of the user's machine
 
 
 def _missing_path(
-    context: Context, source: str, opening: Opening, files: frozenset[str]
+    context: Context, source: str, opening: PythonOpening, files: frozenset[str]
 ) -> Iterator[Hit]:
     """Check a path below site-packages; `files` are all files there."""
     wheel = context.wheel
@@ -115,7 +115,7 @@ def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
 
-def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _outside(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     """Check a path out of site-packages, which depends on the install scheme."""
     wheel = context.wheel
     lost: list[Scheme] = []
@@ -140,7 +140,7 @@ def _outside(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
         )
 
 
-def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _missing_name(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     wheel, name = context.wheel, opening.name
     libraries = libraries_called(wheel, name)
     if not libraries or may_come_from_platform(name):
@@ -169,7 +169,7 @@ def _missing_name(context: Context, source: str, opening: Opening) -> Iterator[H
     )
 
 
-def _not_findable(context: Context, source: str, opening: Opening) -> Iterator[Hit]:
+def _not_findable(context: Context, source: str, opening: PythonOpening) -> Iterator[Hit]:
     wheel = context.wheel
     stem = f"lib{opening.name}"
     mine = [
@@ -224,7 +224,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
     spared = (*context.settings.keep_names, *context.settings.exclude)
     for source, opening in openings(wheel):
         name = posixpath.basename(opening.name)
-        if opening.where is not Where.SEARCH or libraries_called(wheel, name):
+        if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
             continue
         new = grafted_as(wheel, name)
         will_be = name in external and not any(fnmatchcase(name, glob) for glob in spared)

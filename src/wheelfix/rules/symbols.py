@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.unresolved_symbols import Reference, Unresolved
+from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
@@ -23,7 +23,7 @@ _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
 _SHOWN = 3
 
 
-def _spelled(reference: Reference) -> str:
+def _spelled(reference: VersionedName) -> str:
     name, version = reference
     return demangle(name) + (f"@{version}" if version else "")
 
@@ -127,7 +127,7 @@ def _resembling(name: str) -> tuple[str, ...]:
 def _undefined(
     context: Context,
     unresolved: Unresolved,
-    reference: Reference,
+    reference: VersionedName,
     definers: Mapping[str, str],
 ) -> Hit:
     name, number = reference[0], len(unresolved.references)

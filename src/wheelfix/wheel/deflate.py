@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from wheelfix.wheel.inflate import LIBRARY, LIBRARY_NAME
+from wheelfix.wheel.zip_reader import LIBRARY, LIBRARY_NAME
 
 _PIECE = 2**20
 _WHOLE = 32 * 2**20

@@ -7,11 +7,11 @@ none of that: it writes the predicted wheel.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
-from wheelfix.elf.model import Elf, PathTag
+from wheelfix.elf.model import Elf, PathTag, with_entries, with_needed_renamed, without_needed
 from wheelfix.wheel.dist_info import with_requirement
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.model import Member, Wheel
@@ -31,10 +31,13 @@ class Edit(ABC):
 
     __slots__ = ()
 
+    question: ClassVar[str]
+    """What the edit settles, as a word."""
+
     @property
-    @abstractmethod
     def decides(self) -> tuple[str, ...]:
-        """The question that the edit settles: two different edits with one answer conflict."""
+        """The question that the edit settles, and of what: two edits that settle one conflict."""
+        return (self.question,)
 
     @abstractmethod
     def change(self, draft: Draft) -> Change:
@@ -65,6 +68,10 @@ class ElfEdit(Edit):
 
     member: str
 
+    @property
+    def decides(self) -> tuple[str, ...]:
+        return (self.question, self.member)
+
     @abstractmethod
     def on_elf(self, elf: Elf) -> Elf:
         """Return the object as it reads afterwards."""
@@ -85,11 +92,13 @@ class ElfEdit(Edit):
 class _EntryEdit(ElfEdit, ABC):
     """One change of a search path entry."""
 
+    question: ClassVar[str] = "entry"
+
     entry: str
 
     @property
     def decides(self) -> tuple[str, ...]:
-        return ("entry", self.member, self.entry)
+        return (self.question, self.member, self.entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,9 +116,7 @@ class DropEntry(_EntryEdit):
 class DropRepeats(_EntryEdit):
     """Keep only the first `entry` of the search path."""
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("repeats", self.member, self.entry)
+    question: ClassVar[str] = "repeats"
 
     def on_elf(self, elf: Elf) -> Elf:
         if self.entry not in elf.entries:
@@ -167,11 +174,9 @@ class PrependEntry(_EntryEdit):
 class SetPathTag(ElfEdit):
     """Store the search path in `tag`, and in no other."""
 
-    tag: PathTag
+    question: ClassVar[str] = "tag"
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("tag", self.member)
+    tag: PathTag
 
     def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, elf.entries, self.tag)
@@ -185,11 +190,9 @@ class SetPathTag(ElfEdit):
 class SetSoname(ElfEdit):
     """Set DT_SONAME."""
 
-    soname: str
+    question: ClassVar[str] = "soname"
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("soname", self.member)
+    soname: str
 
     def on_elf(self, elf: Elf) -> Elf:
         return replace(elf, soname=self.soname)
@@ -201,6 +204,8 @@ class SetSoname(ElfEdit):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NeededEdit(ElfEdit, ABC):
     """One change of a DT_NEEDED entry."""
+
+    question: ClassVar[str] = "needed"
 
     name: str
 
@@ -224,18 +229,7 @@ class RenameNeeded(ElfEdit):
         return ("needed", self.member, self.old)
 
     def on_elf(self, elf: Elf) -> Elf:
-        return replace(
-            elf,
-            needed=tuple(self._renamed(name) for name in elf.needed),
-            verneed=tuple(need._replace(file=self._renamed(need.file)) for need in elf.verneed),
-            undefined=tuple(
-                symbol if symbol.file != self.old else symbol._replace(file=self.new)
-                for symbol in elf.undefined
-            ),
-        )
-
-    def _renamed(self, name: str) -> str:
-        return self.new if name == self.old else name
+        return with_needed_renamed(elf, self.old, self.new)
 
     def words(self, elf: Elf) -> tuple[str, str]:
         return f"DT_NEEDED `{self.old}`", f"`{self.new}`"
@@ -267,9 +261,7 @@ class AddNeeded(_NeededEdit):
 class Strip(ElfEdit):
     """Remove symbols and debug sections that the loader does not need (`strip -s`)."""
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("strip", self.member)
+    question: ClassVar[str] = "strip"
 
     def on_elf(self, elf: Elf) -> Elf:
         return replace(elf, symtab=False, symtab_size=0, debug_size=0)
@@ -302,7 +294,7 @@ class HostFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class NewFile:
     """Bytes written by wheelfix: an SBOM, a shim."""
 
     content: bytes
@@ -311,7 +303,7 @@ class Text:
         return "written"
 
 
-Source = CopyOf | HostFile | Text
+Source = CopyOf | HostFile | NewFile
 """Where the bytes of a new member come from."""
 
 
@@ -319,11 +311,13 @@ Source = CopyOf | HostFile | Text
 class _MemberEdit(Edit, ABC):
     """One change of a file."""
 
+    question: ClassVar[str] = "member"
+
     member: str
 
     @property
     def decides(self) -> tuple[str, ...]:
-        return ("member", self.member)
+        return (self.question, self.member)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,13 +356,11 @@ class MoveMember(_MemberEdit):
 class SetMode(_MemberEdit):
     """Set the permissions that a file has once installed."""
 
+    question: ClassVar[str] = "mode"
+
     old: int
     new: int
     """`st_mode`, as in `Member.mode`."""
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("mode", self.member)
 
     def change(self, draft: Draft) -> Change:
         old, new = (f"{mode & 0o7777:04o}" for mode in (self.old, self.new))
@@ -412,12 +404,10 @@ class WriteSource(_MemberEdit):
 class Retag(Edit):
     """Set the platform tags of the file name, and the `Tag:` lines of WHEEL."""
 
+    question: ClassVar[str] = "platforms"
+
     platforms: tuple[str, ...]
     tags: tuple[str, ...]
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("platforms",)
 
     def change(self, draft: Draft) -> Change:
         old, new = (".".join(tags) for tags in (draft.header.name.platforms, self.platforms))
@@ -432,11 +422,9 @@ class Retag(Edit):
 class SetRootIsPurelib(Edit):
     """Set `Root-Is-Purelib` in WHEEL."""
 
-    value: bool
+    question: ClassVar[str] = "root"
 
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("root",)
+    value: bool
 
     def change(self, draft: Draft) -> Change:
         old, new = (str(value).lower() for value in (draft.header.root_is_purelib, self.value))
@@ -463,37 +451,3 @@ class AddRequirement(Edit):
     def apply(self, draft: Draft) -> None:
         metadata = with_requirement(draft.header.metadata, self.requirement)
         draft.header = replace(draft.header, metadata=metadata)
-
-
-# --- How an object reads after an edit ------------------------------------------------------------
-
-
-def without_needed(elf: Elf, names: Collection[str]) -> Elf:
-    """Return `elf` without the DT_NEEDED entries `names`, as `ld --as-needed` would write it.
-
-    Their Verneed records go too, since the loader aborts on one whose library is not loaded
-    (glibc, `_dl_check_map_versions`), and weak references that had their versions become
-    unversioned. A strong reference keeps its version: it says that the library is not unused.
-    """
-    return replace(
-        elf,
-        needed=tuple(name for name in elf.needed if name not in names),
-        verneed=tuple(need for need in elf.verneed if need.file not in names),
-        undefined=tuple(
-            symbol._replace(version=None, file=None)
-            if symbol.weak and symbol.file in names
-            else symbol
-            for symbol in elf.undefined
-        ),
-    )
-
-
-def with_entries(elf: Elf, entries: Sequence[str], tag: PathTag | None = None) -> Elf:
-    """Return `elf` with this search path, in one tag; without entries, with none."""
-    tag = tag or elf.path_tag or PathTag.RPATH
-    path = ":".join(entries) if entries else None
-    return replace(
-        elf,
-        rpath=path if tag is PathTag.RPATH else None,
-        runpath=path if tag is PathTag.RUNPATH else None,
-    )

@@ -5,19 +5,18 @@ Two members at a time, as zlib and hashlib release the interpreter lock.
 
 import errno
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import contextmanager
 from io import BytesIO
 from itertools import chain, islice
-from mmap import ACCESS_READ, PAGESIZE, mmap
+from mmap import ACCESS_READ, mmap
 from threading import Event
 from typing import Any, NamedTuple
 
+from wheelfix.elf.exports import SymbolTables
 from wheelfix.elf.model import Elf
-from wheelfix.elf.reader import read_elf_and_tables
+from wheelfix.elf.reader import read_object
 from wheelfix.errors import BadElfError, OutputError
-from wheelfix.system.mmap_io import pieces
 from wheelfix.system.tempfiles import ADVICE, unnamed_file
 from wheelfix.wheel.record import hash_field
 from wheelfix.wheel.sniff import Strings, is_library_name, likeness, may_open
@@ -28,8 +27,8 @@ LARGE = 8 * 2**20
 _SMALL = 2**18
 """Bytes; up to that size members are read by one thread, one after the other."""
 _THREADS = 2
-_TABLE_PAGES = 24 * 2**20 // PAGESIZE
-"""Pages of tables that are kept in memory, about."""
+_TABLES = 128 * 2**20
+"""Bytes of symbol tables that are kept."""
 _SOURCES = 16 * 2**20
 """Bytes of small sources that are kept: a hundred times what wheels have."""
 _LARGE_SOURCES = 64
@@ -60,8 +59,8 @@ class Content(NamedTuple):
     """Of an object or a Python source: the strings with `.so` in them; None if there are too many.
 
     Those of .dynstr are left out."""
-    tables: memoryview | None = None
-    """Of an object: its tables at their offsets, and zeros elsewhere."""
+    tables: SymbolTables | None = None
+    """Of an object for the dynamic loader, as long as there is room for them."""
 
 
 def read_contents(
@@ -96,7 +95,7 @@ class _Reader:
         self._entries = entries
         self._stated = stated
         self._inflate = inflate
-        self._table_pages = _TABLE_PAGES
+        self._tables = _TABLES
         self._sources = _SOURCES
         large = (m for m, e in entries.items() if m.endswith(".py") and e.size > _SMALL)
         self._large_sources = frozenset(islice(large, _LARGE_SOURCES))
@@ -155,37 +154,24 @@ class _Reader:
         self._sources -= len(source)
         return self._sources > 0
 
+    def _has_room_for_tables(self, tables: SymbolTables) -> bool:
+        self._tables -= tables.size
+        return self._tables > 0
+
     def _object(self, member: str, inflated: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
         data = buffered(_watched(inflated, names.feed), self._entries[member].size)
         names.finish()
         try:
-            elf, tables = read_elf_and_tables(data, member)
+            elf, tables, strings = read_object(data, member)
         except BadElfError as error:
             return Content(broken_elf=error.message, library_names=None)
-        found = frozenset(text for at, text in names.found if at not in tables.strings)
+        found = frozenset(text for at, text in names.found if at not in strings)
         return Content(
             elf=elf,
             library_names=found if names.complete else None,
-            tables=self._kept_tables(data, tables.places) if tables.places else None,
+            tables=tables if tables and self._has_room_for_tables(tables) else None,
         )
-
-    def _kept_tables(
-        self, data: memoryview, places: Iterable[tuple[int, int]]
-    ) -> memoryview | None:
-        """Keep the tables of an object: in memory if there is room, large ones in a file."""
-        ranges = list(_merged(places))
-        if len(data) > LARGE:
-            return _sparse_file(data, ranges)
-        pages = sum(stop // PAGESIZE - start // PAGESIZE + 1 for start, stop in ranges)
-        if self._table_pages < pages:
-            return None
-        self._table_pages -= pages
-        # Of an anonymous mapping, only the pages that are written to take memory.
-        kept = memoryview(mmap(-1, len(data)))
-        for start, stop in ranges:
-            kept[start:stop] = data[start:stop]
-        return kept.toreadonly()
 
 
 def _watched(inflated: Iterable[bytes], watch: Callable[[bytes], None]) -> Iterator[bytes]:
@@ -193,17 +179,6 @@ def _watched(inflated: Iterable[bytes], watch: Callable[[bytes], None]) -> Itera
     for piece in inflated:
         watch(piece)
         yield piece
-
-
-def _merged(places: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Turn offsets and sizes, in any order, into ranges that do not touch, in order."""
-    start = stop = 0
-    for offset, size in sorted(places):
-        if offset > stop:
-            yield start, stop
-            start = offset
-        stop = max(stop, offset + size)
-    yield start, stop
 
 
 # --- Buffers -----------------------------------------------------------------------------------
@@ -218,27 +193,11 @@ def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
         whole = BytesIO()  # unlike `bytes.join`, it does not hold the pieces and the whole at once
         whole.writelines(inflated)
         return memoryview(whole.getvalue())
-    with _file_errors(), unnamed_file() as file:
-        file.writelines(inflated)
-        file.flush()
-        return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
-
-
-def _sparse_file(data: memoryview, ranges: Iterable[tuple[int, int]]) -> memoryview:
-    """Map a file without a name that has these ranges of `data`, and holes between them."""
-    with _file_errors(), unnamed_file() as file:
-        for start, stop in ranges:
-            file.seek(start)
-            file.writelines(pieces(data[start:stop]))
-        file.truncate(len(data))
-        file.flush()
-        return memoryview(mmap(file.fileno(), len(data), access=ACCESS_READ))
-
-
-@contextmanager
-def _file_errors() -> Generator[None]:
     try:
-        yield
+        with unnamed_file() as file:
+            file.writelines(inflated)
+            file.flush()
+            return memoryview(mmap(file.fileno(), size, access=ACCESS_READ))
     except OSError as error:
         raise OutputError(
             f"cannot write a temporary file: {error.strerror}",

@@ -113,7 +113,7 @@ def is_vendored(member: str) -> bool:
     return member.rpartition("/")[0].endswith(".libs")
 
 
-class Where(StrEnum):
+class LookupPlace(StrEnum):
     """Where a Python source searches for a library that it opens by name."""
 
     SEARCH = "search"
@@ -128,7 +128,7 @@ class Where(StrEnum):
     """At a fixed path, or one relative to the current directory."""
 
 
-class Opening(NamedTuple):
+class PythonOpening(NamedTuple):
     """One library that a Python source opens: `ctypes.CDLL("libx.so")`."""
 
     line: int
@@ -136,7 +136,7 @@ class Opening(NamedTuple):
     """The call, as `ctypes.CDLL`."""
     name: str
     """A file name, or a path of the kind `where`."""
-    where: Where
+    where: LookupPlace
     sure: bool
     """Whether the call is unconditional, and no `except` catches its failure."""
     on_import: bool
@@ -165,8 +165,8 @@ class Wheel:
     """Members with ELF's magic number that cannot be read as ELF, and why; not in `elfs`."""
     impostors: Mapping[str, str] = field(default_factory=dict[str, str])
     """Members with the name of a shared object but no ELF magic number, and what they look like."""
-    openings: Mapping[str, tuple[Opening, ...]] = field(
-        default_factory=dict[str, tuple[Opening, ...]]
+    openings: Mapping[str, tuple[PythonOpening, ...]] = field(
+        default_factory=dict[str, tuple[PythonOpening, ...]]
     )
     """Libraries that Python sources open by name, by member; sources without any are left out."""
     unfollowed: tuple[str, ...] = ()

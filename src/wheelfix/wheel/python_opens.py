@@ -7,12 +7,12 @@ The source is walked as Python on Linux would run it, and its expressions are ev
 import ast
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from itertools import product
 from typing import NamedTuple
 
-from wheelfix.wheel.model import Opening, Where
+from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
 from wheelfix.wheel.python_stdlib import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_values import (
@@ -39,7 +39,7 @@ _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 class Followed(NamedTuple):
     """What one source opens, as far as the walk went."""
 
-    openings: tuple[Opening, ...] = ()
+    openings: tuple[PythonOpening, ...] = ()
     """In source order."""
     to_its_end: bool = True
     """Whether the walk was complete."""
@@ -117,8 +117,10 @@ class _Relevance:
 
 # --- Calls that open ------------------------------------------------------------------------------
 
+_FIND = "ctypes.util.find_library"
 _BY_NAME = frozenset(
     {
+        _FIND,
         "ctypes.CDLL",
         "ctypes.PyDLL",
         "ctypes.cdll.LoadLibrary",
@@ -129,7 +131,6 @@ _BY_NAME = frozenset(
 _LOADERS = ("ctypes.cdll", "ctypes.pydll")
 _LOADER_ATTRIBUTE = re.compile(r"ctypes\.(?:cdll|pydll)\.(?!LoadLibrary\b|_)(\w+)")
 _NUMPY = ("numpy.ctypeslib.load_library", "numpy.ctypeslib._ctypeslib.load_library")
-_FIND = "ctypes.util.find_library"
 _FILE_TESTS = frozenset({"exists", "isfile", "is_file", "access", "lexists", "stat"})
 """Calls that test whether a file exists."""
 _FORGIVING = frozenset({"contextlib.suppress", "suppress"})
@@ -152,7 +153,7 @@ class _Walk(Evaluator):
         self, path: str, modules: Mapping[str, str], relevance: _Relevance, most: int
     ) -> None:
         super().__init__(path, modules, most)
-        self.found: dict[tuple[int, str, Where], Opening] = {}
+        self.found: dict[tuple[int, str, LookupPlace], PythonOpening] = {}
         self._relevance = relevance
         self._files = frozenset(modules.values())
         self._functions: dict[str, _FunctionNode] = {}
@@ -163,7 +164,7 @@ class _Walk(Evaluator):
     def module(self, tree: ast.Module) -> None:
         """Walk the module as its import runs it, then each function that may open something."""
         functions: list[_FunctionNode] = []
-        for node in _statements(tree):
+        for node in ast.walk(tree):  # outer statements first
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self.note_import(node)
             elif isinstance(node, _FunctionNode):
@@ -233,16 +234,15 @@ class _Walk(Evaluator):
                 old = self.evaluate(target, environment)
                 new = self.operate(op, old, self.evaluate(value, environment))
                 self.bind(target, new, environment)
-            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append" | "extend")) as call):
+            case ast.Expr(
+                value=ast.Call(
+                    func=ast.Attribute(value=ast.Name(id=name), attr="append" | "extend")
+                ) as call
+            ):
                 self.evaluate(call, environment)
-                self._forget(call.func, environment)
+                environment[name] = ANY  # a list that grows
             case _:
                 self.evaluate_all([*ast.iter_child_nodes(node)], environment)
-
-    def _forget(self, function: ast.expr, environment: Environment) -> None:
-        """Treat a list that grows as unknown."""
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            environment[function.value.id] = ANY
 
     def _if(self, node: ast.If, environment: Environment) -> bool:
         holds = truth(self.evaluate(node.test, environment))
@@ -338,8 +338,6 @@ class _Walk(Evaluator):
         """Note what a call opens; return whether it is one that does."""
         if function in _BY_NAME:
             self._note(node, function, arguments.value(0, "name"))
-        elif function == _FIND:
-            self._note_found(node, arguments.value(0, "name"))
         elif function in _NUMPY:
             self._note_numpy(node, arguments.value(0, "libname"), arguments.value(1, "loader_path"))
         else:
@@ -390,10 +388,6 @@ class _Walk(Evaluator):
 
     # --- What was found
 
-    def _note_found(self, node: ast.expr, names: Values) -> None:
-        for name in strings(names):
-            self._add(node, _FIND, name, Where.FIND, sure=False)
-
     def _note_numpy(self, node: ast.expr, names: Values, places: Values) -> None:
         """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""
         for name, place in product(strings(names), strings(places)):
@@ -406,54 +400,29 @@ class _Walk(Evaluator):
     def _note(
         self, node: ast.expr, function: str, names: Values, suffixes: tuple[str, ...] = ()
     ) -> None:
-        with self.unsure() if len(names) > 1 else nullcontext():
-            for name in filter(None, strings(names)):
-                path, where = self._place(name)
-                self._add(node, function, path, where, sure=self.sure, suffixes=suffixes)
+        for text in filter(None, strings(names)):
+            name, where = (text, LookupPlace.FIND) if function == _FIND else self._place(text)
+            if "\0" in name or "\n" in name:
+                continue
+            opening = PythonOpening(
+                line=node.lineno,
+                function=function,
+                name=name,
+                where=where,
+                sure=self.sure and len(names) == 1 and where is not LookupPlace.FIND,
+                on_import=self._frame.on_import,
+                suffixes=suffixes,
+            )
+            # The first walk knows most: the import comes before the functions.
+            self.found.setdefault((node.lineno, name, where), opening)
 
-    def _place(self, name: str) -> tuple[str, Where]:
+    def _place(self, name: str) -> tuple[str, LookupPlace]:
         if name.startswith("/\0/"):
             folder = posixpath.dirname(self.file)
-            return posixpath.relpath(posixpath.normpath(name), folder), Where.SOURCE
+            return posixpath.relpath(posixpath.normpath(name), folder), LookupPlace.SOURCE
         if name.startswith(PREFIX):
-            return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), Where.PREFIX
-        return name, Where.ABSOLUTE if "/" in name else Where.SEARCH
-
-    def _add(  # noqa: PLR0913 - all that an opening says
-        self,
-        node: ast.expr,
-        function: str,
-        name: str,
-        where: Where,
-        *,
-        sure: bool,
-        suffixes: tuple[str, ...] = (),
-    ) -> None:
-        if "\0" in name or "\n" in name:
-            return
-        new = Opening(
-            line=node.lineno,
-            function=function,
-            name=name,
-            where=where,
-            sure=sure,
-            on_import=self._frame.on_import,
-            suffixes=suffixes,
-        )
-        # The first walk knows most: the import comes before the functions.
-        self.found.setdefault((node.lineno, name, where), new)
-
-
-def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
-    """Yield all statements, outer ones first."""
-    waiting: list[ast.AST] = [tree]
-    for node in waiting:  # grows while it is walked
-        for field_ in ("body", "handlers", "orelse", "finalbody", "cases"):
-            inner = getattr(node, field_, ())
-            if isinstance(inner, list):  # a lambda has a body, too
-                waiting += inner
-        if isinstance(node, ast.stmt):
-            yield node
+            return posixpath.normpath(name).removeprefix(f"{PREFIX}/"), LookupPlace.PREFIX
+        return name, LookupPlace.ABSOLUTE if "/" in name else LookupPlace.SEARCH
 
 
 def _join(environment: Environment, other: Environment, *, ends: bool) -> None:

@@ -35,7 +35,7 @@ _MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
+class SearchedPlace:
     """One place of a search."""
 
     variable: str | None
@@ -44,7 +44,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
+class LibrarySearch:
     """What one function of a source, or the source itself, searches for libraries."""
 
     source: str
@@ -52,7 +52,7 @@ class Search:
     """Empty for the body of the module."""
     names: tuple[str, ...]
     """Globs of file names; empty where the source does not name a library."""
-    stops: tuple[Stop, ...]
+    stops: tuple[SearchedPlace, ...]
     """In the order of the search, each variable once."""
 
     @property
@@ -70,10 +70,10 @@ class Search:
         return own and library.partition("/")[0] == self.source.partition("/")[0]
 
 
-class Searches(NamedTuple):
+class LibrarySearches(NamedTuple):
     """What sources search for libraries, as far as they were followed."""
 
-    found: tuple[Search, ...] = ()
+    found: tuple[LibrarySearch, ...] = ()
     unfollowed: tuple[str, ...] = ()
     """Sources that exceeded a limit: they may search elsewhere, too."""
 
@@ -82,19 +82,21 @@ MAX_SOURCE = 8 << 20
 """Bytes; larger files are not written by hand, and need not be read."""
 
 
-def searches(source: bytes, path: str, budget: Budget | None = None) -> Searches:
+def searches(source: bytes, path: str, budget: Budget | None = None) -> LibrarySearches:
     """Return the searches of the source at `path`, below site-packages, that read a variable.
 
     The walk ends when `budget` is spent. A file that is not Python of this version has none.
     """
     if b"environ" not in source and b"getenv" not in source:
-        return Searches()
+        return LibrarySearches()
     budget = budget or Budget()
     budget.left -= len(source) >> 4
     tree = parse_source(source) if budget.left > 0 else None
     if tree is None:
         is_whole = budget.left > 0 and not is_too_large(source)
-        return Searches(unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,))
+        return LibrarySearches(
+            unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,)
+        )
     evaluator = Evaluator(path, {}, min(_MAX_STEPS, budget.left))
     walk = _Walk(tree, evaluator)
     try:
@@ -104,17 +106,17 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> Searches
     budget.left -= evaluator.steps
     names = tuple(dict.fromkeys(_names(tree)))
     found = tuple(
-        Search(source=path, function=function, names=names, stops=stops)
+        LibrarySearch(source=path, function=function, names=names, stops=stops)
         for function, stops in walk.found.items()
         if any(stop.variable is not None for stop in stops)
     )
-    return Searches(found, () if walk.is_whole or not _CONCERNED.search(source) else (path,))
+    return LibrarySearches(found, () if walk.is_whole or not _CONCERNED.search(source) else (path,))
 
 
-def joined(many: Iterable[Searches]) -> Searches:
+def joined(many: Iterable[LibrarySearches]) -> LibrarySearches:
     """Return the searches of several sources."""
     parts = tuple(many)
-    return Searches(
+    return LibrarySearches(
         tuple(search for part in parts for search in part.found),
         tuple(source for part in parts for source in part.unfollowed),
     )
@@ -127,7 +129,7 @@ def joined(many: Iterable[Searches]) -> Searches:
 class _Value:
     """What is known of an expression: where it leads, and its text if it is a constant."""
 
-    stops: tuple[Stop, ...] = ()
+    stops: tuple[SearchedPlace, ...] = ()
     text: str | None = None
     line: int = 0
     """Of the text."""
@@ -142,7 +144,7 @@ class _Walk:
     """One walk through one source."""
 
     def __init__(self, tree: ast.Module, evaluator: Evaluator) -> None:
-        self.found: dict[str, tuple[Stop, ...]] = {}
+        self.found: dict[str, tuple[SearchedPlace, ...]] = {}
         self.is_whole = True
         """Whether no call was too deep to follow."""
         self._tree = tree
@@ -150,7 +152,7 @@ class _Walk:
         """Decides tests of the platform, resolves imported names, and counts the steps."""
         self._functions: dict[str, _Function] = {}
         self._globals: _Names = {}
-        self._results: list[Stop] = []
+        self._results: list[SearchedPlace] = []
         self._callers: list[str] = []
         self._unsure = 0
 
@@ -181,47 +183,45 @@ class _Walk:
 
     # --- Statements
 
-    def _block(self, body: Iterable[ast.stmt], names: _Names) -> None:
+    def _block(self, body: Iterable[ast.AST], names: _Names) -> None:
         for statement in body:
-            self._evaluator.spend(1)
             self._statement(statement, names)
 
-    def _statement(self, node: ast.stmt, names: _Names) -> None:
+    def _statement(  # noqa: C901 - one case for each kind of statement
+        self, node: ast.AST, names: _Names
+    ) -> None:
+        """Walk a statement, or a part of one."""
+        self._evaluator.spend(1)
         match node:
-            case ast.If():
-                self._if(node, names)
-            case ast.Try() | ast.TryStar():
-                handlers = [handler.body for handler in node.handlers]
-                self._maybe([node.body, *handlers, node.orelse], names)
-                self._block(node.finalbody, names)
-            case ast.For() | ast.AsyncFor():
-                self._bind(node.target, self._value(node.iter, names), names)
-                self._maybe([node.body, node.orelse], names)
-            case ast.While():
-                self._block(node.body, names)
-            case ast.With() | ast.AsyncWith():
-                self._with(node, names)
+            case ast.expr():
+                self._value(node, names)
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 pass
             case ast.ClassDef(body=body):
                 self._block(body, dict(names))
-            case _:
-                self._simple(node, names)
-
-    def _simple(self, node: ast.stmt, names: _Names) -> None:
-        match node:
+            case ast.Return(value=ast.expr() as value):
+                self._results += self._value(value, names).stops
             case ast.Assign(targets=targets, value=value):
                 found = self._value(value, names)
                 for target in targets:
                     self._bind(target, found, names)
-            case ast.AnnAssign(target=target, value=ast.expr() as value):
-                self._bind(target, self._value(value, names), names)
             case ast.AugAssign(target=ast.Name(id=name), value=value):
                 self._grow(name, self._value(value, names).stops, names)
-            case ast.Return(value=ast.expr() as value):
-                self._results += self._value(value, names).stops
+            case (
+                ast.AnnAssign(target=target, value=ast.expr() as value)
+                | ast.withitem(context_expr=value, optional_vars=ast.expr() as target)
+            ):
+                self._bind(target, self._value(value, names), names)
+            case ast.If():
+                self._if(node, names)
+            case ast.For() | ast.AsyncFor():
+                self._bind(node.target, self._value(node.iter, names), names)
+                self._maybe([node.body, node.orelse], names)
+            case ast.Try() | ast.TryStar():
+                self._maybe([node.body, node.handlers, node.orelse], names)
+                self._block(node.finalbody, names)
             case _:
-                self._union(_expressions(node), names)
+                self._block(ast.iter_child_nodes(node), names)
 
     def _if(self, node: ast.If, names: _Names) -> None:
         holds = truth(self._evaluator.evaluate(node.test, {}))
@@ -231,14 +231,7 @@ class _Walk:
         else:
             self._block(node.body if holds else node.orelse, names)
 
-    def _with(self, node: ast.With | ast.AsyncWith, names: _Names) -> None:
-        for item in node.items:
-            found = self._value(item.context_expr, names)
-            if item.optional_vars is not None:
-                self._bind(item.optional_vars, found, names)
-        self._block(node.body, names)
-
-    def _maybe(self, blocks: Sequence[Sequence[ast.stmt]], names: _Names) -> None:
+    def _maybe(self, blocks: Iterable[Iterable[ast.AST]], names: _Names) -> None:
         """Walk blocks of which any may run: what one assigns comes after what was there."""
         self._unsure += 1
         for block in blocks:
@@ -251,7 +244,7 @@ class _Walk:
                 before = names.get(node.id, _NOTHING).stops if self._unsure else ()
                 names[node.id] = replace(value, stops=_once((*before, *value.stops)))
 
-    def _grow(self, name: str, more: Sequence[Stop], names: _Names) -> None:
+    def _grow(self, name: str, more: Sequence[SearchedPlace], names: _Names) -> None:
         names[name] = _Value(stops=_once((*names.get(name, _NOTHING).stops, *more)))
 
     # --- Expressions
@@ -328,7 +321,7 @@ class _Walk:
                 return _Value(stops=stops)
 
     def _method(
-        self, node: ast.Call, function: ast.Attribute, given: Sequence[Stop], names: _Names
+        self, node: ast.Call, function: ast.Attribute, given: Sequence[SearchedPlace], names: _Names
     ) -> _Value:
         """Follow a method: lists grow; of anything else, owner and arguments pass through."""
         match function:
@@ -368,11 +361,11 @@ def _variable(name: _Value, default: _Value = _NOTHING) -> _Value:
     """Return where the environment variable `name` leads, and then `default`."""
     if name.text is None or not _VARIABLE.search(name.text):
         return default
-    return _Value(stops=(Stop(variable=name.text, line=name.line), *default.stops))
+    return _Value(stops=(SearchedPlace(variable=name.text, line=name.line), *default.stops))
 
 
 def _own_folder(node: ast.expr) -> _Value:
-    return _Value(stops=(Stop(variable=None, line=node.lineno),))
+    return _Value(stops=(SearchedPlace(variable=None, line=node.lineno),))
 
 
 def _expressions(node: ast.AST) -> Iterator[ast.expr]:
@@ -389,9 +382,9 @@ def _as_written(node: ast.expr) -> str:
     return ""
 
 
-def _once(stops: Iterable[Stop]) -> tuple[Stop, ...]:
+def _once(stops: Iterable[SearchedPlace]) -> tuple[SearchedPlace, ...]:
     """Keep the first place of each variable."""
-    first: dict[str | None, Stop] = {}
+    first: dict[str | None, SearchedPlace] = {}
     for stop in stops:
         first.setdefault(stop.variable, stop)
     return tuple(first.values())

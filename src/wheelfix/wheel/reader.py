@@ -11,6 +11,7 @@ from typing import Self
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.wheel.members import Content, read_contents
@@ -18,7 +19,7 @@ from wheelfix.wheel.model import (
     PRELOAD,
     Member,
     Metadata,
-    Opening,
+    PythonOpening,
     RecordProblem,
     RecordRow,
     Wheel,
@@ -60,12 +61,12 @@ class Archive(ZipReader):
         self.path = path
         self.wheel, self.contents = _read_wheel(self, name, origin)
 
-    def tables(self, member: str) -> memoryview:
-        """Return a buffer with the tables of an object at their offsets, to read exports from.
+    def symbol_tables(self, member: str) -> SymbolTables:
+        """Return what the exports of an object are read from; it may be inflated again.
 
-        The rest of it may be zeros, where the object need not be inflated again.
+        Raises `BadElfError` for broken tables.
         """
-        return self.contents[member].tables or self.buffer(member)
+        return self.contents[member].tables or read_symbol_tables(self.buffer(member), member)
 
     def check_unchanged(self) -> None:
         """Raise `BadWheelError` if the file is not what it was when it was opened.
@@ -306,7 +307,7 @@ def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
 
 def _followed(
     contents: Mapping[str, Content], data_dir: str
-) -> tuple[Mapping[str, tuple[Opening, ...]], tuple[str, ...]]:
+) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
     """Return what Python sources of site-packages open by name, and those not followed to the end.
 
     Both in the order of the members.

@@ -4,7 +4,7 @@ Everything here is a function of values; `members` and `writer` compute the hash
 """
 
 import csv
-from binascii import b2a_base64
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from io import BytesIO, StringIO, TextIOWrapper
@@ -17,9 +17,6 @@ STRONG = frozenset({
 """The algorithms of hashlib that are "sha256 or better" (PEP 427, "Signed wheel files")."""
 
 
-_URLSAFE = bytes.maketrans(b"+/", b"-_")
-
-
 def signatures(record_name: str) -> tuple[str, str]:
     """Return the names of the signatures of RECORD, which RECORD does not list (PEP 427)."""
     return f"{record_name}.jws", f"{record_name}.p7s"
@@ -27,8 +24,7 @@ def signatures(record_name: str) -> tuple[str, str]:
 
 def hash_field(algorithm: str, digest: bytes) -> str:
     """Encode `digest` as RECORD does: `sha256=` and urlsafe base64 without padding (PEP 427)."""
-    text = b2a_base64(digest, newline=False).translate(_URLSAFE, b"=")
-    return f"{algorithm}={text.decode()}"
+    return f"{algorithm}={urlsafe_b64encode(digest).rstrip(b'=').decode()}"
 
 
 def algorithm_of(row: RecordRow) -> str | None:
@@ -52,9 +48,7 @@ def parse_record(
         # A line at a time: a StringIO has four bytes for each letter.
         lines = TextIOWrapper(BytesIO(data), encoding="utf-8", newline="")
         for number, fields in enumerate(csv.reader(lines), 1):
-            if len(fields) == 3 and fields[0] and _is_size(fields[2]):
-                rows.append(RecordRow(fields[0], fields[1], int(fields[2])))
-            elif fields:
+            if fields:
                 _read_row(fields, number, record_name, rows, problems)
     except csv.Error as error:
         message = f"RECORD is not readable past row {len(rows) + len(problems)}: {error}"

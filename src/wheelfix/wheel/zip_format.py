@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 from time import gmtime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from wheelfix.errors import BadWheelError
 
@@ -73,9 +73,6 @@ class Entry(NamedTuple):
         """The name as the zip has it."""
         name = self.name
         return name.encode() if name.isascii() else name.encode(_encoding(self.flags))
-
-
-_OFFSET = Entry._fields.index("offset")
 
 
 class End(NamedTuple):
@@ -174,24 +171,21 @@ def parse_directory(data: bytes, end: End) -> list[Entry]:
     """
     if end.members * CENTRAL.size > len(data):
         raise BadWheelError("the zip's central directory is cut off", hint=DAMAGED)
-    rows: list[tuple[Any, ...]] = []
+    entries: list[Entry] = []
     at = 0
     try:
         for _ in range(end.members):
-            row, at = _parse_entry(data, at)
-            rows.append(row)
+            entry, at = _parse_entry(data, at)
+            entries.append(entry)
     except struct.error:
         at = -1
     if at != len(data):
         raise BadWheelError("the zip's central directory does not hold together", hint=DAMAGED)
-    return _with_ends(rows, end.offset)
+    return _with_ends(entries, end.offset)
 
 
-def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
-    """Read the record at `at`, and where the next begins.
-
-    The fields are those of `Entry`, but for the last: the least that `end` can be.
-    """
+def _parse_entry(data: bytes, at: int) -> tuple[Entry, int]:
+    """Read the record at `at`, with the least that its `end` can be, and where the next begins."""
     (
         sig, made_by, needs, flags, method, stamp, crc, packed, size,
         name_size, extra_size, comment_size, disk, _, attr, offset,
@@ -216,7 +210,7 @@ def _parse_entry(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
             f"{shown(name)} states {size} bytes, which its {packed} bytes of data cannot hold",
             hint=DAMAGED,
         )
-    return (
+    return Entry(
         name, made_by, needs, flags, method, stamp, crc, packed, size, attr, offset, extra,
         data[comment_at:after], offset + LOCAL.size + name_size + packed,
     ), after  # fmt: skip
@@ -286,24 +280,21 @@ def _widen(extra: bytes, name: str, *numbers: int) -> Iterator[int]:
         at += 8
 
 
-def _with_ends(rows: list[tuple[Any, ...]], directory_offset: int) -> list[Entry]:
+def _with_ends(entries: list[Entry], directory_offset: int) -> list[Entry]:
     """Find where each entry ends, and refuse members that overlap."""
-    offsets = sorted(row[_OFFSET] for row in rows)
+    offsets = sorted(entry.offset for entry in entries)
     if not offsets:
         return []
     if offsets[0]:
         raise BadWheelError("the zip has foreign bytes before its first member", hint=REPACK)
     # Backwards, so that of two members at one offset each ends where it begins.
     ends = dict(zip(offsets[::-1], [directory_offset, *offsets[:0:-1]], strict=True))
-    entries: list[Entry] = []
-    for row in rows:
-        end = ends[row[_OFFSET]]
-        if end < row[-1]:
+    for entry in entries:
+        if ends[entry.offset] < entry.end:
             raise BadWheelError(
-                f"{shown(row[0])} overlaps what follows it in the zip", hint=DAMAGED
+                f"{shown(entry.name)} overlaps what follows it in the zip", hint=DAMAGED
             )
-        entries.append(Entry._make((*row[:-1], end)))
-    return entries
+    return [entry._replace(end=ends[entry.offset]) for entry in entries]
 
 
 def check_local(entry: Entry, head: bytes) -> tuple[int, bytes]:

@@ -1,6 +1,6 @@
-"""Wheels that were made to hurt: what reads them stays quick and small, and says what is wrong.
+"""Hostile wheels: checked within limits of time and memory, or refused; never executed.
 
-Each is checked by a process of its own, which may take 256 MiB and some seconds.
+Each is checked by its own process, limited to 256 MiB and a few seconds.
 """
 
 import os
@@ -15,12 +15,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.build import make_wheel
+from tests.support.build import executable, make_wheel, shared_object
 from tests.support.forged import forged
+from wheelfix.pipelines.repair import repair
+from wheelfix.pipelines.repair_result import Status
+from wheelfix.settings import Settings
 
 MEMORY = 256 << 20
 SECONDS = 10
-"""Of the processor; each of these took minutes, or all memory, before it was thought of."""
+"""CPU time; without limits in the readers, each case takes minutes or all memory."""
 MANY = 20_000
 
 
@@ -88,9 +91,7 @@ SLOW: Mapping[str, Callable[[], Files]] = {
 
 
 @pytest.mark.parametrize("make", SLOW.values(), ids=SLOW)
-def test_what_was_made_to_take_long_is_judged_within_limits(
-    make: Callable[[], Files], tmp_path: Path
-) -> None:
+def test_slow_contents_are_checked_within_limits(make: Callable[[], Files], tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files=make())
     done = run("check", "-q", "--output-format", "concise", wheel)
     assert done.returncode in {0, 1, 2}, done.stderr[-2000:]
@@ -110,7 +111,7 @@ METADATA: Mapping[str, str] = {
 
 
 @pytest.mark.parametrize("text", METADATA.values(), ids=METADATA)
-def test_metadata_that_was_made_to_hurt_is_judged_within_limits(text: str, tmp_path: Path) -> None:
+def test_hostile_metadata_is_checked_within_limits(text: str, tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path, files={"a.so": forged(needed=["x"])}, metadata=text)
     done = run("check", "-q", "--output-format", "concise", wheel)
     assert done.returncode in {0, 1}, done.stderr[-2000:]
@@ -126,9 +127,7 @@ TAGS: Mapping[str, str] = {
 
 @pytest.mark.parametrize("tag", TAGS.values(), ids=TAGS)
 @pytest.mark.parametrize("command", ["check", "repair", "verify"])
-def test_tags_that_stand_for_more_tags_than_memory_holds(
-    tag: str, command: str, tmp_path: Path
-) -> None:
+def test_tags_that_expand_beyond_memory(tag: str, command: str, tmp_path: Path) -> None:
     library = forged(needed=["libc.so.6"])
     wheel = make_wheel(tmp_path, files={"a.so": library}, wheel_lines=f"Tag: {tag}\n")
     options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
@@ -140,8 +139,10 @@ def test_tags_that_stand_for_more_tags_than_memory_holds(
 
 
 @pytest.mark.parametrize("command", ["check", "repair"])
-def test_wheels_beside_others_that_are_no_wheels_stop_nobody(command: str, tmp_path: Path) -> None:
-    """Of wheels that stand side by side a little is read before each is judged by itself."""
+def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
+    command: str, tmp_path: Path
+) -> None:
+    """Wheels of one run are first read for their METADATA, then each is checked."""
     good = make_wheel(tmp_path, "good", metadata="Requires-Dist: bomb\n", files={"good.py": ""})
     names = {each: tmp_path / f"{each}-1.0-py3-none-any.whl" for each in ("zero", "loop", "text")}
     names["zero"].symlink_to("/dev/zero")
@@ -169,3 +170,54 @@ def test_wheels_beside_others_that_are_no_wheels_stop_nobody(command: str, tmp_p
             assert wheel.name in done.stdout + done.stderr
     else:
         assert (tmp_path / "out" / good.name).exists()
+
+
+def test_no_code_of_the_wheel_or_of_a_grafted_library_is_executed(tmp_path: Path) -> None:
+    proof = tmp_path / "executed"
+    write = f'#include <fcntl.h>\n{{}} {{{{ return open("{proof}", O_CREAT | O_WRONLY, 0600); }}}}'
+    alive = write.format("__attribute__((constructor)) static int alive(void)")
+    library = shared_object(
+        tmp_path / "sdk" / "libalive.so.1",
+        f"{alive} int f(void) {{ return 1; }}",
+        soname="libalive.so.1",
+    )
+    user = shared_object(
+        tmp_path / "libuser.so",
+        f"{alive} int f(void); int g(void) {{ return f(); }}",
+        needed=[library],
+        rpath=str(library.parent),
+    )
+    program = executable(tmp_path / "tool", write.format("int main(void)"))
+    files: dict[str, Path | str] = {
+        "demo/__init__.py": f"open({str(proof)!r}, 'w')",
+        "demo/libuser.so": user,
+        "demo-1.0.data/scripts/tool": program,
+        "demo-1.0.data/scripts/script": f"#!/bin/sh\ntouch {proof}\n",
+    }
+    wheel = make_wheel(
+        tmp_path / "in",
+        tag=f"py3-none-linux_{os.uname().machine}",
+        files=files,
+        modes={"demo-1.0.data/scripts/script": 0o755},
+    )
+    outcome = repair(wheel, Settings(wheel_dir=tmp_path / "out"), os.environ)
+    assert outcome.status is Status.REPAIRED, outcome.error
+    empty = tmp_path / "empty"
+    for name in ("", "home", "tmp", "cwd"):
+        (empty / name).mkdir()
+    env = {**os.environ, "HOME": str(empty / "home"), "TMPDIR": str(empty / "tmp")}
+    for command in (
+        ["check", wheel],
+        ["explain", wheel],
+        ["explain", wheel, "demo/libuser.so"],
+        ["tree", wheel],
+        ["repair", "--dry-run", wheel],
+        ["repair", "-w", tmp_path / "out", wheel],
+    ):
+        argv = [sys.executable, "-m", "wheelfix", *map(str, command)]
+        subprocess.run(argv, env=env, cwd=empty / "cwd", check=False, capture_output=True)
+    assert not proof.exists()
+    left = [path for path in empty.rglob("*") if not path.is_dir()]
+    assert left == [], "nothing is written but the wheel"
+    subprocess.run([program], check=False)
+    assert proof.exists(), "the proof would have been there"

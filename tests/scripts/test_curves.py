@@ -1,26 +1,19 @@
-"""How `scripts/curves.py` reads growth off its points, and which wheels it measures."""
+"""Growth curves of `scripts/curves.py`, and the wheels that it measures."""
 
 import shutil
-import sys
 from math import isnan
 from pathlib import Path
 
 import pytest
 
 import curves
-from tests.support.scripting import SCRIPTS
 from wheelfix.pipelines.check import check
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 
 
-@pytest.fixture(autouse=True)
-def beside_the_scripts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
-
-
 @pytest.mark.parametrize(("power", "expected"), [(1.0, 1.0), (1.5, 1.5), (2.0, 2.0)])
-def test_the_exponent_is_that_of_the_growth(power: float, expected: float) -> None:
+def test_the_exponent_of_a_power_law(power: float, expected: float) -> None:
     sizes = (100, 2_000, 10_000, 50_000, 200_000)
     costs = [0.3 + 2e-5 * float(n) ** power for n in sizes]
     found = [
@@ -29,7 +22,7 @@ def test_the_exponent_is_that_of_the_growth(power: float, expected: float) -> No
     assert curves.exponent(found) == pytest.approx(expected, abs=0.05)
 
 
-def test_the_slope_is_in_microseconds_for_one_more() -> None:
+def test_the_slope_is_in_microseconds_per_unit() -> None:
     found = [curves.Point(units=n, seconds=0.3 + 2e-5 * n, peak=1.0) for n in (1_000, 50_000)]
     assert curves.slope(found) == pytest.approx(20)
     assert isnan(curves.slope(found[:1]))

@@ -1,4 +1,4 @@
-"""The wheel with six defects that passes every other checker: none of the six passes here."""
+"""A wheel with six defects that every other checker misses."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ DEFECTS = {
     "record-mismatch": "demo/__init__.py",
     "tags-differ": "demo-1.0.dist-info/WHEEL",
 }
-PEERS = {
+CHECKERS = {
     "check-wheel-contents": ["check-wheel-contents"],
     "twine": ["twine", "check", "--strict"],
     "abi3audit": ["abi3audit", "--strict"],
@@ -60,17 +60,17 @@ def with_false_record(wheel: Path, target: Path) -> Path:
 
 
 @pytest.mark.parametrize(("rule", "member"), DEFECTS.items())
-def test_each_of_the_six_is_reported(wheel: Path, rule: str, member: str) -> None:
+def test_each_of_the_six_defects_is_reported(wheel: Path, rule: str, member: str) -> None:
     found = {(each.name, each.member) for each in check(wheel, Settings()).findings}
     assert (rule, member) in found
 
 
-@pytest.mark.parametrize("peer", PEERS)
-def test_the_other_checkers_miss_them(wheel: Path, peer: str) -> None:
-    name, *arguments = PEERS[peer]
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_other_checkers_do_not_report_them(wheel: Path, checker: str) -> None:
+    name, *arguments = CHECKERS[checker]
     command = Path(sys.executable).parent / name
     if not command.exists():
-        pytest.skip(f"{peer} is not installed")
+        pytest.skip(f"{checker} is not installed")
     done = subprocess.run(
         [command, *arguments, wheel], capture_output=True, text=True, check=False, timeout=300
     )
@@ -80,4 +80,4 @@ def test_the_other_checkers_miss_them(wheel: Path, peer: str) -> None:
     assert "stack" not in said, "the executable stack"
     assert "record" not in said, "the false RECORD"
     assert "cp310" not in said, "the tag in WHEEL"
-    assert done.returncode == 0 or peer == "pydistcheck", "which sees debug symbols everywhere"
+    assert done.returncode == 0 or checker == "pydistcheck", "which sees debug symbols everywhere"

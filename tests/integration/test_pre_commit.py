@@ -16,7 +16,7 @@ GIT = ("git", "-c", "user.name=Tester", "-c", "user.email=tester@example.org")
 
 
 def pre_commit(folder: Path, *arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
-    """Run pre-commit in the repository `folder`, with what it installs in `home`."""
+    """Run pre-commit in the repository `folder`; it installs hooks in `home`."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
         [sys.executable, "-m", "pre_commit", *arguments],
@@ -28,7 +28,7 @@ def pre_commit(folder: Path, *arguments: str, home: Path) -> subprocess.Complete
     )
 
 
-def test_the_manifest_is_one(tmp_path: Path) -> None:
+def test_the_hook_manifest_is_valid(tmp_path: Path) -> None:
     done = pre_commit(
         tmp_path, "validate-manifest", str(ROOT / ".pre-commit-hooks.yaml"), home=tmp_path
     )

@@ -10,13 +10,15 @@ import pytest
 
 from oracle.binding import Bound, MissingVersion
 from oracle.lookups import read_lookups, read_plt_entries
-from tests.support.scripting import load_script
+from random_installations.case import Case, Step, write_files
+from random_installations.compare import differences
+from random_installations.objects import LIBRARY, Code, Symbol
+from random_installations.predict import predict
+from random_installations.programs import programs_for
+from wheelfix.elf.exports import read_exports
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.elf.reader import read_exports
 from wheelfix.loader.model import Environment
 
-installations = load_script("installations")
-Code, Step, Symbol = installations.Code, installations.Step, installations.Symbol
 ADDRESS, GOT, CALL = 1, 6, 7
 
 Agreed = Callable[..., list[Any]]
@@ -25,7 +27,9 @@ Agreed = Callable[..., list[Any]]
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[Libc, Any]:
-    made = {each: installations.programs(each, tmp_path_factory.mktemp(each)) for each in Libc}
+    made: dict[Libc, Any] = {
+        libc: programs_for(libc, tmp_path_factory.mktemp(libc)) for libc in Libc
+    }
     if isinstance(made[Libc.GLIBC], str) and isinstance(made[Libc.MUSL], str):
         pytest.skip(made[Libc.GLIBC])
     return made
@@ -64,17 +68,16 @@ def agreed(tmp_path: Path, programs: dict[Libc, Any]) -> Agreed:
             loaded={"libc.so.6": "/lib/libc.so.6"} if libc is Libc.GLIBC else {},
             **fields,
         )
-        written = installations.write(environment, codes, source)
-        case = installations.Case(root=root, environment=written, steps=steps)
-        assert installations.differences(case) == []
-        found: list[Any] = installations.predict(case)
-        return found
+        written = write_files(environment, codes, source)
+        case = Case(root=root, environment=written, steps=steps)
+        assert differences(case) == []
+        return predict(case)
 
     return agree
 
 
 def library(name: str, *symbols: Any, needed: tuple[str, ...] = (), **fields: Any) -> Any:
-    elf = replace(installations.LIBRARY, soname=name, needed=needed, rpath="$ORIGIN")
+    elf = replace(LIBRARY, soname=name, needed=needed, rpath="$ORIGIN")
     return elf, Code(symbols=symbols, **fields)
 
 
@@ -96,7 +99,7 @@ def providers(step: Any) -> dict[tuple[str, str], str | None]:
     }
 
 
-def test_a_local_group_is_not_seen_by_the_next_but_a_global_one_is(agreed: Agreed) -> None:
+def test_only_a_global_group_is_in_scope_for_the_next_load(agreed: Agreed) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", defines("s7")),
         "d0/libwb.so": library("libwb.so", refers("s7")),
@@ -106,7 +109,7 @@ def test_a_local_group_is_not_seen_by_the_next_but_a_global_one_is(agreed: Agree
 
 
 @pytest.mark.parametrize("libc", Libc)
-def test_what_is_promoted_serves_later_loads(agreed: Agreed, libc: Libc) -> None:
+def test_a_promoted_object_is_in_scope_for_later_loads(agreed: Agreed, libc: Libc) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", defines("s7")),
         "d0/libwb.so": library("libwb.so", refers("s7")),
@@ -116,7 +119,7 @@ def test_what_is_promoted_serves_later_loads(agreed: Agreed, libc: Libc) -> None
     assert providers(last)["libwb.so", "s7"] == "libwa.so"
 
 
-def test_deep_binding_searches_the_group_before_what_is_global(agreed: Agreed) -> None:
+def test_deep_binding_searches_the_group_before_the_global_scope(agreed: Agreed) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", defines("s7")),
         "d0/libwb.so": library("libwb.so", defines("s7", relocations=(GOT,))),
@@ -127,7 +130,7 @@ def test_deep_binding_searches_the_group_before_what_is_global(agreed: Agreed) -
     }
 
 
-def test_without_deep_binding_the_global_one_interposes(agreed: Agreed) -> None:
+def test_without_deep_binding_the_global_symbol_interposes(agreed: Agreed) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", defines("s7")),
         "d0/libwb.so": library("libwb.so", defines("s7", relocations=(GOT,))),
@@ -150,7 +153,7 @@ def test_a_unique_symbol_is_one_for_all_groups_of_glibc(
 
 @pytest.mark.parametrize(("libc", "provider"), [(Libc.GLIBC, "libwb.so"), (Libc.MUSL, "libwa.so")])
 @pytest.mark.parametrize("how", ["symbolic", "protected"])
-def test_an_object_of_glibc_may_come_first_for_itself(
+def test_an_object_with_dt_symbolic_is_searched_first_by_glibc(
     agreed: Agreed, libc: Libc, provider: str, how: str
 ) -> None:
     own = defines("s7", relocations=(GOT,), protected=how == "protected")
@@ -184,7 +187,7 @@ def test_a_program_s_copy_and_plt_entry_serve_its_libraries(agreed: Agreed, libc
     ("kind", "relocation", "provider"),
     [(2, GOT, "probe"), (2, CALL, "libwa.so"), (1, GOT, "libwa.so"), (1, ADDRESS, "libwa.so")],
 )
-def test_protected_symbols_yield_to_a_plt_entry_alone(
+def test_only_a_plt_entry_takes_precedence_over_a_protected_symbol(
     agreed: Agreed, kind: int, relocation: int, provider: str
 ) -> None:
     name = "s2" if kind == 2 else "s1"
@@ -207,7 +210,7 @@ def test_the_copy_of_a_unique_symbol_is_the_one_of_the_process(agreed: Agreed) -
     assert providers(last)["libwb.so", "s1"] == "probe"
 
 
-def test_glibc_blames_what_the_deepest_library_lacks_first(agreed: Agreed) -> None:
+def test_glibc_reports_the_undefined_symbol_of_the_deepest_library(agreed: Agreed) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", refers("s6"), needed=("libwb.so", "libwc.so")),
         "d0/libwb.so": library("libwb.so", refers("s5"), needed=("libwc.so",)),
@@ -219,7 +222,7 @@ def test_glibc_blames_what_the_deepest_library_lacks_first(agreed: Agreed) -> No
     assert failed.binding.failure.symbol == "s6"
 
 
-def test_musl_comes_to_calls_first(agreed: Agreed) -> None:
+def test_musl_relocates_calls_first(agreed: Agreed) -> None:
     both = refers("s6", GOT), refers("s5", CALL)
     libraries = {"d0/libwa.so": library("libwa.so", *both)}
     for libc, blamed in ((Libc.GLIBC, "s6"), (Libc.MUSL, "s5")):
@@ -227,7 +230,7 @@ def test_musl_comes_to_calls_first(agreed: Agreed) -> None:
         assert failed.binding.failure.symbol == blamed
 
 
-def test_musl_misses_a_weak_definition_that_is_hidden(agreed: Agreed) -> None:
+def test_musl_does_not_find_a_hidden_weak_definition(agreed: Agreed) -> None:
     hidden = defines("s6", bind=2, version="V1", hidden=True, relocations=(GOT,))
     libraries = {"d0/libwa.so": library("libwa.so", hidden, nodes=("V1",))}
     *_, failed = agreed(libraries, Step(name="libwa.so"), libc=Libc.MUSL)
@@ -236,7 +239,7 @@ def test_musl_misses_a_weak_definition_that_is_hidden(agreed: Agreed) -> None:
     assert providers(fine) == {("libwa.so", "s6"): "libwa.so"}
 
 
-def test_a_version_that_is_missing_is_blamed_before_anything_is_bound(agreed: Agreed) -> None:
+def test_a_missing_version_is_reported_before_symbols_are_bound(agreed: Agreed) -> None:
     wanted = refers("s6", version="V2", file="libwb.so")
     libraries = {
         "d0/libwa.so": library("libwa.so", wanted, needed=("libwb.so",)),
@@ -249,7 +252,7 @@ def test_a_version_that_is_missing_is_blamed_before_anything_is_bound(agreed: Ag
     assert not fine.fails
 
 
-def test_a_library_that_has_lost_its_versions_ends_the_process(agreed: Agreed) -> None:
+def test_a_library_that_lost_its_versions_ends_the_process(agreed: Agreed) -> None:
     wanted = refers("s6", version="V1", file="libwb.so")
     libraries = {
         "d0/libwa.so": library("libwa.so", wanted, needed=("libwb.so",)),
@@ -259,7 +262,7 @@ def test_a_library_that_has_lost_its_versions_ends_the_process(agreed: Agreed) -
     assert failed.aborts
 
 
-def test_a_library_without_versions_may_serve_by_a_unique_symbol(agreed: Agreed) -> None:
+def test_a_unique_symbol_of_a_library_without_versions_is_used(agreed: Agreed) -> None:
     # Another library is found first; that it hands over to this one is not held against it.
     libraries = {
         "d0/libwa.so": library("libwa.so", defines("s1", bind=10, relocations=(GOT,))),
@@ -272,7 +275,7 @@ def test_a_library_without_versions_may_serve_by_a_unique_symbol(agreed: Agreed)
     assert providers(agreed(libraries, *steps)[-1])["libwb.so", "s1"] == "libwa.so"
 
 
-def test_what_fails_for_a_symbol_is_unloaded(agreed: Agreed) -> None:
+def test_a_load_that_fails_for_a_symbol_is_undone(agreed: Agreed) -> None:
     libraries = {
         "d0/libwa.so": library("libwa.so", refers("s7"), needed=("libwb.so",)),
         "d0/libwb.so": library("libwb.so"),
@@ -312,7 +315,7 @@ def test_a_name_that_a_failed_load_gave_to_another_object_stays(
 
 
 @pytest.mark.parametrize(("libc", "folder"), [(Libc.GLIBC, "d0"), (Libc.MUSL, "d1")])
-def test_of_two_objects_with_a_name_the_one_loaded_first_answers(
+def test_of_two_objects_with_one_name_the_first_loaded_is_used(
     agreed: Agreed, libc: Libc, folder: str
 ) -> None:
     libraries = {
@@ -327,7 +330,7 @@ def test_of_two_objects_with_a_name_the_one_loaded_first_answers(
     assert last.load.objects[1].endswith(f"/{folder}/libwb.so")
 
 
-def test_two_default_versions_serve_no_unversioned_reference(agreed: Agreed) -> None:
+def test_two_default_versions_do_not_resolve_an_unversioned_reference(agreed: Agreed) -> None:
     twice = [defines("s7", version=version) for version in ("V2", "V3")]
     libraries = {
         "d0/libwa.so": library("libwa.so", refers("s7"), needed=("libwb.so",)),

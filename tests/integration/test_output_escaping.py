@@ -1,6 +1,6 @@
-"""Names from a wheel cannot steer who reads them: no terminal, no GitHub runner, no parser.
+"""Names from a wheel are escaped in all output: for terminals, GitHub's runner and parsers.
 
-One wheel says hostile things wherever a wheel can say anything, and goes through every command.
+One wheel has hostile text in every field, and is the argument of every command.
 """
 
 import csv
@@ -51,7 +51,7 @@ def text_of(number: int) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel full of it."""
+    """A wheel with all hostile texts."""
     folder = tmp_path_factory.mktemp("hostile")
     objects = {
         f"demo/{n}{name.replace('/', '-')}.so": forged(
@@ -90,7 +90,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def said(*arguments: str | Path, cwd: Path, code: Sequence[int] = (0, 1)) -> tuple[str, str]:
-    """Run wheelfix, and return what it has written; nothing may steer a terminal or a runner."""
+    """Run wheelfix and return its output, which must be harmless for terminals and runners."""
     environ = {name: value for name, value in os.environ.items() if name != "GITHUB_STEP_SUMMARY"}
     done = subprocess.run(
         [sys.executable, "-m", "wheelfix", *map(str, arguments)],
@@ -138,7 +138,7 @@ def test_check(wheel: Path, tmp_path: Path, form: str) -> None:
         assert "<script>alert" not in text
 
 
-# --- What a real linker lets through --------------------------------------------------------------
+# --- Names that a real linker accepts -------------------------------------------------------------
 
 SYMBOLS = (
     "\x1b[2J",
@@ -163,7 +163,7 @@ MEMBERS = (
     "file:##[x].so",
     "\u2028.so",
 )
-"""Names that end where ours might go on: what is written beside them must make no command."""
+"""Names that would become a command together with the text printed after them."""
 
 
 def quoted(symbol: str) -> str:
@@ -172,7 +172,7 @@ def quoted(symbol: str) -> str:
 
 
 def linked_wheel(folder: Path, symbols: Sequence[str], members: Sequence[str]) -> Path:
-    """Build objects with and without the symbols, under these names, that use each other."""
+    """Build objects with these symbols and names that depend on each other."""
 
     def linked(name: str, assembly: str, soname: str, *more: str) -> Path:
         (folder / "x.s").write_text(f".text\n{assembly}", "utf-8", "surrogateescape")
@@ -208,7 +208,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_check_of_what_was_linked(linked: Path, tmp_path: Path, form: str) -> None:
+def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> None:
     text, _ = said(
         "check", "-v", "--target", "debian:12", "--output-format", form, linked, cwd=tmp_path
     )
@@ -238,7 +238,7 @@ def test_check_of_what_was_linked(linked: Path, tmp_path: Path, form: str) -> No
     ],
     ids=" ".join,
 )
-def test_other_commands_on_what_was_linked(
+def test_other_commands_on_a_linked_wheel(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
     options = [word.format(wheel=linked) for word in words]
@@ -259,7 +259,7 @@ class Shape(HTMLParser):
 
 
 @pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--format")])
-def test_names_make_no_elements_and_no_attributes(
+def test_names_add_no_html_elements_or_attributes(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
     """A page on hostile names has the elements of one on harmless names."""
@@ -280,7 +280,7 @@ def test_a_baseline_may_hold_any_name(linked: Path, wheel: Path, tmp_path: Path)
         said("check", "--baseline", file, each, cwd=tmp_path, code=(0,))
 
 
-def test_the_summary_of_a_step(linked: Path, wheel: Path, tmp_path: Path) -> None:
+def test_the_step_summary_of_github(linked: Path, wheel: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary"
     for each in (linked, wheel):
         subprocess.run(
@@ -292,14 +292,14 @@ def test_the_summary_of_a_step(linked: Path, wheel: Path, tmp_path: Path) -> Non
     assert_harmless(summary.read_text("utf-8"))
 
 
-def test_two_wheels_of_one_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
-    """As before and after a repair; what they have differs in every way."""
+def test_two_wheels_with_the_same_name(linked: Path, wheel: Path, tmp_path: Path) -> None:
+    """As before and after a repair; their contents differ completely."""
     text, _ = said("check", wheel, linked, cwd=tmp_path, code=(1,))
     assert str(wheel.parent.name).removeprefix("::") in text
 
 
 def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
-    """Files may be called what no zip may say."""
+    """Installed files can have names that a zip cannot."""
     site = tmp_path / "venv/lib/python3.11/site-packages"
     with zipfile.ZipFile(linked) as archive:
         content = archive.read("demo/[a.so")
@@ -323,15 +323,15 @@ def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
             said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
 
 
-def test_where_an_error_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
-    """With -v, Python's traceback is shown, and what it says may quote the wheel."""
+def test_a_traceback_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """With -v, Python's traceback is shown, which may quote the wheel."""
     Terminal(verbosity=1).trace(ValueError("\n::error::\x1b[2J##[group]\u202e"))
     said = capsys.readouterr().err
     assert "ValueError" in said
     assert_harmless(said)
 
 
-# --- Every command on all at once -----------------------------------------------------------------
+# --- Every command on the hostile wheel -----------------------------------------------------------
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",), ("--diff",), ("-v",), ("-q",)])
@@ -340,8 +340,8 @@ def test_repair(wheel: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
     assert notes
 
 
-def test_repair_of_what_can_be_repaired(tmp_path: Path) -> None:
-    """Its plan, its summary and its output say what was hostile."""
+def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
+    """The plan, the summary and the diff quote hostile names."""
     files: dict[str, bytes | str | Path] = {
         "demo/::add-mask::x/y.so": shared_object(
             tmp_path / "y.so", soname="##[group]\x1b[2J\n::error::x",
@@ -374,7 +374,7 @@ def test_explain(wheel: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
 
 
 def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
-    """The one prints what the wheel's programs say, the other what a process loads."""
+    """`verify` prints output of the wheel's programs, `trace` paths of loaded files."""
     text, _ = said("verify", "--json", wheel, cwd=tmp_path, code=(0, 1, 2))
     if text:
         json.loads(text)
@@ -397,7 +397,7 @@ def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("command", ["check", "repair", "explain", "tree", "verify"])
-def test_the_name_of_the_file_itself(tmp_path: Path, name: str, command: str) -> None:
+def test_a_hostile_file_name(tmp_path: Path, name: str, command: str) -> None:
     (tmp_path / name).write_bytes(b"PK")
     said(command, name, cwd=tmp_path, code=(2,))
     (tmp_path / name).unlink()

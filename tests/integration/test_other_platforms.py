@@ -1,4 +1,4 @@
-"""Wheels for other machines and for musl are judged here, with no tool at hand at all."""
+"""Checks of wheels for other machines and for musl, without any tools."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def checked(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_good_wheel_passes_whatever_it_is_for(wheel: Path) -> None:
+def test_a_good_wheel_of_each_platform_passes(wheel: Path) -> None:
     done = checked(wheel, "--output-format", "json")
     assert done.stderr == ""
     assert done.returncode == 0
@@ -61,7 +61,7 @@ def test_a_good_wheel_passes_whatever_it_is_for(wheel: Path) -> None:
     assert not {each["code"] for each in judged["findings"] if each["severity"] == "error"}
 
 
-def test_its_defects_are_found_too(wheel: Path) -> None:
+def test_defects_of_each_platforms_wheel_are_found(wheel: Path) -> None:
     done = checked(wheel, "--max-size", "1kB", "--require", "libnone.so=none")
     assert done.returncode == 1
     assert "wheel-over-budget" in done.stdout

@@ -1,7 +1,7 @@
-"""Some thousands of the cases of `scripts/fuzz.py`: broken input meets only our own errors.
+"""Some thousands of cases of `scripts/fuzz.py`: damaged input raises only our own errors.
 
-Each target runs in a process of its own, whose memory is limited; the cases that are kept in
-fixtures/fuzz are tried as they are, and are damaged further.
+Each target runs in its own process, whose memory is limited; the cases kept in fixtures/fuzz are
+tried unchanged, and damaged further.
 """
 
 import subprocess
@@ -16,12 +16,12 @@ from fuzzing.targets import TARGETS, Target
 from tests.support.scripting import SCRIPTS
 
 NEVER_REFUSED = {"source", "record", "wheel"}
-"""What is wrong there is a finding, or nothing."""
+"""Errors in these inputs are findings."""
 CASES = {"wheel": 40, "source": 1000}
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_broken_input_is_refused_in_our_own_words(target: str) -> None:
+def test_damaged_input_raises_only_our_own_errors(target: str) -> None:
     number = str(CASES.get(target, 2_000))
     command = [
         sys.executable,
@@ -37,8 +37,8 @@ def test_broken_input_is_refused_in_our_own_words(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_what_was_kept_is_refused_still(target: str) -> None:
-    """Each is one way to be refused, or has once taken too much; it is named after that."""
+def test_kept_cases_are_still_refused(target: str) -> None:
+    """Each is named after the error it raised, or after a limit that it once exceeded."""
     for path in sorted((CORPUS / target).glob("*")):
         said = tried(target, path.read_bytes())
         refused = target not in NEVER_REFUSED and not path.name.startswith("took-")
@@ -58,7 +58,7 @@ def a_loop(text: str) -> str:
 @pytest.mark.parametrize(
     ("reader", "error"), [(a_crash, "IndexError"), (a_loop, "more than 0.1 seconds")]
 )
-def test_a_crash_and_a_loop_would_be_seen(
+def test_a_crash_and_a_loop_are_detected(
     reader: object, error: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(targets, "read_metadata", reader)
@@ -67,7 +67,7 @@ def test_a_crash_and_a_loop_would_be_seen(
         run("metadata", first=0, cases=1)
 
 
-def test_a_case_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_is_minimised(monkeypatch: pytest.MonkeyPatch) -> None:
     def picky(data: bytes) -> None:
         if b"x" in data:
             raise AssertionError

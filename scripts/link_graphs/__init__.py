@@ -1,0 +1,1 @@
+"""Random link graphs: linked with `--no-as-needed` and pruned, and linked with `--as-needed`."""

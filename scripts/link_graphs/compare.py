@@ -1,0 +1,124 @@
+"""Differences between a pruned object and one linked with `--as-needed`."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from link_graphs.graphs import Graph, random_graph
+from link_graphs.linking import Bench
+from link_graphs.loading import Load, load
+from wheelfix.elf.editor import edit_in_place
+from wheelfix.elf.exports import read_exports
+from wheelfix.elf.model import Undefined, without_needed
+from wheelfix.elf.reader import read_elf
+from wheelfix.loader.as_needed import Decision, Library, Why, decide
+
+ForeignSymbol = tuple[str, str | None, str | None, bool]
+"""Name, version, library of the version, and whether weak, of a symbol defined elsewhere."""
+
+
+def library(path: Path) -> Library:
+    """Read a library for `decide`."""
+    data = path.read_bytes()
+    read = partial(read_exports, data, path.name)
+    return Library(path=str(path), elf=read_elf(data, path.name), read=read)
+
+
+def decisions(graph: Graph, linked: Path) -> tuple[Decision, ...]:
+    """Judge the object that was linked with everything."""
+    libraries = {name: library(linked.parent / name) for name in graph.order}
+    return decide(library(linked), libraries)
+
+
+def difference(seed: int, bench: Bench) -> str | None:
+    """Link a random graph both ways; say where we differ from the linker."""
+    graph = random_graph(seed)
+    full, relinked = bench.link(graph)
+    ours = decisions(graph, full)
+    passed = {Why.UNUSED} if bench.linker == "ld.bfd" else {Why.UNUSED, Why.SIBLING}
+    pruned = full.with_name("pruned.so")
+    prune(full, pruned, {decision.name for decision in ours if decision.why in passed})
+    said, wanted = LinkedObject.of(pruned), LinkedObject.of(relinked)
+    if graph.program:
+        said = said.among({name for name, *_ in wanted.symbols})
+    wanted = wanted.without_labels({each for each in said.symbols if each[3]})
+    if said == wanted or (said.tables() == wanted.tables() and not wanted.load.complete):
+        return None
+    return (
+        f"seed {seed}: {bench.linker} {wanted.unlike(said)}\n"
+        f"  we {said.unlike(wanted)}\n  {graph}\n  {ours}"
+    )
+
+
+def prune(full: Path, pruned: Path, names: set[str]) -> None:
+    """Write `full` without the DT_NEEDED entries `names`, edited in place."""
+    data = bytearray(full.read_bytes())
+    before = read_elf(data, full.name)
+    after = without_needed(before, names)
+    if edit_in_place(data, before, after, full.name) != after:
+        raise RuntimeError(f"{full}: dropping {names} needs room")
+    pruned.write_bytes(data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedObject:
+    """What an object needs, read from its tables and observed with the loader."""
+
+    needed: tuple[str, ...]
+    verneed: dict[str, frozenset[str]]
+    """Library -> the versions that are needed of it."""
+    symbols: frozenset[ForeignSymbol]
+    load: Load
+
+    @classmethod
+    def of(cls, path: Path) -> "LinkedObject":
+        """Read an object, and have it loaded."""
+        data = path.read_bytes()
+        elf = read_elf(data, path.name)
+        others = (*elf.undefined, *read_exports(data, path.name).copies)
+        return cls(
+            needed=elf.needed,
+            verneed={need.file: frozenset(need.versions) for need in elf.verneed},
+            symbols=frozenset(_foreign_symbol(each) for each in others),
+            load=load(path, elf),
+        )
+
+    def tables(self) -> tuple[object, ...]:
+        """Return what it says by its tables."""
+        return self.needed, self.verneed, self.symbols
+
+    def among(self, names: set[str]) -> "LinkedObject":
+        """Leave out the object's own references to other symbols than these."""
+        kept = (each for each in self.load.bindings if each[0] or each[1] in names)
+        return replace(
+            self,
+            symbols=frozenset(each for each in self.symbols if each[0] in names),
+            load=replace(self.load, bindings=frozenset(kept)),
+        )
+
+    def without_labels(self, weak: set[ForeignSymbol]) -> "LinkedObject":
+        """Leave out the versions of weak references that have none among `weak`."""
+        bare = {name for name, version, *_ in weak if version is None}
+        lost = {each for each in self.symbols if each[3] and each[0] in bare}
+        kept = self.symbols - lost
+        asked = {(file, version) for _, version, file, _ in kept}
+        gone = {(file, version) for _, version, file, _ in lost} - asked
+        verneed = {
+            file: frozenset(version for version in versions if (file, version) not in gone)
+            for file, versions in self.verneed.items()
+        }
+        return replace(
+            self,
+            symbols=kept | {(name, None, None, True) for name, *_ in lost},
+            verneed={file: versions for file, versions in verneed.items() if versions},
+        )
+
+    def unlike(self, other: "LinkedObject") -> str:
+        """Return the fields that differ from `other`, as text."""
+        return ", ".join(
+            f"{name}={mine}" for name, mine in vars(self).items() if mine != vars(other)[name]
+        )
+
+
+def _foreign_symbol(each: Undefined) -> ForeignSymbol:
+    return each.name, each.version, each.file, each.weak

@@ -1,0 +1,28 @@
+"""Symbols of the files on this machine."""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from oracle.binding import Symbols
+from oracle.lookups import Lookup, read_lookups, read_plt_entries
+from wheelfix.elf.exports import read_exports
+from wheelfix.elf.model import Definition, Exports
+
+
+def read_symbols() -> Symbols:
+    """Return readers of symbols that read each file once; a missing file has none."""
+
+    @cache
+    def exports(path: str) -> Exports:
+        return read_exports(Path(path).read_bytes(), path) if Path(path).exists() else Exports()
+
+    @cache
+    def lookups(path: str) -> tuple[Lookup, ...]:
+        return read_lookups(Path(path).read_bytes(), path) if Path(path).exists() else ()
+
+    @cache
+    def plt_entries(path: str) -> Mapping[str, tuple[Definition, ...]]:
+        return read_plt_entries(Path(path).read_bytes(), path) if Path(path).exists() else {}
+
+    return Symbols(exports=exports, plt_entries=plt_entries, lookups=lookups)

@@ -1,0 +1,57 @@
+"""One installation: its description, and its files on disk."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from random_installations.objects import Code, elf32_header, shared_object
+from wheelfix.elf.reader import read_elf
+from wheelfix.loader.model import Environment
+
+NAMES = [f"libw{letter}.so" for letter in "abcdef"]
+SYMBOLS = [f"s{number}" for number in range(8)]
+LIB = "lib/x86_64-linux-gnu"
+DIRECTORIES = ["d0", "d1", "d1/sub", "d2", "glibc", "d1/glibc-hwcaps/x86-64-v2", LIB]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One dlopen of the program's."""
+
+    name: str
+    mode: str = "n"
+    """`g` with RTLD_GLOBAL, `d` with RTLD_DEEPBIND."""
+    caller: str = ""
+    """The library that makes the call, if it is loaded; otherwise nothing happens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One installation on disk, and the same as an `Environment`."""
+
+    root: Path
+    environment: Environment
+    steps: tuple[Step, ...] = ()
+
+
+def write_files(environment: Environment, codes: dict[str, Code], program: Path) -> Environment:
+    """Make the files that `environment` describes, and return it with what was made."""
+    for each in environment.directories:
+        Path(each).mkdir(parents=True, exist_ok=True)
+    files = dict(environment.files)
+    for path, elf in environment.files.items():
+        if path == environment.main:
+            shutil.copy(program, path)
+        elif path not in environment.hard_links:
+            data = elf32_header(elf) if elf.bits == 32 else shared_object(elf, codes.get(path))
+            Path(path).write_bytes(data)
+            if path in codes:
+                files[path] = read_elf(data, path)
+    for path, original in environment.hard_links.items():
+        Path(path).hardlink_to(original)
+        files[path] = files[original]
+    for path in environment.broken:
+        Path(path).write_text("INPUT(libz.so)\n" * 10)
+    for path, target in environment.links.items():
+        Path(path).symlink_to(target)
+    return replace(environment, files=files)

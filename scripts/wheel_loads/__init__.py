@@ -1,0 +1,1 @@
+"""Objects of an installed wheel, loaded by the real loader (glibc) and by the model."""

@@ -1,0 +1,17 @@
+"""Preload shims in a wheel."""
+
+from collections.abc import Mapping
+
+from wheelfix.analysis.preload_shim import read_shim
+from wheelfix.wheel.model import PRELOAD, Wheel
+
+
+def shims(subject: Wheel) -> dict[str, Mapping[str, tuple[str, ...]]]:
+    """Return for each shim of a wheel the libraries that each module needs."""
+    found: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    for member, source in subject.sources.items():
+        if member.endswith(f"{PRELOAD}.py"):
+            shim = read_shim(source)
+            assert shim is not None
+            found[member] = shim.modules
+    return found
