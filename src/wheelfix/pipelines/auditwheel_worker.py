@@ -8,24 +8,18 @@ releases that have it in this form, and `scripts/toolversions.py` tries them.
 
 import logging
 import os
-import signal
 import tempfile
-import threading
 import traceback
-import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
-from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from wheelfix.errors import ToolError
-from wheelfix.system.subprocesses import end_tree
+from wheelfix.system.workers import WorkerDiedError, WorkerProcess, WorkerTimeoutError
 
 TIMEOUT = 600
 """Seconds for the analysis of one wheel."""
@@ -98,7 +92,7 @@ class Auditwheel:
         """Start no process yet; `environ` is the user's environment."""
         self.environ = environ
         self._processes = processes
-        self._idle: list[_Worker] = []
+        self._idle: list[WorkerProcess] = []
 
     def __enter__(self) -> Self:
         """Start the processes, which import auditwheel while the caller goes on.
@@ -112,7 +106,7 @@ class Auditwheel:
 
     def __exit__(self, *_: object) -> None:
         while self._idle:
-            self._idle.pop().end()
+            self._idle.pop().kill()
 
     def analyze(self, question: Question) -> Analysis | Refusal:
         """Return auditwheel's analysis of a wheel.
@@ -124,76 +118,42 @@ class Auditwheel:
         except IndexError:
             worker = _start()
         with ExitStack() as failure:
-            failure.callback(worker.end)
-            try:
-                answer = worker.executor.submit(analyze, question).result(TIMEOUT)
-            except TimeoutError:
-                cause = f"auditwheel did not end within {TIMEOUT:g} seconds"
-                raise ToolError(cause, hint=_AGAIN) from None
-            except BrokenProcessPool:
-                raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN) from None
-            failure.pop_all()
+            failure.callback(worker.kill)
+            worker.start_call(analyze, question)
+            answer: Analysis | Refusal | Exception = worker.answer(TIMEOUT)
+            match answer:
+                case WorkerTimeoutError():
+                    cause = f"auditwheel did not end within {TIMEOUT:g} seconds"
+                    raise ToolError(cause, hint=_AGAIN)
+                case WorkerDiedError():
+                    raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
+                case _:
+                    failure.pop_all()
         self._idle.append(worker)
-        if isinstance(answer, ToolError):
+        if isinstance(answer, Exception):
             raise answer
         return answer
 
 
-class _Worker(NamedTuple):
-    """One process, and the executor that hands it calls."""
-
-    executor: ProcessPoolExecutor
-    pid: int
-
-    def end(self) -> None:
-        """Kill the process, which has nothing to lose, and what it has started."""
-        if self.pid in {child.pid for child in active_children()}:
-            end_tree(self.pid)
-        self.executor.shutdown()
-
-
-def _start() -> _Worker:
-    """Start a process. Raises `ToolError` if that is not possible.
-
-    It is forked: any other way imports the caller's main module once more, and a script without
-    `if __name__ == "__main__"` would run twice.
-    """
+def _start() -> WorkerProcess:
+    """Start a process. Raises `ToolError` if that is not possible."""
     try:
-        executor = ProcessPoolExecutor(1, get_context("fork"), initializer=_settle_in)
-        with warnings.catch_warnings():
-            # Python 3.12 warns of other threads' locks. The child uses none that Python does not
-            # make anew after a fork.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = executor.submit(os.getpid).result()
-    except (OSError, BrokenProcessPool) as error:
+        return WorkerProcess(_import)
+    except OSError as error:
         raise ToolError(
             f"no process can be started for auditwheel: {error}",
-            hint="it needs semaphores (sem_overview(7)): check that /dev/shm can be written",
+            hint="is there enough memory, and a limit on processes (`ulimit -u`)?",
         ) from error
-    executor.submit(_import)
-    return _Worker(executor=executor, pid=pid)
 
 
 # --- In the worker process ------------------------------------------------------------------------
 # auditwheel has no types, and is imported in that process alone, while ours goes on.
 
 
-def _settle_in() -> None:
-    """Leave signals to the parent, who ends its workers, and end with it even if it is killed."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the whole group
-        signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    if (parent := parent_process()) is not None:
-        parent.join()
-        os._exit(1)
-
-
 def _import() -> None:
-    """Import what `analyze` is going to need."""
-    import_module("auditwheel.wheel_abi")
+    """Import what `analyze` is going to need, which says what is wrong with it."""
+    with suppress(BaseException):
+        import_module("auditwheel.wheel_abi")
 
 
 def analyze(question: Question) -> Analysis | Refusal | ToolError:

@@ -21,7 +21,7 @@ from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel, WheelName, is_vendored
-from wheelfix.wheel.reader import Archive, open_wheel
+from wheelfix.wheel.reader import Archive, open_rewritten
 
 _REPORT = "nothing was published; please report this wheel"
 
@@ -29,14 +29,14 @@ _REPORT = "nothing was published; please report this wheel"
 
 
 def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel:
-    """Read the written wheel like any other, and return it if it is as `predicted`.
+    """Read the written wheel, and return it if it is as `predicted`.
 
     Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed
     meanwhile.
     """
     archive.check_unchanged()
     try:
-        with open_wheel(pending.path, name=predicted.name) as written:
+        with open_rewritten(pending.path, predicted.name, archive) as written:
             found = written.wheel
     except BadWheelError as error:
         raise VerificationError(

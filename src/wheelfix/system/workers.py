@@ -11,16 +11,18 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from math import inf
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError
+from wheelfix.system.subprocesses import end_tree
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -29,6 +31,7 @@ _WINDOW = 1024
 """Calls that an executor gets ahead of the result that is due."""
 _ANSWERS_PER_PROCESS = 16
 """Answers of worker processes that wait for an earlier one."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class WorkerDiedError(Exception):
@@ -138,22 +141,67 @@ def _future_answer(future: "Future[Result]") -> Result | Exception:
 # --- Processes ------------------------------------------------------------------------------------
 
 
-class _Worker(NamedTuple):
-    """A process that makes one call after the other."""
+class WorkerProcess:
+    """A process that makes one call after the other, each with a time limit."""
 
-    process: BaseProcess
-    connection: Connection
+    def __init__(self, prepare: Callable[[], object]) -> None:
+        """Fork the process, which calls `prepare` first. Raises `OSError`.
+
+        Start methods other than fork import the caller's main module again (multiprocessing).
+        """
+        fork = get_context("fork")
+        self.connection, its = fork.Pipe()
+        self._process = fork.Process(target=_answer_calls, args=(its, prepare))
+        # A signal handler that raises in the middle of a fork would leave locks taken.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            with warnings.catch_warnings():
+                # Python 3.12 warns that other threads may hold locks. The worker uses only locks
+                # that Python makes anew after a fork.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        its.close()
+
+    def is_alive(self) -> bool:
+        """Return whether the process still runs."""
+        return self._process.is_alive()
+
+    def start_call(self, work: Callable[[Item], Result], item: Item) -> None:
+        """Let the process call `work(item)`."""
+        with suppress(BrokenPipeError):  # the process has ended, which `answer` says
+            self.connection.send((work, item))
+
+    def answer(self, timeout: float) -> Any:  # noqa: ANN401 - what `work` returns
+        """Return the answer of the call, or why there is none after `timeout` seconds.
+
+        That is what `work` raised, `WorkerDiedError` or `WorkerTimeoutError`. With these two, the
+        process is gone.
+        """
+        try:
+            if self.connection.poll(timeout):
+                return self.connection.recv()
+        except (EOFError, OSError):
+            self.kill()
+            return WorkerDiedError()
+        except Exception as error:  # noqa: BLE001 - an answer that cannot be unpickled
+            return error
+        self.kill()
+        return WorkerTimeoutError()
 
     def kill(self) -> None:
-        self.process.kill()
-        self.process.join()
+        """Kill the process, which has nothing to lose, and what it has started."""
+        if self._process.pid is not None and self._process.is_alive():
+            end_tree(self._process.pid)
+        self._process.join()
         self.connection.close()
 
 
 class _Call(NamedTuple):
     """A call that a worker makes."""
 
-    worker: _Worker
+    worker: WorkerProcess
     number: int
     item: Any
     deadline: float
@@ -170,8 +218,8 @@ class WorkerProcesses:
         """
         self._count = count
         self._timeout = timeout or inf
-        self._memory = memory
-        self._idle: list[_Worker] = []
+        self._prepare = partial(_limit_memory, memory)
+        self._idle: list[WorkerProcess] = []
         self._calls: list[_Call] = []
 
     def __enter__(self) -> Self:
@@ -205,29 +253,21 @@ class WorkerProcesses:
     def _start(self, work: Callable[[Item], Result], number: int, item: Item) -> None:
         worker = self._living_worker()
         self._calls.append(_Call(worker, number, item, monotonic() + self._timeout))
-        worker.connection.send((work, item))
+        worker.start_call(work, item)
 
-    def _living_worker(self) -> _Worker:
+    def _living_worker(self) -> WorkerProcess:
         while self._idle:
             worker = self._idle.pop()
-            if worker.process.is_alive():
+            if worker.is_alive():
                 return worker
             worker.kill()
-        return _fork(self._memory)
+        return WorkerProcess(self._prepare)
 
     def _received(self, call: _Call) -> Any:  # noqa: ANN401 - what `work` returns
         """Return the answer of a call that ended, or why there is none."""
-        if not call.worker.connection.poll():
-            call.worker.kill()
-            return WorkerTimeoutError()
-        try:
-            answer = call.worker.connection.recv()
-        except (EOFError, OSError):
-            call.worker.kill()
-            return WorkerDiedError()
-        except Exception as error:  # noqa: BLE001 - an answer that cannot be unpickled
-            answer = error
-        self._idle.append(call.worker)
+        answer = call.worker.answer(0)
+        if not isinstance(answer, WorkerDiedError | WorkerTimeoutError):
+            self._idle.append(call.worker)
         return answer
 
 
@@ -239,32 +279,15 @@ def _ended(calls: list[_Call]) -> list[_Call]:
     return [call for call in calls if call.worker.connection in answered or call.deadline <= now]
 
 
-def _fork(memory: int | None) -> _Worker:
-    """Start a worker.
-
-    Start methods other than fork import the caller's main module again (multiprocessing).
-    """
-    fork = get_context("fork")
-    ours, its = fork.Pipe()
-    process = fork.Process(target=_answer_calls, args=(its, memory))
-    with warnings.catch_warnings():
-        # Python 3.12 warns that other threads may hold locks. The worker uses only locks that
-        # Python makes anew after a fork.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        process.start()
-    its.close()
-    return _Worker(process, ours)
-
-
 # --- In a worker process --------------------------------------------------------------------------
 
 
-def _answer_calls(connection: Connection, memory: int | None) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal sends them to the whole group
+def _answer_calls(connection: Connection, prepare: Callable[[], object]) -> None:
+    for number in _SIGNALS:  # a terminal sends them to the whole group
         signal.signal(number, signal.SIG_IGN)
-    if memory is not None:
-        _limit_memory(memory)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
     while True:
         work, item = connection.recv()
         try:
@@ -273,7 +296,9 @@ def _answer_calls(connection: Connection, memory: int | None) -> None:
             connection.send(error)
 
 
-def _limit_memory(size: int) -> None:
+def _limit_memory(size: int | None) -> None:
+    if size is None:
+        return
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
     limits = [limit for limit in (soft, hard, size) if limit != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))

@@ -4,7 +4,9 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from itertools import zip_longest
 from pathlib import Path
+from typing import Self
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -27,7 +29,7 @@ from wheelfix.wheel.python_opens import followed
 from wheelfix.wheel.python_source import Budget
 from wheelfix.wheel.record import algorithm_of, parse_record, verify_record
 from wheelfix.wheel.safety import check_data_folder, check_entries, check_metadata_sizes
-from wheelfix.wheel.zip_format import shown
+from wheelfix.wheel.zip_format import Entry, shown
 from wheelfix.wheel.zip_reader import ZipReader
 
 _LARGEST_TEXT = 2**20
@@ -44,8 +46,12 @@ _REBUILD = "build the wheel again"
 class Archive(ZipReader):
     """An open wheel. Close it, or use it as a context manager; reading is safe from threads."""
 
-    def __init__(self, path: Path, descriptor: int, name: WheelName) -> None:
+    def __init__(
+        self, path: Path, descriptor: int, name: WheelName, origin: Self | None = None
+    ) -> None:
         """Take over an open `descriptor`, and read and verify the wheel.
+
+        Members with the same compressed bytes in `origin` are not inflated.
 
         Raises `BadWheelError` for what `open_wheel` refuses.
         """
@@ -53,7 +59,7 @@ class Archive(ZipReader):
         self._is_new = time.time_ns() - self._state[-1] < _TICK
         super().__init__(descriptor)
         self.path = path
-        self.wheel, self.contents = _read_wheel(self, name)
+        self.wheel, self.contents = _read_wheel(self, name, origin)
 
     def symbol_tables(self, member: str) -> SymbolTables:
         """Return what the exports of an object are read from; it may be inflated again.
@@ -100,13 +106,21 @@ def open_wheel(path: Path, *, name: WheelName | None = None) -> Archive:
     return _opened(path, descriptor, name)
 
 
-def _opened(path: Path, descriptor: int, name: WheelName) -> Archive:
+def open_rewritten(path: Path, name: WheelName, origin: Archive) -> Archive:
+    """Open a wheel called `name` that was made of `origin`, as `open_wheel` does.
+
+    Members that were copied are compared with `origin` in their compressed form, not inflated.
+    """
+    return _opened(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), name, origin)
+
+
+def _opened(path: Path, descriptor: int, name: WheelName, origin: Archive | None = None) -> Archive:
     """Make an archive of `descriptor`, which is closed where that fails."""
     with ExitStack() as stack:
         stack.callback(os.close, descriptor)
         try:
             _check_regular(descriptor)
-            archive = Archive(path, descriptor, name)
+            archive = Archive(path, descriptor, name, origin)
         except BadWheelError as error:
             raise BadWheelError(f"`{path.name}`: {error.message}", hint=error.hint) from error
         stack.pop_all()
@@ -127,7 +141,9 @@ def _state_of(descriptor: int) -> tuple[int, int, int]:
 # --- Reading -----------------------------------------------------------------------------------
 
 
-def _read_wheel(archive: ZipReader, name: WheelName) -> tuple[Wheel, Mapping[str, Content]]:
+def _read_wheel(
+    archive: ZipReader, name: WheelName, origin: Archive | None
+) -> tuple[Wheel, Mapping[str, Content]]:
     """Inflate every member once: check CRC and size, RECORD's hash, and read ELF objects."""
     check_entries(archive.directory, archive.size)
     archive.check_folders()
@@ -138,7 +154,10 @@ def _read_wheel(archive: ZipReader, name: WheelName) -> tuple[Wheel, Mapping[str
     wheel_file = _read_wheel_file(archive, f"{dist_info}/WHEEL")
     rows, problems = _read_record(archive, f"{dist_info}/RECORD")
     stated = {row.name: row.hash for row in rows if algorithm_of(row)}
-    contents = read_contents(archive.entries, stated, archive.inflated)
+    known = dict(_copied(archive, origin, stated)) if origin else {}
+    others = {member: entry for member, entry in archive.entries.items() if member not in known}
+    read = known | read_contents(others, stated, archive.inflated)
+    contents = {member: read[member] for member in archive.entries}
     members = tuple(
         Member(e.name, e.size, e.compressed_size, e.mode) for e in archive.entries.values()
     )
@@ -166,6 +185,24 @@ def _read_wheel(archive: ZipReader, name: WheelName) -> tuple[Wheel, Mapping[str
         shebangs=dict(_shebangs(archive, data_dir)),
     )
     return wheel, contents
+
+
+def _copied(
+    archive: ZipReader, origin: Archive, stated: Mapping[str, str]
+) -> Iterator[tuple[str, Content]]:
+    """Yield what is known of the members that have the same compressed bytes in `origin`."""
+    for member, entry in archive.entries.items():
+        content, old = origin.contents.get(member), origin.entries.get(member)
+        if content is None or old is None or _packed(entry) != _packed(old):
+            continue
+        algorithm = stated.get(member, "").partition("=")[0]
+        pieces = zip_longest(archive.raw(member)[1], origin.raw(member)[1])
+        if content.hash.partition("=")[0] == algorithm and all(a == b for a, b in pieces):
+            yield member, content
+
+
+def _packed(entry: Entry) -> tuple[int, ...]:
+    return entry.method, entry.crc, entry.compressed_size, entry.size
 
 
 def _find_dist_info(names: Iterable[str], wheel: WheelName) -> str:
