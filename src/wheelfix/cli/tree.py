@@ -82,7 +82,7 @@ def tree(
             raise SettingsError("name a wheel, or an environment with --site")
         others = [read_wheel(other) for other in beside or []]
         configuration = options.configuration_of(context, given, config)
-        graphs = []
+        graphs = list[Graph]()
         for path in [Path(wheel), *([after] if after else [])]:
             subject = read_wheel(path)
             question = question_of(

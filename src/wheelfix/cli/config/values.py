@@ -83,8 +83,10 @@ def kind_of(field: SettingField) -> Kind:
     if field.type is int:
         return _numbers(field.setting.least, field.setting.most)
     if isinstance(field.type, type) and issubclass(field.type, StrEnum):
-        choices = [choice.value for choice in field.type]
-        return Kind(partial(_choice, field.type), {"enum": choices}, field.type)
+        choices = cast("type[StrEnum]", field.type)
+        return Kind(
+            partial(_choice, choices), {"enum": [choice.value for choice in choices]}, choices
+        )
     return _KINDS[field.type]
 
 
