@@ -10,6 +10,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
+from inspect import isclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args
 
@@ -82,12 +83,15 @@ def kind_of(field: SettingField) -> Kind:
     """Return the kind of the values of `field`."""
     if field.type is int:
         return _numbers(field.setting.least, field.setting.most)
-    if isinstance(field.type, type) and issubclass(field.type, StrEnum):
-        choices = cast("type[StrEnum]", field.type)
-        return Kind(
-            partial(_choice, choices), {"enum": [choice.value for choice in choices]}, choices
-        )
+    choices = _choices(field.type)
+    if choices is not None:
+        values = [choice.value for choice in choices]
+        return Kind(partial(_choice, choices), {"enum": values}, choices)
     return _KINDS[field.type]
+
+
+def _choices(annotation: Any) -> type[StrEnum] | None:  # noqa: ANN401 - any annotation
+    return annotation if isclass(annotation) and issubclass(annotation, StrEnum) else None
 
 
 def _numbers(least: int | None, most: int | None) -> Kind:
@@ -263,17 +267,17 @@ def _pairs(given: object, where: str, separator: str) -> Mapping[str, object]:
     return pairs
 
 
-_SEVERITIES: tuple[SeverityLabel, ...] = get_args(SeverityLabel)
+_SEVERITIES: dict[str, SeverityLabel] = {label: label for label in get_args(SeverityLabel)}
 
 
 def _severities(given: object, where: str) -> dict[str, SeverityLabel]:
     severities: dict[str, SeverityLabel] = {}
     for selector, value in _pairs(given, where, "=").items():
-        labels = [label for label in _SEVERITIES if value == label]
-        if not labels:
+        label = _SEVERITIES.get(value) if isinstance(value, str) else None
+        if label is None:
             listed = ", ".join(f"`{label}`" for label in _SEVERITIES)
             raise SettingsError(f"{where}: `{selector}` is {_shown(value)}; it must be {listed}")
-        severities[_text(selector, where)] = labels[0]
+        severities[_text(selector, where)] = label
     return severities
 
 
