@@ -718,10 +718,17 @@ def test_an_auditwheel_that_misbehaves(
 
 
 def hang(tmp_path: Path, environ: Mapping[str, str]) -> tuple[dict[str, str], Path]:
-    """Return an environment in which auditwheel hangs, with a child, once `mark` is there."""
+    """Return an environment in which auditwheel hangs, with a child, once `mark` is there.
+
+    It does so when it is asked about a wheel, not when its process imports it beforehand.
+    """
     mark = tmp_path / "hangs"
+    once = f"open(f'{tmp_path}/imported-{{os.getpid()}}', 'x')"
     child = "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(99)'])"
-    code = f"{child}; open({str(mark)!r}, 'w'); time.sleep(100)"
+    code = (
+        f"try: {once}\nexcept FileExistsError: {child}; open({str(mark)!r}, 'w'); time.sleep(100)\n"
+        "raise ImportError"
+    )
     place = str(fake_auditwheel(tmp_path / "fake", code))
     return {**environ, "WHEELFIX_TEST_PATH": place, "PYTHONPATH": f"{SOURCES}:{place}"}, mark
 

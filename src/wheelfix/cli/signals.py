@@ -9,10 +9,9 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
+from wheelfix.system.interrupts import SIGNALS
 from wheelfix.system.subprocesses import stop_children
 from wheelfix.system.tempfiles import remove_own
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def install_signal_handlers() -> Callable[[], None]:
@@ -32,7 +31,7 @@ def install_signal_handlers() -> Callable[[], None]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    for number in _SIGNALS:
+    for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, leave)
     thread = threading.Thread(target=_wait, args=(reader,), daemon=True)
@@ -45,7 +44,7 @@ def install_signal_handlers() -> Callable[[], None]:
 
 def _wait(reader: int) -> None:
     while came := os.read(reader, 1):
-        if came[0] in _SIGNALS:
+        if came[0] in SIGNALS:
             end_now(128 + came[0])
 
 

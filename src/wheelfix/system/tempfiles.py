@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
+from wheelfix.system.interrupts import uninterrupted
 
 PREFIX = "wheelfix-run-"
 """How the names of our temporary folders begin."""
@@ -78,18 +79,24 @@ def scratch() -> Generator[Path]:
     """
     parent = tmpdir()
     sweep(parent, PREFIX)
-    while True:
-        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        with suppress(FileNotFoundError):  # another run has swept it away
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            if hold(descriptor):
-                break
-            os.close(descriptor)
+    with uninterrupted():
+        folder, descriptor = _held_folder(parent)
     try:
         yield folder
     finally:
         _remove(folder)
         os.close(descriptor)
+
+
+def _held_folder(parent: Path) -> tuple[Path, int]:
+    """Make a folder, and lock it before another run sweeps it away."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        with suppress(FileNotFoundError):
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            if hold(descriptor):
+                return folder, descriptor
+            os.close(descriptor)
 
 
 def remove_own() -> None:

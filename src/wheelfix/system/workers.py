@@ -22,6 +22,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError
+from wheelfix.system.interrupts import SIGNALS, uninterrupted
 from wheelfix.system.subprocesses import end_tree
 
 Item = TypeVar("Item")
@@ -31,7 +32,6 @@ _WINDOW = 1024
 """Calls that an executor gets ahead of the result that is due."""
 _ANSWERS_PER_PROCESS = 16
 """Answers of worker processes that wait for an earlier one."""
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class WorkerDiedError(Exception):
@@ -152,16 +152,11 @@ class WorkerProcess:
         fork = get_context("fork")
         self.connection, its = fork.Pipe()
         self._process = fork.Process(target=_answer_calls, args=(its, prepare))
-        # A signal handler that raises in the middle of a fork would leave locks taken.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        try:
-            with warnings.catch_warnings():
-                # Python 3.12 warns that other threads may hold locks. The worker uses only locks
-                # that Python makes anew after a fork.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with uninterrupted(), warnings.catch_warnings():
+            # Python 3.12 warns that other threads may hold locks. The worker uses only locks that
+            # Python makes anew after a fork.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            self._process.start()
         its.close()
 
     def is_alive(self) -> bool:
@@ -283,9 +278,9 @@ def _ended(calls: list[_Call]) -> list[_Call]:
 
 
 def _answer_calls(connection: Connection, prepare: Callable[[], object]) -> None:
-    for number in _SIGNALS:  # a terminal sends them to the whole group
+    for number in SIGNALS:  # a terminal sends them to the whole group
         signal.signal(number, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     prepare()
     while True:
