@@ -24,7 +24,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
-from tests.support.fakes import fake_auditwheel
+from tests.support.fakes import fake_auditwheel, use_fake_auditwheel
 from tests.support.scripting import SCRIPTS
 from wheelfix.elf.model import Elf
 from wheelfix.errors import WheelfixError
@@ -709,7 +709,7 @@ def test_an_auditwheel_that_misbehaves(
     words: tuple[str, ...],
 ) -> None:
     monkeypatch.setattr("wheelfix.pipelines.auditwheel_worker.TIMEOUT", 3)
-    monkeypatch.setattr(sys, "path", [str(fake_auditwheel(tmp_path / "fake", code)), *sys.path])
+    use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
     refused(repaired(wheel, tmp_path / "out", environ), *words)
     assert left(tmp_path / "out", temporary) == []
 

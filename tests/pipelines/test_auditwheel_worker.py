@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import build
-from tests.support.fakes import fake_auditwheel
+from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import ToolError
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
 
@@ -111,7 +111,7 @@ def test_a_wheel_that_auditwheel_cannot_read_is_an_error_and_the_process_goes_on
 def test_an_auditwheel_that_misbehaves_is_an_error(
     code: str, words: str, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "path", [str(fake_auditwheel(tmp_path / "fake", code)), *sys.path])
+    use_fake_auditwheel(monkeypatch, tmp_path / "fake", code)
     monkeypatch.setattr("wheelfix.pipelines.auditwheel_worker.TIMEOUT", 2)
     with _children() as started:
         with Auditwheel({}) as auditwheel, pytest.raises(ToolError, match=words) as caught:

@@ -28,7 +28,6 @@ from tests.support.build import (
     stub_library_with_versions,
 )
 from tests.support.environment import ENVIRON
-from tests.support.fakes import fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
@@ -1034,9 +1033,7 @@ def test_an_auditwheel_that_crashes_is_an_error(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        sys, "path", [str(fake_auditwheel(tmp_path / "fake", behaviour)), *sys.path]
-    )
+    use_fake_auditwheel(monkeypatch, tmp_path / "fake", behaviour)
     for wheel in (package, fixed):
         outcome = repaired(wheel, tmp_path / "out")
         assert isinstance(outcome.error, ToolError)

@@ -1,7 +1,10 @@
 """Replacements of programs and packages."""
 
+import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+import pytest
 
 
 def fake_auditwheel(folder: Path, code: str) -> Path:
@@ -20,3 +23,10 @@ def fake_auditwheel(folder: Path, code: str) -> Path:
     (package / "policy").symlink_to(Path(real.origin).with_name("policy"))
     (package / "wheel_abi.py").write_text(f"import os, subprocess, sys, time\n{code}\n")
     return folder
+
+
+def use_fake_auditwheel(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str) -> None:
+    """Let this process, and those that it forks, import the fake, even after the real one."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "auditwheel"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "path", [str(fake_auditwheel(folder, code)), *sys.path])
