@@ -28,6 +28,7 @@ from tests.support.build import (
     stub_library_with_versions,
 )
 from tests.support.environment import ENVIRON
+from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
