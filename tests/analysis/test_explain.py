@@ -21,8 +21,8 @@ from wheelfix.analysis.installation import (
 from wheelfix.analysis.load_tree import how_found, resolutions
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
-from wheelfix.loader.model import SearchOutcome
-from wheelfix.loader.targets import find
+from wheelfix.loader.loads import SearchOutcome
+from wheelfix.loader.target_platforms import find
 from wheelfix.reports.explain_text import explanation_text, resolutions_text, roots_text
 from wheelfix.wheel.model import Wheel
 

@@ -23,7 +23,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from wheelfix.cli import check_records as batch
+from wheelfix.cli import check_records
 from wheelfix.cli.app import run
 from wheelfix.cli.check_records import records, tasks
 from wheelfix.pipelines.check import check
@@ -206,7 +206,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(path.name[:6].rstrip("-"))
         return check(path, *more)
 
-    monkeypatch.setattr(batch, "check", noted)
+    monkeypatch.setattr(check_records, "check", noted)
 
     def in_process(*_count: int, **_limits: object) -> AbstractContextManager[InProcess]:
         return nullcontext(InProcess())
@@ -335,7 +335,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
                 pass
         return check(path, *more)
 
-    monkeypatch.setattr(batch, "check", perhaps)
+    monkeypatch.setattr(check_records, "check", perhaps)
 
 
 @pytest.mark.usefixtures("folder")
@@ -419,7 +419,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> None:
         ways.get(path.name.partition("-")[0], lambda: None)()
         return check(path, *more)
 
-    monkeypatch.setattr(batch, "check", perhaps)
+    monkeypatch.setattr(check_records, "check", perhaps)
     monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
 
 
@@ -485,7 +485,7 @@ def test_a_wheel_beyond_the_memory_limit_costs_one_record(
             hoard.clear()
         return check(path, *more)
 
-    monkeypatch.setattr(batch, "check", perhaps)
+    monkeypatch.setattr(check_records, "check", perhaps)
     code, text = streamed(capsys, "dist", "-j2")
     assert code == 2
     found = map(json.loads, text.splitlines())

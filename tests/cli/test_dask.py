@@ -16,7 +16,7 @@ import pytest
 
 import wheelfix
 from tests.support.build import make_wheel
-from wheelfix.cli import cluster
+from wheelfix.cli import dask_workers
 from wheelfix.cli.app import run
 from wheelfix.cli.check_records import Record, Task, record_of
 
@@ -156,7 +156,7 @@ def test_a_missing_distributed_is_named(
 def test_a_scheduler_that_does_not_answer_is_named(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 0.5)
+    monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", 0.5)
     with socket.socket() as taken:  # bound, and not listening
         taken.bind(("127.0.0.1", 0))
         asked = f"tcp://127.0.0.1:{taken.getsockname()[1]}" if where == "not listening" else where
@@ -170,7 +170,7 @@ def test_a_scheduler_that_does_not_answer_is_named(
 def test_a_cluster_without_workers_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cluster, "CONNECT_TIMEOUT", 1.0)
+    monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", 1.0)
     with distributed.LocalCluster(
         n_workers=0, dashboard_address=":0", silence_logs=logging.CRITICAL
     ) as local:
@@ -186,7 +186,7 @@ def test_workers_that_differ_are_named(
 ) -> None:
     def errors_with(**changed: Any) -> str:
         for name, value in changed.items():
-            monkeypatch.setattr(cluster, name, value)
+            monkeypatch.setattr(dask_workers, name, value)
         assert run([*STREAM, "dist", "--dask", address]) == 2
         monkeypatch.undo()
         monkeypatch.chdir(folder)

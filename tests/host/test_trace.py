@@ -15,9 +15,9 @@ import pytest
 
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.host.trace import trace
-from wheelfix.host.trace_model import Loaded, Process, Trace, copies, with_differences
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
-from wheelfix.loader.model import How
+from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
+from wheelfix.loader.loads import How
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable

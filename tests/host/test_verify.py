@@ -14,7 +14,7 @@ from wheelfix.cli.app import run
 from wheelfix.errors import ToolError, WheelfixError
 from wheelfix.host.pythons import ALL_SCHEMES, interpreter
 from wheelfix.host.verify import verify
-from wheelfix.host.verify_model import AttemptKind, Check, Options, Status, Verified
+from wheelfix.host.verify_values import AttemptKind, Check, Options, Status, Verified
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Status as Outcome
 from wheelfix.settings import Settings

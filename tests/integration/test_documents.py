@@ -105,7 +105,7 @@ EXAMPLE_NAMES = """
 from collections.abc import Iterator
 from wheelfix.wheel.edits import DropEntry
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
+from wheelfix.rules.run_rules import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.rule import rule

@@ -22,10 +22,10 @@ from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.installation import Installation, LoadOptions, installation_of
-from wheelfix.host.disk import read_process
+from wheelfix.host.loader_files import read_process
 from wheelfix.host.verify import verify
-from wheelfix.host.verify_model import Options
-from wheelfix.loader import targets
+from wheelfix.host.verify_values import Options
+from wheelfix.loader import target_platforms
 from wheelfix.loader.search import load
 from wheelfix.wheel.reader import open_wheel
 
@@ -557,7 +557,7 @@ def assert_predicted(tree: trees.Tree, wheel: Path, outcomes: Mapping[Path, tree
         scheme = f"{scheme}/python{version}"
     with open_wheel(wheel) as archive:
         subject = archive.wheel
-    target = targets.find(targets.default_name(subject), subject)
+    target = target_platforms.find(target_platforms.default_name(subject), subject)
     world = installation_of(subject, LoadOptions(target=target, scheme=scheme))
     base = "/env/usr" if kind == "debian" else "/env"
     top = "usr/" if kind in {"debian", "lib64"} else ""

@@ -14,8 +14,8 @@ from wheelfix.reports import repair_text as text
 from wheelfix.reports.check_content import finding_text
 from wheelfix.reports.full import tally
 from wheelfix.reports.printable import error_text, printable
-from wheelfix.rules.engine import planned
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.rules.fix_plan import planned
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (
     AddEntry,

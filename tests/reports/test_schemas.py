@@ -15,7 +15,7 @@ from tests.support.build import extension, make_wheel, shared_object
 from tests.support.schemas import errors, schema_of
 from wheelfix.cli.app import run
 from wheelfix.host.trace import trace
-from wheelfix.host.trace_model import Difference
+from wheelfix.host.trace_values import Difference
 from wheelfix.reports import trace as trace_report
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"

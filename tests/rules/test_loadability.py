@@ -18,10 +18,10 @@ from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.rules import hardening, loadability
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel

@@ -6,8 +6,8 @@ from wheelfix.analysis.policy_reasons import near_misses
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, Undefined, VersionNeed
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.platform_tag import tag_missed_by_little
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 
 LIBC = "libc.so.6"

@@ -12,15 +12,15 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.host_libraries import HostLibraries
+from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed as rules
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import PruneNeeded, Settings
 from wheelfix.wheel.edits import AddNeeded
 from wheelfix.wheel.reader import open_wheel

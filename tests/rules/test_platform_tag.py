@@ -18,9 +18,9 @@ from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines.check import check
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RULES
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import open_wheel

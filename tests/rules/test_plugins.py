@@ -14,11 +14,11 @@ from tests.support.build import make_wheel
 from tests.support.values import wheel
 from wheelfix.errors import RuleError
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import find
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.plugins import with_plugins
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import find
 from wheelfix.settings import Settings
 
 EXAMPLE = Path(__file__).parents[2] / "fixtures" / "plugin"

@@ -21,13 +21,13 @@ from tests.support.providers import (
 )
 from tests.support.values import elf, findings, wheel
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import GivenLibraries
+from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines.repair_result import Status
 from wheelfix.rules import provider_contents, provider_requirements
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.reader import open_wheel
 

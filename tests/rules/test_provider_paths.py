@@ -7,7 +7,7 @@ import pytest
 from tests.support.providers import BLAS, DEPENDENT, PROVIDER_RULES, asked
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.rules import provider_paths
-from wheelfix.rules import providers as rules
+from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry

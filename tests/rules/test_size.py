@@ -16,10 +16,10 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import SettingsError
 from wheelfix.rules import release_set, size
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.engine import find_in_set, run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RELEASE_RULES
 from wheelfix.rules.rule import SetRule
+from wheelfix.rules.run_rules import find_in_set, run_rules
 from wheelfix.settings import Settings, Size
 from wheelfix.text import in_units
 from wheelfix.wheel.model import Member, Metadata, RecordRow, Wheel

@@ -1,6 +1,6 @@
 """The bindings of one load, by the loader's model."""
 
-from wheelfix.loader.model import Load
+from wheelfix.loader.loads import Load
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from wheelfix.rules import files as contents
 from wheelfix.rules import leftovers, metadata
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.reader import open_wheel
 

@@ -13,7 +13,7 @@ from tests.support.environment import ENVIRON
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome
 from wheelfix.rules import provider_contents, provider_paths, provider_requirements
-from wheelfix.rules import providers as rules
+from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
 from wheelfix.settings import Provider, Settings

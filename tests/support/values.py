@@ -5,9 +5,10 @@ from typing import Any
 
 from wheelfix.elf.model import Elf, ElfType, Machine
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import apply_fixes_until_stable, run_rules
 from wheelfix.rules.findings import Finding, PlannedEdit
+from wheelfix.rules.fix_plan import apply_fixes_until_stable
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Member, Wheel, WheelName
 

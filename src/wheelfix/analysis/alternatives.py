@@ -7,7 +7,7 @@ from enum import StrEnum
 from wheelfix.analysis.installation import Installation, Installations, Provenance, loads_of
 from wheelfix.analysis.load_tree import Step
 from wheelfix.elf.model import Libc
-from wheelfix.loader.model import How, Load
+from wheelfix.loader.loads import How, Load
 from wheelfix.wheel.grafted_name import unhashed
 
 

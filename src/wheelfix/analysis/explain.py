@@ -9,8 +9,8 @@ from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.model import Load
-from wheelfix.loader.targets import newer
+from wheelfix.loader.loads import Load
+from wheelfix.loader.target_platforms import newer
 from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 
 

@@ -25,9 +25,9 @@ from wheelfix.loader.install_schemes import (
     layouts,
     schemes,
 )
-from wheelfix.loader.model import Environment, Load, SearchOutcome
+from wheelfix.loader.loads import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
-from wheelfix.loader.targets import Target, abi_of, environment_of, populate
+from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import LibrarySearches
 

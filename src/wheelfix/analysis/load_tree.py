@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from wheelfix.analysis.installation import Installation, Origin, Provenance, load_roots, loads_of
 from wheelfix.analysis.providers import known_providers
-from wheelfix.loader.model import Candidate, How, Load, Request
+from wheelfix.loader.loads import Candidate, How, Load, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

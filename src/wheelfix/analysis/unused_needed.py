@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.analysis.loaded_wheel import ALLOCATOR, Definitions, LoadedWheel, module_hooks
+from wheelfix.analysis.simulated_loads import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
-from wheelfix.loader.model import Load
+from wheelfix.loader.loads import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope

@@ -11,9 +11,9 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.check_jsonl import write_records
-from wheelfix.cli.cluster import dask_workers
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
+from wheelfix.cli.dask_workers import dask_workers
 from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined

@@ -13,10 +13,10 @@ from wheelfix.analysis.explain import Explanation, explain_everywhere
 from wheelfix.analysis.explain import explain as explain_installed
 from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
 from wheelfix.analysis.load_tree import resolutions
-from wheelfix.analysis.why_not import why_not as why_not_loaded
-from wheelfix.cli import load_options, options
+from wheelfix.analysis.why_not_loaded import why_not as why_not_loaded
+from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, Verbose
-from wheelfix.cli.load_options import (
+from wheelfix.cli.installation_options import (
     absolute_directories,
     library_path,
     parse_variables,
@@ -45,7 +45,7 @@ def explain(
             help="The wheel (not with --site), and what to explain; by default all load roots.",
         ),
     ] = None,
-    site: load_options.Site = None,
+    site: installation_options.Site = None,
     why_not: Annotated[
         str | None, typer.Option(metavar="PATH", help="Explain why this file is not loaded.")
     ] = None,
@@ -56,10 +56,10 @@ def explain(
             help="A module or library that the process has loaded before; repeatable, in order.",
         ),
     ] = None,
-    beside: load_options.With = None,
-    scheme: load_options.Scheme = None,
-    target: load_options.TargetName = None,
-    env: load_options.Variables = None,
+    beside: installation_options.With = None,
+    scheme: installation_options.Scheme = None,
+    target: installation_options.TargetName = None,
+    env: installation_options.Variables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
     config: options.Config = None,
     verbose: Verbose = 0,

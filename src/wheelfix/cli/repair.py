@@ -12,7 +12,7 @@ from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each

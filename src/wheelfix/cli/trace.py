@@ -13,8 +13,8 @@ import typer
 from wheelfix.cli.console import Terminal, Verbose, wants_colour
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
-from wheelfix.host.trace_model import Trace, with_differences
 from wheelfix.host.trace_reading import find_installed, with_matching_bindings
+from wheelfix.host.trace_values import Trace, with_differences
 from wheelfix.reports import trace as reports
 from wheelfix.reports.printable import json_text
 from wheelfix.wheel.reader import open_wheel

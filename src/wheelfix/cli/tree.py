@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from wheelfix.analysis.graph import Graph, graph_of, graph_of_installation
-from wheelfix.cli import load_options, options
+from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, write_file
-from wheelfix.cli.load_options import parse_library_path, question_of, read_wheel, target_of
+from wheelfix.cli.installation_options import parse_library_path, question_of, read_wheel, target_of
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import of_distribution, read_site, sizes_of
 from wheelfix.reports import graph_formats
@@ -42,7 +42,7 @@ def tree(
         Path | None,
         typer.Option(metavar="REPAIRED", help="The same wheel after a repair, to compare with."),
     ] = None,
-    site: load_options.Site = None,
+    site: installation_options.Site = None,
     form: Annotated[
         GraphFormat | None,
         typer.Option(
@@ -56,10 +56,10 @@ def tree(
             "-o", "--output", metavar="FILE", help="Write to this file instead of stdout."
         ),
     ] = None,
-    beside: load_options.With = None,
-    scheme: load_options.Scheme = None,
-    target: load_options.TargetName = None,
-    env: load_options.Env = None,
+    beside: installation_options.With = None,
+    scheme: installation_options.Scheme = None,
+    target: installation_options.TargetName = None,
+    env: installation_options.Env = None,
     config: options.Config = None,
     **given: object,
 ) -> None:

@@ -13,12 +13,12 @@ from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
-from wheelfix.cli.load_options import read_wheel
+from wheelfix.cli.installation_options import read_wheel
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.pythons import all_pythons as every_python
-from wheelfix.host.verify_model import Options, Status, Verified
+from wheelfix.host.verify_values import Options, Status, Verified
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings

@@ -26,7 +26,7 @@ from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.errors import BadElfError
-from wheelfix.system.mmap_io import pieces
+from wheelfix.system.mapped_pieces import pieces
 
 _MOST_SHOWN = 3
 _PADDING = 64

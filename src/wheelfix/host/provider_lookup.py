@@ -1,6 +1,6 @@
 """Providers looked up on this machine: wheels, installed distributions, directories.
 
-Only the names of their libraries are read; `host_libraries` reads the libraries themselves.
+Only the names of their libraries are read; `library_definitions` reads the libraries themselves.
 """
 
 import re
@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.providers import allowed_versions, presets
-from wheelfix.analysis.wheel_sets import Part
+from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of

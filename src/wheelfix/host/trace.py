@@ -15,8 +15,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
-from wheelfix.host.trace_model import Trace, variables
 from wheelfix.host.trace_reading import read_processes, with_distributions
+from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
 from wheelfix.system.tempfiles import tmpdir
 

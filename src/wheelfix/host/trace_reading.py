@@ -12,7 +12,6 @@ from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import ToolError
-from wheelfix.host.disk import read_file
 from wheelfix.host.installed_files import (
     File,
     by_record,
@@ -21,10 +20,11 @@ from wheelfix.host.installed_files import (
     find_file,
 )
 from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
-from wheelfix.host.trace_model import Loaded, NotFound, Process, SkippedCandidate, Trace
+from wheelfix.host.loader_files import read_file
+from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, Watch
-from wheelfix.loader.glibc import expand
-from wheelfix.loader.model import How
+from wheelfix.loader.glibc_search import expand
+from wheelfix.loader.loads import How
 from wheelfix.system.subprocesses import run
 
 _ReadElf = Callable[[str], Elf | None]

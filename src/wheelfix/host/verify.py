@@ -15,7 +15,7 @@ from pathlib import Path
 
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.disk import read_file, read_process
+from wheelfix.host.loader_files import read_file, read_process
 from wheelfix.host.pythons import (
     ALL_SCHEMES,
     UNPACKED_SCHEMES,
@@ -29,7 +29,8 @@ from wheelfix.host.pythons import (
     make,
     make_unpacked,
 )
-from wheelfix.host.verify_model import (
+from wheelfix.host.verify_results import checks
+from wheelfix.host.verify_values import (
     Answer,
     Attempt,
     AttemptKind,
@@ -37,9 +38,8 @@ from wheelfix.host.verify_model import (
     Verified,
     WheelUnderTest,
 )
-from wheelfix.host.verify_results import checks
 from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
-from wheelfix.loader.model import Load
+from wheelfix.loader.loads import Load
 from wheelfix.loader.search import load_all
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from wheelfix.analysis.providers import install_advice
-from wheelfix.host.verify_model import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
-from wheelfix.loader.model import Load, Request
+from wheelfix.host.verify_values import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
+from wheelfix.loader.loads import Load, Request
 
 _MISSING = re.compile(
     r"([^\s:'\"]+): cannot open shared object file: No such file or directory"

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
-from wheelfix.loader import glibc, musl
+from wheelfix.loader import glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.model import Dlopen, Environment, Load
+from wheelfix.loader.loads import Dlopen, Environment, Load
 from wheelfix.loader.process import LoaderProcess
 
 _MAX_REQUESTS = 2_000_000
@@ -70,8 +70,8 @@ def search_directories(
     directory.
     """
     if environment.libc is Libc.MUSL:
-        return musl.search_path_directories(path, origin)
-    return glibc.search_path_directories(path, origin, environment)
+        return musl_search.search_path_directories(path, origin)
+    return glibc_search.search_path_directories(path, origin, environment)
 
 
 def _load(root: str, files: FileSystem) -> Load:
@@ -83,4 +83,4 @@ def _load(root: str, files: FileSystem) -> Load:
 
 def _process(files: FileSystem, main: str | None) -> LoaderProcess:
     musl_process = files.environment.libc is Libc.MUSL
-    return (musl.MuslProcess if musl_process else glibc.GlibcProcess)(files, main)
+    return (musl_search.MuslProcess if musl_process else glibc_search.GlibcProcess)(files, main)

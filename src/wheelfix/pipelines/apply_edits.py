@@ -13,11 +13,11 @@ from typing import NamedTuple
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
-from wheelfix.elf.shrink import removable_ranges, restore, write_shrunken
+from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
 from wheelfix.errors import SettingsError, VerificationError
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
 from wheelfix.settings import ZipCodec
-from wheelfix.system.mmap_io import pieces
+from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.model import Wheel

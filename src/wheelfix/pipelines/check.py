@@ -10,19 +10,19 @@ from functools import partial
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
-from wheelfix.analysis.wheel_sets import set_members
+from wheelfix.analysis.providers_in_run import set_members
 from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
-from wheelfix.host.host_libraries import GivenLibraries
+from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.engine import find, find_in_set, ignored
+from wheelfix.rules.drivers import given_by_others
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.providers import given_by_others
 from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError

@@ -12,12 +12,12 @@ from pathlib import Path
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import never_globs, provided_libraries
 from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
-from wheelfix.host.host_libraries import HostLibraries
+from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.pipelines import auditwheel as asking
+from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply, codec_of
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
@@ -30,19 +30,15 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.engine import (
-    apply_fixes_until_stable,
-    attribute_to_stage,
-    plan_in_order,
-    run_rules,
-)
+from wheelfix.rules.drivers import given_by_others, leaves_drivers
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
+from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
 from wheelfix.rules.platform_tag import keeps_promise
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.providers import given_by_others, leaves_drivers
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec

@@ -8,15 +8,15 @@ from wheelfix.analysis.providers import provider_wheels
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, VerificationError
 from wheelfix.host.verify import verify
-from wheelfix.host.verify_model import Options, Verified
+from wheelfix.host.verify_values import Options, Verified
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
-from wheelfix.loader.model import Load, Request
+from wheelfix.loader.loads import Load, Request
 from wheelfix.pipelines.repair_result import Loads
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import Break, broken
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import Break, broken
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.text import join_some

@@ -1,7 +1,7 @@
 """Repair of several wheels: those that require each other in order, the required ones first.
 
 Wheels take from an owner, a wheel of the set that they require, the libraries that it has once it
-is repaired. Which wheel owns for which is decided by `wheelfix.analysis.wheel_sets`.
+is repaired. Which wheel owns for which is decided by `wheelfix.analysis.providers_in_run`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Protocol
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.analysis.wheel_sets import Part, ProviderWheel, SetMember, meet, set_members
+from wheelfix.analysis.providers_in_run import Part, ProviderWheel, SetMember, meet, set_members
 from wheelfix.errors import OwnerError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status

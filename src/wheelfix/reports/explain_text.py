@@ -8,8 +8,8 @@ from wheelfix.analysis.alternatives import Factor
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
-from wheelfix.analysis.why_not import WhyNot
-from wheelfix.loader.model import How, SearchOutcome
+from wheelfix.analysis.why_not_loaded import WhyNot
+from wheelfix.loader.loads import How, SearchOutcome
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import join_some
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import LoadOptions
-from wheelfix.loader.targets import default_name, find
+from wheelfix.loader.target_platforms import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,

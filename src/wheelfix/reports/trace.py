@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.trace_model import (
+from wheelfix.host.trace_values import (
     Difference,
     Loaded,
     NotFound,
@@ -16,7 +16,7 @@ from wheelfix.host.trace_model import (
     copies,
     whole,
 )
-from wheelfix.loader.model import How
+from wheelfix.loader.loads import How
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted
 

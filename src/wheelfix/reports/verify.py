@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from wheelfix.host.verify_model import AttemptKind, Check, Status, Verified
+from wheelfix.host.verify_values import AttemptKind, Check, Status, Verified
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted
 

@@ -6,18 +6,18 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.loaded_wheel import Definitions, LoadedWheel
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.providers import ProviderUse, provider_uses
+from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
 from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, layouts
-from wheelfix.loader.model import Environment, Load
+from wheelfix.loader.loads import Environment, Load
 from wheelfix.loader.search import load_each
-from wheelfix.loader.targets import Target, abi_of, environment_of, find, is_page, populate
+from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel, normalized

@@ -9,10 +9,10 @@ from wheelfix.analysis.providers import (
     editions,
 )
 from wheelfix.loader.install_schemes import Key, describe, entries_between, split
+from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.preload import is_served
-from wheelfix.rules.reachability import add_entries
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider
 from wheelfix.text import join_some

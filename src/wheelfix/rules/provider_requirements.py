@@ -20,7 +20,7 @@ from wheelfix.settings import Provider
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import unhashed
-from wheelfix.wheel.python_imports import surely_imported
+from wheelfix.wheel.sure_imports import surely_imported
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 

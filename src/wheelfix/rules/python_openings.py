@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
-from wheelfix.loader.model import Dlopen
+from wheelfix.loader.loads import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_all
-from wheelfix.loader.targets import environment_of
+from wheelfix.loader.target_platforms import environment_of
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

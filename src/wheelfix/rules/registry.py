@@ -5,6 +5,8 @@ from types import ModuleType
 from typing import TypeVar
 
 from wheelfix.rules import (
+    bundled_paths,
+    drivers,
     files,
     hardening,
     leftovers,
@@ -17,16 +19,15 @@ from wheelfix.rules import (
     provider_contents,
     provider_paths,
     provider_requirements,
-    providers,
+    provider_settings,
     python_openings,
-    reachability,
     release_set,
     search_paths,
     size,
     sonames,
     stale_ignores,
-    symbols,
     targets,
+    undefined_symbols,
 )
 from wheelfix.rules.rule import Rule, SetRule
 from wheelfix.settings import Settings
@@ -47,10 +48,10 @@ def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]
 
 RULES = rules_in(
     Rule,
-    reachability,
     search_paths,
+    bundled_paths,
     needed,
-    symbols,
+    undefined_symbols,
     module_names,
     sonames,
     python_openings,
@@ -65,7 +66,8 @@ RULES = rules_in(
     provider_paths,
     provider_requirements,
     provider_contents,
-    providers,
+    provider_settings,
+    drivers,
     targets,
 )
 """All rules about one wheel, by code."""
@@ -82,7 +84,7 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-REPORTING_RULES = rules_in(Rule, symbols, loadability, hardening, size, targets)
+REPORTING_RULES = rules_in(Rule, undefined_symbols, loadability, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
 
 

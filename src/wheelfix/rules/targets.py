@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf, Machine
-from wheelfix.loader.targets import Target, default_name, newer, page_sizes
+from wheelfix.loader.target_platforms import Target, default_name, newer, page_sizes
 from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loadability import requires_executable_stack

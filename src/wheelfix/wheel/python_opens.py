@@ -13,8 +13,8 @@ from itertools import product
 from typing import NamedTuple
 
 from wheelfix.wheel.model import LookupPlace, PythonOpening
+from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
-from wheelfix.wheel.python_stdlib import FUNCTIONS, PREFIX, SITE
 from wheelfix.wheel.python_values import (
     ANY,
     Arguments,

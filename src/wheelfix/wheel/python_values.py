@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import chain, product
 from typing import Final, NamedTuple, cast
 
-from wheelfix.wheel.python_stdlib import (
+from wheelfix.wheel.python_known_functions import (
     ATTRIBUTES,
     COMPARISONS,
     CONSTANTS,

@@ -14,7 +14,7 @@ from packaging.version import Version
 from wheelfix.elf.exports import SymbolTables, read_symbol_tables
 from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
-from wheelfix.wheel.members import Content, read_contents
+from wheelfix.wheel.member_contents import Content, read_contents
 from wheelfix.wheel.model import (
     PRELOAD,
     Member,

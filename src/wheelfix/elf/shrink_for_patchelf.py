@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 from wheelfix.elf.constants import SHF_ALLOC, Sht
 from wheelfix.elf.image import Image, Section
 from wheelfix.elf.model import ElfType, Machine
-from wheelfix.system.mmap_io import pieces
+from wheelfix.system.mapped_pieces import pieces
 
 _LARGE = 1 << 20
 """Bytes; smaller sections are kept whole."""

@@ -21,10 +21,10 @@ from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
-from wheelfix.host.disk import configured_directories, loader_environment, loader_of
+from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.glibc import expand
-from wheelfix.loader.model import Environment
+from wheelfix.loader.glibc_search import expand
+from wheelfix.loader.loads import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember

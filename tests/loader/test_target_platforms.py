@@ -12,7 +12,7 @@ from wheelfix.analysis.installation import LoadOptions, choose_scheme, installat
 from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.search import load
-from wheelfix.loader.targets import (
+from wheelfix.loader.target_platforms import (
     TRIPLETS,
     abi_of,
     default_name,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.system.requirements import is_supported
+from wheelfix.system.own_requirements import is_supported
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
-"""Providers that are unused, and bundled drivers."""
-
-import pytest
+"""Configured providers that are unused."""
 
 from tests.support.providers import BLAS, DEPENDENT
 from tests.support.values import elf, findings, wheel
-from wheelfix.rules import providers as rules
+from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Provider
 
@@ -30,12 +28,3 @@ def test_a_pattern_that_lacks_its_asterisk_beside_one_that_serves_is_reported() 
     assert "`libcublasLt.so` does not match `libcublasLt.so.12.4`" in found.notes
     whole = Provider(requirement="b", libraries=("libcublas*.so.*", "libno.so"), directory="b")
     assert not findings(rules.provider_unused, subject, provider=(whole,))
-
-
-@pytest.mark.parametrize(
-    "member",
-    ["demo.libs/libcuda-1a2b3c4d.so.1", "demo/libX11.so.6", "demo/libnvidia-ml.so.1"],
-)
-def test_a_driver_inside_the_wheel_is_reported(member: str) -> None:
-    (found,) = findings(rules.bundled_driver, wheel({member: elf()}))
-    assert (found.member, found.severity) == (member, Severity.WARNING)

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.exports import lazy_exports, read_exports
-from wheelfix.system.mmap_io import pieces
-from wheelfix.wheel import members as contents
+from wheelfix.system.mapped_pieces import pieces
+from wheelfix.wheel import member_contents as contents
 from wheelfix.wheel.reader import open_wheel
 from wheelfix.wheel.sniff import Strings
 

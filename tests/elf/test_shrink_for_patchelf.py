@@ -12,7 +12,7 @@ import pytest
 from tests.support.build import shared_object
 from wheelfix.elf.compare import differences
 from wheelfix.elf.reader import read_elf
-from wheelfix.elf.shrink import removable_ranges, restore, write_shrunken
+from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
 from wheelfix.pipelines.patchelf import find_patchelf
 
 SOURCE = """

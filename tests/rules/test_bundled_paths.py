@@ -6,15 +6,15 @@ import pytest
 
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.rules.context import Context
-from wheelfix.rules.findings import PlannedEdit, Severity
-from wheelfix.rules.reachability import (
+from wheelfix.rules.bundled_paths import (
     inherited_search_path,
     lost_by_installer,
     no_common_path,
     runpath_blocks_inheritance,
     unreachable_library,
 )
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import PlannedEdit, Severity
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember

@@ -9,16 +9,11 @@ from tests.support.values import apply_fixes, elf, wheel
 from wheelfix.elf.model import PathTag, Undefined, VersionNeed
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import (
-    attribute_to_stage,
-    broken,
-    plan,
-    planned,
-    run_rules,
-)
 from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.fix_plan import plan, planned
 from wheelfix.rules.registry import CHECKPOINT_RULES
 from wheelfix.rules.rule import Rule, rule
+from wheelfix.rules.run_rules import attribute_to_stage, broken, run_rules
 from wheelfix.settings import Settings
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (

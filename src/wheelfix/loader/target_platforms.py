@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, cast
 
 from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
-from wheelfix.loader.glibc import hwcaps
+from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.install_schemes import Layout, Scheme
-from wheelfix.loader.model import Environment, SearchOutcome
+from wheelfix.loader.loads import Environment, SearchOutcome
 from wheelfix.loader.platform_libraries import (
     LIBC_SONAMES,
     is_dynamic_loader,

@@ -24,8 +24,8 @@ from wheelfix.analysis.policy_reasons import (
 from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
+from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
-from wheelfix.pipelines.auditwheel_worker import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,
@@ -36,7 +36,7 @@ from wheelfix.pipelines.graft import (
     tags_of,
 )
 from wheelfix.settings import Settings
-from wheelfix.system.requirements import is_supported, required
+from wheelfix.system.own_requirements import is_supported, required
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 

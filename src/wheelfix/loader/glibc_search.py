@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.loader.model import Environment, How, SearchOutcome
+from wheelfix.loader.loads import Environment, How, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")

@@ -17,8 +17,8 @@ import pytest
 from tests.support import build
 from wheelfix.analysis.policy_verdict import Verdict, satisfies, unmet
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
-from wheelfix.pipelines.auditwheel import graft, verdict
-from wheelfix.pipelines.auditwheel_worker import Auditwheel
+from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.auditwheel_decisions import graft, verdict
 from wheelfix.pipelines.graft import Graft
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel

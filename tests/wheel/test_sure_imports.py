@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.wheel.python_imports import surely_imported
+from wheelfix.wheel.sure_imports import surely_imported
 
 IMPORTS: list[tuple[bytes, set[str]]] = [
     (b"from . import _core", {"demo._core"}),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wheelfix.analysis.wheel_sets import Part, SetMember, set_members
+from wheelfix.analysis.providers_in_run import Part, SetMember, set_members
 from wheelfix.wheel.model import WheelName
 
 

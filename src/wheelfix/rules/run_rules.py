@@ -1,32 +1,20 @@
-"""Running rules, and planning their fixes.
+"""Runs of rules: their findings, with severities and the entries that suppress them."""
 
-Everything here computes on values; `pipelines.repair` acts.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from wheelfix.errors import PlanConflictError, RuleError, WheelfixError
+from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.findings import (
     Finding,
-    Fix,
     Hit,
-    PlannedEdit,
-    Safety,
     Severity,
     Suppressed,
     SuppressionReason,
 )
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
-from wheelfix.wheel.draft import Draft
-from wheelfix.wheel.edits import Edit, MoveMember
-from wheelfix.wheel.model import Wheel
-
-MAX_ROUNDS = 20
-"""Rounds of fixes: one fix may trigger another rule. Only a bug needs more rounds."""
 
 
 def run_rules(context: Context, rules: Iterable[Rule]) -> tuple[Finding, ...]:
@@ -140,86 +128,3 @@ def attribute_to_stage(finding: Finding, stages: Mapping[Break, str]) -> Finding
     if stage is None:
         return finding
     return replace(finding, notes=(*finding.notes, f"broken by this repair's stage: {stage}"))
-
-
-def may_apply(fix: Fix | None, settings: Settings) -> bool:
-    """Return whether the settings allow `fix`."""
-    return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
-
-
-def apply_fixes_until_stable(
-    context: Context, rules: Sequence[Rule]
-) -> tuple[Context, tuple[PlannedEdit, ...]]:
-    """Apply the fixes of `rules` to the wheel of `context` until there are no more.
-
-    Returns the context of the resulting wheel. A fix may trigger another rule: a library that is
-    copied to another install scheme needs a search path of its own there.
-
-    Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
-    """
-    steps: list[PlannedEdit] = []
-    for _ in range(MAX_ROUNDS):
-        findings = run_rules(context, rules)
-        planned_now = _moves_first(plan(context.wheel, findings, context.settings))
-        if not planned_now:
-            return context, tuple(steps)
-        steps.extend(planned_now)
-        context = context.after([step.edit for step in planned_now])
-    last = ", ".join(sorted({f"{step.name} on `{step.member}`" for step in steps[-3:]}))
-    raise PlanConflictError(
-        f"the fixes for `{context.wheel.name}` conflict: after {MAX_ROUNDS} rounds still {last}",
-        hint="ignore one of these rules with --ignore, and please report the bug",
-    )
-
-
-def _moves_first(steps: tuple[PlannedEdit, ...]) -> tuple[PlannedEdit, ...]:
-    """Return only the moves, if there are any: the other edits name members by their old paths."""
-    return tuple(step for step in steps if isinstance(step.edit, MoveMember)) or steps
-
-
-def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple[PlannedEdit, ...]:
-    """Return the edits of the fixes that the settings allow, each once.
-
-    Raises `PlanConflictError` if two of them contradict each other.
-    """
-    draft = Draft(wheel)
-    decided: dict[tuple[str, ...], PlannedEdit] = {}
-    for finding in findings:
-        if finding.fix is None or not may_apply(finding.fix, settings):
-            continue
-        for edit in finding.fix.edits:
-            step = planned(draft, edit, finding.code, finding.name, finding.fix.title)
-            other = decided.setdefault(edit.decides, step)
-            if other.edit != edit:
-                raise PlanConflictError(
-                    f"`{step.member}`: {other.name} asks for {other.old} -> {other.new}, "
-                    f"but {step.name} for {step.old} -> {step.new}",
-                    hint=f"ignore one of them: --ignore {other.code} or --ignore {step.code}",
-                )
-    return tuple(decided.values())
-
-
-def planned(draft: Draft, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
-    """Return `edit` with what it changes in `draft`, and the rule that asks for it."""
-    change = edit.change(draft)
-    return PlannedEdit(
-        edit=edit,
-        code=code,
-        name=name,
-        title=title,
-        member=change.member,
-        old=change.old,
-        new=change.new,
-    )
-
-
-def plan_in_order(
-    wheel: Wheel, edits: Iterable[Edit], code: str, name: str, title: str
-) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    """Return the wheel that `edits` make of `wheel`, and what each changes when it is applied."""
-    draft = Draft(wheel)
-    steps: list[PlannedEdit] = []
-    for edit in edits:
-        steps.append(planned(draft, edit, code, name, title))
-        edit.apply(draft)
-    return draft.finish(), tuple(steps)

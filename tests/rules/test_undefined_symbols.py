@@ -14,14 +14,14 @@ import pytest
 from tests.support.build import extension, make_wheel, shared_object
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
-from wheelfix.host.host_libraries import GivenLibraries, HostLibraries
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.loader import python_api
-from wheelfix.rules import symbols
+from wheelfix.rules import undefined_symbols as symbols
 from wheelfix.rules.context import Context
-from wheelfix.rules.engine import run_rules
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in
 from wheelfix.rules.rule import Rule
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.settings import Requirement, Settings
 from wheelfix.wheel.reader import open_wheel
 

@@ -1,0 +1,61 @@
+"""Whether the wheel bundles drivers, which must come from the user's machine."""
+
+import posixpath
+from collections.abc import Iterator
+
+from wheelfix.analysis.providers import never_bundled, provider_of
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Hit, Severity
+from wheelfix.rules.rule import rule
+from wheelfix.settings import Settings
+from wheelfix.wheel.model import Wheel
+
+
+@rule("WF825", "bundled-driver", Severity.WARNING)
+def bundled_driver(context: Context) -> Iterator[Hit]:
+    """Wheel bundles a library of the machine's graphics driver or display.
+
+    ## What it does
+    Reports bundled libraries that must come from the user's machine: those of the NVIDIA driver,
+    OpenGL dispatchers and drivers, GBM, libX11. `repair` never grafts them.
+
+    ## Why is this bad?
+    The copy does not match the kernel module, finds no driver, or has a second set of state in the
+    process: `CUDA_ERROR_SYSTEM_DRIVER_MISMATCH`, a black window, a crash.
+
+    ## Example
+    `pkg.libs/libcuda-1a2b3c4d.so.1`, from a build container with a driver.
+
+    ## Common causes
+    - auditwheel grafts libraries that the platform tag does not allow. **Solution**: `wheelfix
+      repair` of the unrepaired wheel; or `--exclude libcuda.so.1`.
+
+    ## Fix safety
+    Not fixed: the objects that need the library were already changed to need this copy. If the rule
+    is ignored, such libraries are grafted like any other.
+    """
+    for member, elf in context.wheel.elfs.items():
+        name = posixpath.basename(member)
+        reason = never_bundled(name) or never_bundled(elf.soname or "")
+        if reason is not None and not elf.is_executable:
+            yield Hit(
+                message=f"bundles `{name}`: {reason}",
+                member=member,
+                hint="leave it out: repair the unrepaired wheel with `wheelfix repair`",
+            )
+
+
+def leaves_drivers(settings: Settings) -> bool:
+    """Return whether driver libraries are left out of the wheel, unless the rule is ignored."""
+    return not any(map(bundled_driver.matches, settings.ignore))
+
+
+def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries served by a provider, or only by the user's machine."""
+    needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
+    return tuple(
+        name
+        for name in needed
+        if provider_of(name, settings.provider) is not None
+        or (leaves_drivers(settings) and never_bundled(name) is not None)
+    )
