@@ -105,7 +105,8 @@ EXAMPLE_NAMES = """
 from collections.abc import Iterator
 from wheelfix.wheel.edits import DropEntry
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.rules.run_rules import apply_fixes_until_stable, run_rules
+from wheelfix.rules.fix_plan import apply_fixes_until_stable
+from wheelfix.rules.run_rules import run_rules
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.rule import rule
