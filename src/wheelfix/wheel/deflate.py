@@ -14,7 +14,7 @@ from wheelfix.wheel.zip_reader import LIBRARY, LIBRARY_NAME
 _PIECE = 2**20
 _WHOLE = 32 * 2**20
 """Bytes; longer content is deflated in pieces, which libdeflate cannot join."""
-_AHEAD = 48 * 2**20
+_AHEAD = 32 * 2**20
 """Bytes being deflated, or deflated and waiting to be written."""
 _WINDOW = 2**15
 """How far back deflate may refer (RFC 1951, section 2)."""
