@@ -1,18 +1,47 @@
-"""The Python API: the commands as functions that return values."""
+"""The Python API: the commands as functions that return values, and the types of plug-ins.
+
+`wheelfix` has the names in `__all__` too.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from pathlib import Path
 
+from wheelfix.errors import WheelfixError
 from wheelfix.pipelines import check as checking
 from wheelfix.pipelines import repair as repairing
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.pipelines.repair_result import Outcome
+from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
+from wheelfix.rules.context import Context
+from wheelfix.rules.findings import Finding, Fix, Hit, Safety, Severity
+from wheelfix.rules.rule import Rule, rule
 from wheelfix.settings import Settings
 from wheelfix.system.workers import InExecutor, InProcess
+
+__all__ = [  # noqa: RUF022 - functions, then results, then what rules are made of
+    "check",
+    "check_all",
+    "check_each",
+    "repair",
+    "repair_all",
+    "Settings",
+    "Report",
+    "SetReport",
+    "Outcome",
+    "Status",
+    "Finding",
+    "Severity",
+    "WheelfixError",
+    "rule",
+    "Rule",
+    "Context",
+    "Hit",
+    "Fix",
+    "Safety",
+]
 
 DEFAULTS = Settings()
 
@@ -87,7 +116,6 @@ def repair_all(
     Wheels that others require are repaired first, and `settings.jobs` wheels at a time.
     """
     where = os.environ if environ is None else environ
-
     files = [Path(path) for path in paths]
     with Auditwheel(where, min(settings.jobs, len(files))) as auditwheel:
 
