@@ -28,7 +28,7 @@ from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import RenderOptions
-from wheelfix.reports.render import Format, render
+from wheelfix.reports.check_formats import Format, render
 from wheelfix.rules.plugins import all_rules
 from wheelfix.rules.rule import AnyRule
 from wheelfix.settings import Settings

@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.app import run
+from wheelfix.reports.check_formats import Format
 from wheelfix.reports.markdown import SUMMARY_LIMIT
-from wheelfix.reports.render import Format
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,9 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.check_page import render as html_page
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import Format, render
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
     Finding,

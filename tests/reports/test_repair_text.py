@@ -12,7 +12,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports import repair_text as text
 from wheelfix.reports.check_content import finding_text
-from wheelfix.reports.full import tally
+from wheelfix.reports.check_text import tally
 from wheelfix.reports.printable import error_text, printable
 from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
 from wheelfix.rules.fix_plan import planned

@@ -18,10 +18,10 @@ from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.render import Format
+from wheelfix.reports.check_content import lowest_failing
+from wheelfix.reports.check_formats import Format
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
-from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Settings
 from wheelfix.system.workers import WorkerProcesses, Workers
@@ -158,7 +158,7 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
     files = parse_reports(request.more_reports)
     with _workers(request, configuration.settings) as workers:
         if request.writes_records:
-            return write_records(
+            progress = write_records(
                 request.wheels,
                 configuration,
                 known,
@@ -167,13 +167,16 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
                 output=request.output_file,
                 resume=request.resume,
             )
+            return _exit_code(unreadable=progress.unreadable > 0, failing=progress.failing > 0)
         report = _checked(_seen_by_workers(request), configuration, known, terminal, workers)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     if request.output_file is not None:
         files = [(request.output_format, request.output_file), *files]
     _write_reports(report, request, files, configuration.settings, terminal)
-    return _exit_code(report, configuration.settings.fail_on)
+    limit = lowest_failing(configuration.settings.fail_on)
+    failing = limit is not None and report.fails(limit)
+    return _exit_code(unreadable=bool(report.unreadable), failing=failing)
 
 
 # --- Options --------------------------------------------------------------------------------------
@@ -309,8 +312,8 @@ def _write_reports(
     writer.write_step_summary(os.environ)
 
 
-def _exit_code(checked: SetReport, limit: FailOn) -> ExitCode:
-    if checked.unreadable:
+def _exit_code(*, unreadable: bool, failing: bool) -> ExitCode:
+    """Return the exit code of a run with or without unreadable wheels and failing findings."""
+    if unreadable:
         return ExitCode.ERROR
-    failing = limit is not FailOn.NEVER and checked.fails(Severity[limit.upper()])
     return ExitCode.FINDINGS if failing else ExitCode.OK

@@ -13,11 +13,9 @@ from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.report_output import checkout
 from wheelfix.cli.resume_file import ResumeFile, new_file, resumed_file
-from wheelfix.errors import ExitCode
-from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.check_content import RenderOptions, lowest_failing
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
-from wheelfix.settings import FailOn
 from wheelfix.system.workers import Workers
 
 SKIPPED = "cross-wheel rules (WF85x, WF901) were skipped"
@@ -46,13 +44,6 @@ class Progress:
             self.failing += record.worst >= self.limit
 
     @property
-    def code(self) -> ExitCode:
-        """The exit code for the wheels counted so far."""
-        if self.unreadable:
-            return ExitCode.ERROR
-        return ExitCode.FINDINGS if self.failing else ExitCode.OK
-
-    @property
     def text(self) -> str:
         """`12 of 5,000 wheels, 3 with errors, 31.2 per second`."""
         rate = (self.done - self.kept) / max(monotonic() - self.began, 1e-6)
@@ -73,13 +64,12 @@ def write_records(
     *,
     output: Path | None,
     resume: bool,
-) -> ExitCode:
-    """Check `wheels`, write the record of each to `output` or stdout, and return the exit code."""
+) -> Progress:
+    """Check `wheels`, write the record of each to `output` or stdout, and return the counts."""
     folder = Path.cwd()
     options = RenderOptions(version=__version__, folder=folder, root=checkout(os.environ, folder))
     todo = tasks(wheels, configuration.settings_for, options, baseline)
-    fail_on = configuration.settings.fail_on
-    limit = None if fail_on is FailOn.NEVER else Severity[fail_on.upper()]
+    limit = lowest_failing(configuration.settings.fail_on)
     progress = Progress(wheels=len(wheels), limit=limit)
     with _opened(output, todo, resume=resume) as (file, left):
         for kept in file.kept.values() if file else ():
@@ -94,7 +84,7 @@ def write_records(
             terminal.show_progress(progress.text)
     if len(wheels) > 1:
         terminal.say(f"{progress.text}; {SKIPPED}")
-    return progress.code
+    return progress
 
 
 @contextmanager

@@ -1,13 +1,12 @@
-"""Records of single wheels, which workers make and a later run can keep.
+"""Records of `wheelfix check --output-format jsonl`: one line of JSON for each wheel.
 
-A task has everything that a worker needs, also on another machine, and its paths are absolute. A
-record is text, and takes no more memory than its output.
+A worker makes a record from a task, which has all that it needs, even on another machine.
+`--resume` keeps the records of an earlier run whose wheel, settings and rules are unchanged.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +14,7 @@ from wheelfix import __version__
 from wheelfix.errors import BadElfError, BadWheelError, SettingsError
 from wheelfix.pipelines.check import NO_BASELINE, check, unfinished
 from wheelfix.pipelines.check_result import Report
-from wheelfix.reports.check_content import RenderOptions, shown_path
+from wheelfix.reports.check_content import RenderOptions, digest, shown_path
 from wheelfix.reports.json_report import VERSION, record
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.findings import Severity
@@ -43,9 +42,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """The findings of one wheel as text, and what the run counts of them."""
+    """The findings of one wheel as text, and what the run needs of them."""
 
     text: str
+    path: str
+    made_from: str
+    """As in `Task`."""
     worst: Severity | None = None
     """The worst severity of the findings that count."""
     is_judged: bool = True
@@ -59,21 +61,17 @@ def tasks(
     baseline: Baseline = NO_BASELINE,
 ) -> Iterator[Task]:
     """Yield the task for each wheel; relative paths are relative to `options.folder`."""
-    folder = options.folder
-    shared = _digest(repr((VERSION, options.version, sorted(baseline.findings), _rules())))
-    seen: dict[str, tuple[Settings, str]] = {}
+    rules = [(rule.code, rule.plugin or "") for rule in all_rules()]
+    shared = digest(repr((VERSION, options.version, sorted(baseline.findings), rules)))
     for wheel in wheels:
-        given = settings_for(wheel.name)
-        if (key := repr(given)) not in seen:
-            portable = _portable(given, folder)
-            seen[key] = portable, _digest(shared + _decisive(portable))
-        settings, decisive = seen[key]
+        path = options.folder / wheel
+        settings = _portable(settings_for(wheel.name), options.folder)
         yield Task(
-            wheel=folder / wheel,
+            wheel=path,
             settings=settings,
             baseline=baseline,
             options=options,
-            made_from=_digest(f"{_state(folder / wheel)}{decisive}"),
+            made_from=digest(repr((_state(path), shared, *_decisive(settings)))),
         )
 
 
@@ -104,8 +102,11 @@ def record_of(task: Task) -> Record:
 
 def _recorded(report: Report, task: Task) -> Record:
     lasts = report.error is None or isinstance(report.error, BadWheelError | BadElfError)
+    made_from = task.made_from if lasts else ""
     return Record(
-        text=record(report, task.options, task.made_from if lasts else ""),
+        text=record(report, task.options, made_from),
+        path=task.path,
+        made_from=made_from,
         worst=max((finding.severity for finding in report.findings), default=None),
         is_judged=report.error is None,
     )
@@ -129,7 +130,7 @@ def _portable(settings: Settings, folder: Path) -> Settings:
     )
 
 
-def _decisive(settings: Settings) -> str:
+def _decisive(settings: Settings) -> tuple[object, ...]:
     """Return the settings that a record depends on, with the state of the files they name."""
     rest = replace(
         settings,
@@ -142,7 +143,7 @@ def _decisive(settings: Settings) -> str:
     )
     providers = (provider.source for provider in settings.provider)
     named = (*settings.library_path, *settings.against, *providers)
-    return repr((rest, [_state(Path(path)) for path in named]))
+    return rest, [_state(Path(path)) for path in named]
 
 
 def _state(file: Path) -> tuple[int, int] | None:
@@ -154,29 +155,11 @@ def _state(file: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _rules() -> Sequence[tuple[str, str]]:
-    """Return the code and the plug-in of each rule."""
-    return [(rule.code, rule.plugin or "") for rule in all_rules()]
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-
-
 # --- Records of an earlier run --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Earlier:
-    """A record in the file of an earlier run."""
-
-    path: str
-    made_from: str
-    record: Record
-
-
-def earlier(line: str) -> Earlier:
-    """Read a record. Raises `ValueError` for anything but a record of this version."""
+def parse_record(line: str) -> Record:
+    """Parse the text of a record. Raises `ValueError` for anything but one of this version."""
     value: object = json.loads(line)
     table = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     path, made_from, findings = (table.get(key) for key in ("path", "made_from", "findings"))
@@ -192,5 +175,5 @@ def earlier(line: str) -> Earlier:
         worst = max((Severity[finding["severity"].upper()] for finding in found), default=None)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError("malformed finding") from error
-    kept = Record(text=line, worst=worst, is_judged=table.get("error") is None)
-    return Earlier(path=path, made_from=made_from, record=kept)
+    is_judged = table.get("error") is None
+    return Record(text=line, path=path, made_from=made_from, worst=worst, is_judged=is_judged)

@@ -10,13 +10,14 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal, write_file
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.check_content import RenderOptions, lowest_failing
+from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
-from wheelfix.reports.render import Format, render
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
+from wheelfix.rules.registry import enabled_rules
 from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import FailOn, Settings
+from wheelfix.settings import Settings
 
 _CHECKOUTS = ("GITHUB_WORKSPACE", "CI_PROJECT_DIR")
 _FOR_PEOPLE = {Format.FULL, Format.CONCISE}
@@ -73,7 +74,7 @@ class ReportWriter(NamedTuple):
 
     def _options(self, form: Format, *, colour: bool) -> RenderOptions:
         """Return the options for `form`: code hosts get paths relative to the checkout."""
-        limit = self.settings.fail_on
+        limit = lowest_failing(self.settings.fail_on)
         plain = form in _FOR_PEOPLE
         folder = Path() if plain else Path.cwd()
         return RenderOptions(
@@ -83,18 +84,15 @@ class ReportWriter(NamedTuple):
             root=Path() if plain else checkout(os.environ, folder),
             colour=colour,
             verbose=self.terminal.verbosity > 0,
-            limit=Severity.ERROR if limit is FailOn.NEVER else Severity[limit.upper()],
+            limit=Severity.ERROR if limit is None else limit,
             documentation=_documentation() if form in _LINKED else "",
         )
 
     def _rules(self) -> tuple[AnyRule, ...]:
         """Return the selected rules, and those with findings."""
         hit = {finding.code for _, finding in self.found.all_findings}
-        return tuple(rule for rule in all_rules() if rule.code in hit or self._is_selected(rule))
-
-    def _is_selected(self, rule: AnyRule) -> bool:
-        wanted = (*self.settings.select, *self.settings.extend_select)
-        return any(map(rule.matches, wanted)) and not any(map(rule.matches, self.settings.ignore))
+        enabled = enabled_rules(self.settings, all_rules())
+        return tuple(rule for rule in all_rules() if rule.code in hit or rule in enabled)
 
 
 def checkout(environ: Mapping[str, str], folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The file of records that an interrupted run leaves and a later run continues."""
+"""The file of `wheelfix check --output-format jsonl`, which `--resume` continues."""
 
 import fcntl
 import os
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from io import BufferedReader, FileIO
 from pathlib import Path
 
-from wheelfix.cli.check_records import Earlier, Record, earlier
+from wheelfix.cli.check_records import Record, parse_record
 from wheelfix.errors import OutputError, SettingsError
 from wheelfix.system.tempfiles import PendingFile
 
@@ -64,10 +64,9 @@ def resumed_file(path: Path, wanted: Mapping[str, str]) -> Generator[ResumeFile]
         with PendingFile(path.parent, path.name) as pending:
             new = _opened(path, stack, os.dup(pending.descriptor))
             continued = ResumeFile(path=path, file=new, kept=kept)
-            for earlier_record in _earlier_records(old, path):
-                name, record = earlier_record.path, earlier_record.record
-                if name not in kept and wanted.get(name) == earlier_record.made_from:
-                    kept[name] = replace(record, text="")
+            for record in _records(old, path):
+                if record.path not in kept and wanted.get(record.path) == record.made_from:
+                    kept[record.path] = replace(record, text="")
                     continued.write(record)
             pending.publish()
         yield continued
@@ -94,7 +93,7 @@ def _is_regular(file: FileIO) -> bool:
     return stat.S_ISREG(os.fstat(file.fileno()).st_mode)
 
 
-def _earlier_records(file: FileIO, path: Path) -> Iterator[Earlier]:
+def _records(file: FileIO, path: Path) -> Iterator[Record]:
     """Yield the records of a file, without a truncated last one. Raises `SettingsError`."""
     file.seek(0)
     lines = BufferedReader(file)
@@ -102,7 +101,7 @@ def _earlier_records(file: FileIO, path: Path) -> Iterator[Earlier]:
         if not line.endswith(b"\n"):
             break
         try:
-            yield earlier(line.decode("ascii").removesuffix("\n"))
+            yield parse_record(line.decode("ascii").removesuffix("\n"))
         except ValueError as error:
             raise SettingsError(
                 f"`{path}`, line {number}, is not a record of `wheelfix check`: {error}",

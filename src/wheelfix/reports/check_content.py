@@ -13,6 +13,7 @@ from wheelfix.reports.printable import Colour, hint_lines, paint, printable
 from wheelfix.rules.baseline import known
 from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 from wheelfix.rules.rule import AnyRule
+from wheelfix.settings import FailOn
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -37,6 +38,11 @@ class RenderOptions(NamedTuple):
     """The lowest severity that fails the check."""
     documentation: str = ""
     """The URL of docs/rules.md; empty if the project has none."""
+
+
+def lowest_failing(fail_on: FailOn) -> Severity | None:
+    """Return the lowest severity that fails a check; None if none does."""
+    return None if fail_on is FailOn.NEVER else Severity[fail_on.upper()]
 
 
 def shown_path(source: Path, options: RenderOptions) -> str:
@@ -108,7 +114,7 @@ def _located(
         seen[key] += 1
         path = "" if report is None else shown_path(report.source, options)
         everything.append(
-            LocatedFinding(finding=finding, path=path, fingerprint=_hashed(f"{key}\0{seen[key]}"))
+            LocatedFinding(finding=finding, path=path, fingerprint=digest(f"{key}\0{seen[key]}"))
         )
     return tuple(everything)
 
@@ -133,7 +139,8 @@ def _identity(finding: Finding, report: Report | None) -> str:
     return "\0".join((*known(distribution, finding), message, *rest[1:]))
 
 
-def _hashed(text: str) -> str:
+def digest(text: str) -> str:
+    """Return a digest of `text` in 32 hexadecimal digits."""
     return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import FEW, LocatedFinding, RenderOptions, locate, unreadable
-from wheelfix.reports.full import totals
+from wheelfix.reports.check_text import totals
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
 from wheelfix.text import counted, grouped

@@ -1,12 +1,11 @@
 """Report of `check` as a GitLab code quality report."""
 
-from hashlib import sha256
-
 from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import (
     LocatedFinding,
     RenderOptions,
+    digest,
     locate,
     shown_path,
     unreadable,
@@ -44,7 +43,7 @@ def _unreadable(path: str, error: WheelfixError) -> dict[str, object]:
     return {
         "description": " ".join(printable(line) for line in error_words(error).splitlines()),
         "check_name": "unreadable",
-        "fingerprint": sha256(f"unreadable\0{path}".encode("utf-8", "replace")).hexdigest()[:32],
+        "fingerprint": digest(f"unreadable\0{path}"),
         "severity": "blocker",
         "location": _location(path),
     }

@@ -18,7 +18,7 @@ from wheelfix.reports.check_content import (
     of_wheel,
     shown_path,
 )
-from wheelfix.reports.full import totals
+from wheelfix.reports.check_text import totals
 from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import anchor, why

@@ -29,10 +29,10 @@ from wheelfix.rules import (
     targets,
     undefined_symbols,
 )
-from wheelfix.rules.rule import Rule, SetRule
+from wheelfix.rules.rule import AnyRule, Rule, SetRule
 from wheelfix.settings import Settings
 
-SomeRule = TypeVar("SomeRule", Rule, SetRule)
+SomeRule = TypeVar("SomeRule", bound=AnyRule)
 
 
 def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]:

@@ -4,7 +4,16 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports import check_page, full, github, gitlab, json_report, junit, markdown, sarif
+from wheelfix.reports import (
+    check_page,
+    check_text,
+    github,
+    gitlab,
+    json_report,
+    junit,
+    markdown,
+    sarif,
+)
 from wheelfix.reports.check_content import RenderOptions
 
 
@@ -24,8 +33,8 @@ class Format(StrEnum):
 
 
 _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
-    Format.FULL: full.render,
-    Format.CONCISE: full.render_concise,
+    Format.FULL: check_text.render,
+    Format.CONCISE: check_text.render_concise,
     Format.JSON: json_report.render,
     Format.JSONL: json_report.render_jsonl,
     Format.SARIF: sarif.render,
