@@ -130,7 +130,7 @@ def check(
     if strict or exit_zero:
         given["fail_on"] = _fail_on(given["fail_on"], strict=strict, exit_zero=exit_zero)
     configuration = options.configuration_of(context, given, config).check(all_rules())
-    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    terminal = Terminal(verbosity=-1 if quiet else verbose)
     raise typer.Exit(_run(request, configuration, terminal))
 
 

@@ -12,11 +12,18 @@ import typer
 from wheelfix.errors import OutputError, WheelfixError
 from wheelfix.reports.printable import error_text, printable
 
+
+def _with_earlier(context: typer.Context, level: int) -> int:
+    """Add the level given before the command, if any."""
+    return level + int(context.obj or 0)
+
+
 Verbose = Annotated[
     int,
     typer.Option(
         "-v",
         "--verbose",
+        callback=_with_earlier,
         count=True,
         metavar="",
         help="Print more details; also before the command.",

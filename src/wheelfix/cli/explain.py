@@ -24,6 +24,7 @@ from wheelfix.cli.installation_options import (
     read_wheel,
     target_of,
 )
+from wheelfix.cli.options import require_file
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports import explain_text
@@ -56,11 +57,11 @@ def explain(
             help="A module or library that the process has loaded before; repeatable, in order.",
         ),
     ] = None,
-    beside: installation_options.With = None,
+    beside: options.With = None,
     scheme: installation_options.Scheme = None,
     target: installation_options.TargetName = None,
     env: installation_options.Variables = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Write JSON.")] = False,
+    json: options.Json = False,
     config: options.Config = None,
     verbose: Verbose = 0,
     **given: object,
@@ -86,9 +87,9 @@ def explain(
         path, subject = _wheel_and_subject(words)
         settings = options.configuration_of(context, given, config).settings_for(path.name)
         process = _in_wheel(path, subject, how, settings)
-    terminal = Terminal(verbosity=verbose + int(context.obj or 0))
+    terminal = Terminal(verbosity=verbose)
     answer = _answer(process, subject, why_not, terminal)
-    terminal.result(json_text({"version": 1, **answer.value}) if as_json else answer.text)
+    terminal.result(json_text({"version": 1, **answer.value}) if json else answer.text)
     raise typer.Exit(ExitCode.OK if answer.is_found else ExitCode.FINDINGS)
 
 
@@ -137,8 +138,7 @@ def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
             hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
         )
     path = Path(words[0])
-    if not path.is_file():
-        raise SettingsError(f"`{path}` is not a file")
+    require_file(path)
     return path, words[1] if len(words) == 2 else None
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from wheelfix.analysis.installation import LoadOptions, PlantedLibraries, ProviderFiles
+from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
@@ -56,12 +57,6 @@ Env = Annotated[
     typer.Option(
         metavar="LD_LIBRARY_PATH=DIRS",
         help="LD_LIBRARY_PATH of the process; its directories are read on this machine.",
-    ),
-]
-With = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--with", metavar="WHEEL", help="Another wheel in the same environment; repeatable."
     ),
 ]
 
@@ -141,8 +136,7 @@ def target_of(
 
 def read_wheel(path: Path) -> Wheel:
     """Read the wheel at `path`. Raises `SettingsError` if it is not a file."""
-    if not path.is_file():
-        raise SettingsError(f"`{path}` is not a file")
+    require_file(path)
     with open_wheel(path) as archive:
         return archive.wheel
 

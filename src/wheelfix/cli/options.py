@@ -14,6 +14,7 @@ import typer
 
 from wheelfix.cli.config.files import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
+from wheelfix.errors import SettingsError
 from wheelfix.settings import SETTING_FIELDS, SettingField, Size
 
 Command = Callable[..., None]
@@ -107,8 +108,21 @@ def _table_value(field: SettingField, value: object) -> object:
     return value
 
 
-# --- Options that are not settings ----------------------------------------------------------------
+# --- Arguments and options that several commands share --------------------------------------------
 
+Json = Annotated[bool, typer.Option("--json", help="Write the report as JSON.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
+]
+With = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with",
+        metavar="WHEEL",
+        help="Another wheel in the same environment, such as a provider; repeatable.",
+    ),
+]
 Wheels = Annotated[list[Path], typer.Argument(metavar="WHEEL...", help="The wheels.")]
 Config = Annotated[
     Path | None,
@@ -118,3 +132,9 @@ Config = Annotated[
         help="Read this file instead of the nearest wheelfix.toml or pyproject.toml.",
     ),
 ]
+
+
+def require_file(path: Path) -> None:
+    """Raise `SettingsError` if `path` is not a file."""
+    if not path.is_file():
+        raise SettingsError(f"`{path}` is not a file")

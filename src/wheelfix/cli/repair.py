@@ -54,7 +54,7 @@ def repair(
     _refuse_patcher(patcher)
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
-    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    terminal = Terminal(verbosity=-1 if quiet else verbose)
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
 

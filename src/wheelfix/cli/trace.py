@@ -10,7 +10,9 @@ from typing import Annotated, TextIO
 
 import typer
 
+from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose, wants_colour
+from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
 from wheelfix.host.trace_reading import find_installed, with_matching_bindings
@@ -21,7 +23,6 @@ from wheelfix.wheel.reader import open_wheel
 
 
 def trace(
-    context: typer.Context,
     command: Annotated[
         list[str], typer.Argument(metavar="-- COMMAND...", help="The command to run.")
     ],
@@ -41,11 +42,8 @@ def trace(
             help="Show where symbols like tvm* were bound, mangled or demangled; repeatable.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Write the report as JSON.")] = False,
+    output: options.Output = None,
+    json: options.Json = False,
     verbose: Verbose = 0,
 ) -> None:
     """Run a command, and report the files it loads.
@@ -55,8 +53,7 @@ def trace(
     in each process; a daemon may close it.
     """
     for wheel in wheels or ():
-        if not wheel.is_file():
-            raise SettingsError(f"`{wheel}` is not a file")
+        require_file(wheel)
     with _report(output) as stream:
         try:
             seen = tracing.trace(command, os.environ, symbols=tuple(symbols or ()))
@@ -67,8 +64,7 @@ def trace(
         if json:
             report = json_text(reports.as_json(seen), indent=1)
         else:
-            is_verbose = verbose + int(context.obj or 0) > 0
-            report = reports.text(seen, verbose=is_verbose, colour=wants_colour(stream))
+            report = reports.text(seen, verbose=verbose > 0, colour=wants_colour(stream))
         try:
             stream.write(report + "\n")
             stream.flush()

@@ -50,13 +50,8 @@ def tree(
             help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Write to this file instead of stdout."
-        ),
-    ] = None,
-    beside: installation_options.With = None,
+    output: options.Output = None,
+    beside: options.With = None,
     scheme: installation_options.Scheme = None,
     target: installation_options.TargetName = None,
     env: installation_options.Env = None,

@@ -14,9 +14,11 @@ from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError
+from wheelfix.cli.options import require_file
+from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.pythons import INSTALLER_SCHEMES, UNPACKED_SCHEMES
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Status, Verified
 from wheelfix.reports import verify as reports
@@ -44,21 +46,14 @@ def verify(
     scheme: Annotated[
         str,
         typer.Option(
-            help="Install schemes, comma-separated: venv, prefix, user, target, with suffix -pip "
-            "or -uv for the installer; conda, debian-system, debian-prefix-pip, lib64; or all."
+            help=f"Install schemes, comma-separated: {', '.join(INSTALLER_SCHEMES)}, with suffix "
+            f"-pip or -uv for the installer; {', '.join(UNPACKED_SCHEMES)}; or all."
         ),
     ] = "venv",
     deps: Annotated[
         bool, typer.Option("--deps/--no-deps", help="Also install the requirements of the wheel.")
     ] = False,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--with",
-            metavar="WHEEL",
-            help="Another wheel for the same environment, such as a provider; repeatable.",
-        ),
-    ] = None,
+    beside: options.With = None,
     runs: Annotated[
         list[str] | None,
         typer.Option(
@@ -74,7 +69,7 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="Write the results as JSON.")] = False,
+    json: options.Json = False,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -86,7 +81,7 @@ def verify(
     process of its own. Wheels of providers are installed too, if their files are known.
     This executes the content of the wheels. Nothing is written outside the temporary environments.
     """
-    terminal = Terminal(verbosity=-1 if quiet else verbose + int(context.obj or 0))
+    terminal = Terminal(verbosity=-1 if quiet else verbose)
     wanted = Options(
         pythons=every_python(os.environ) if all_pythons else tuple(python or ()),
         schemes=tuple(name.strip() for name in scheme.split(",")),
@@ -104,7 +99,8 @@ def verify(
             for result in _verified(wheel, wanted, configuration):
                 results.append(result)
                 if not json and (result.failed or not quiet):
-                    terminal.result(_text(result, terminal))
+                    colour, is_verbose = terminal.colours_results, terminal.verbosity > 0
+                    terminal.result(reports.text(result, verbose=is_verbose, colour=colour))
         except WheelfixError as error:
             terminal.fail(error)
             is_complete = False
@@ -118,8 +114,7 @@ def verify(
 
 def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Iterator[Verified]:
     """Yield the results of `wheel` in each environment, with its providers beside it."""
-    if not wheel.is_file():
-        raise SettingsError(f"`{wheel}` is not a file")
+    require_file(wheel)
     providers = _provider_wheels(wheel, configuration.settings_for(wheel.name))
     beside = tuple(dict.fromkeys((*wanted.beside, *providers)))
     yield from verifying.verify(wheel, replace(wanted, beside=beside), os.environ)
@@ -131,11 +126,6 @@ def _provider_wheels(path: Path, settings: Settings) -> tuple[Path, ...]:
         return ()
     known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
     return tuple(Path(wheel) for wheel in provider_wheels(known))
-
-
-def _text(result: Verified, terminal: Terminal) -> str:
-    is_verbose = terminal.verbosity > 0
-    return reports.text(result, verbose=is_verbose, colour=terminal.colours_results)
 
 
 def _is_bad(result: Verified, *, strict: bool) -> bool:
