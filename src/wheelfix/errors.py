@@ -8,7 +8,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process tells its caller."""
+    """The exit codes of the process."""
 
     OK = 0
     FINDINGS = 1
@@ -20,8 +20,6 @@ class WheelfixError(Exception):
 
     `hint` is the next step for the user: a command where there is one.
     """
-
-    exit_code = ExitCode.ERROR
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

@@ -131,7 +131,6 @@ def run(arguments: Sequence[str]) -> int:
         return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
     except WheelfixError as error:
         Terminal(verbosity=0).fail(error)
-        return error.exit_code
     except KeyboardInterrupt:
         return 130
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"

@@ -146,18 +146,13 @@ class _Request(NamedTuple):
     dask: str | None
     quiet: bool
 
-    @property
-    def writes_records(self) -> bool:
-        """Whether a record is written for each wheel as soon as it is checked."""
-        return self.output_format is Format.JSONL
-
 
 def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
     """Check the wheels, and print and write the reports."""
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.more_reports)
     with _workers(request, configuration.settings) as workers:
-        if request.writes_records:
+        if request.output_format is Format.JSONL:
             progress = write_records(
                 request.wheels,
                 configuration,
@@ -168,7 +163,9 @@ def _run(request: _Request, configuration: Configuration, terminal: Terminal) ->
                 resume=request.resume,
             )
             return _exit_code(unreadable=progress.unreadable > 0, failing=progress.failing > 0)
-        report = _checked(_seen_by_workers(request), configuration, known, terminal, workers)
+        # Workers of a cluster have other current directories.
+        wheels = [wheel.absolute() if request.dask else wheel for wheel in request.wheels]
+        report = _checked(wheels, configuration, known, terminal, workers)
     if request.write_baseline:
         report = _write_baseline(report, Path(configuration.settings.baseline or ""), terminal)
     if request.output_file is not None:
@@ -209,12 +206,13 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
 
 def _refuse_contradictions(request: _Request) -> None:
     """Raise `SettingsError` for options that exclude each other."""
-    if request.resume and not (request.writes_records and request.output_file):
+    writes_records = request.output_format is Format.JSONL
+    if request.resume and not (writes_records and request.output_file):
         raise SettingsError(
             "--resume needs the file of records to continue",
             hint="--output-format jsonl --output-file FILE --resume",
         )
-    if request.writes_records and (request.more_reports or request.write_baseline):
+    if writes_records and (request.more_reports or request.write_baseline):
         raise SettingsError(
             "`--report` and `--write-baseline` need all wheels at once: not with jsonl",
             hint="use a separate run; `--report jsonl=FILE` works with the other formats",
@@ -260,11 +258,6 @@ def _workers(request: _Request, settings: Settings) -> AbstractContextManager[Wo
         timeout=settings.timeout,
         memory=MEMORY if len(wheels) > 1 else None,
     )
-
-
-def _seen_by_workers(request: _Request) -> Sequence[Path]:
-    """Return the wheels; workers of a cluster have other current directories."""
-    return [wheel.absolute() for wheel in request.wheels] if request.dask else request.wheels
 
 
 def _checked(

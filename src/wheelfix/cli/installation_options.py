@@ -8,7 +8,7 @@ from typing import Annotated, cast
 
 import typer
 
-from wheelfix.analysis.installation import LoadOptions, PlantedLibraries, ProviderFiles
+from wheelfix.analysis.installation import LoadOptions, PlantedLibraries
 from wheelfix.cli.options import require_file
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import with_providers
@@ -149,11 +149,11 @@ def question_of(
     others: Sequence[Wheel],
     library_path: tuple[str, ...] | None,
     directories: tuple[str, ...] = (),
-    settings: Settings | None = None,
+    settings: Settings,
 ) -> LoadOptions:
     """Return the installation that the options describe; `directories` are read on this machine."""
     planted = PlantedLibraries()
-    provided = _provided(wheel, settings)
+    provided = provider_files_of(wheel, with_providers(settings, Path.cwd(), wheel).provider)
     tags = (*(other.name.platforms for other in others), *(files.platforms for files in provided))
     found = target_of(target, wheel, tags)
     if directories or library_path or found.library_path:
@@ -166,10 +166,3 @@ def question_of(
         library_path=library_path,
         planted=planted,
     )
-
-
-def _provided(wheel: Wheel, settings: Settings | None) -> tuple[ProviderFiles, ...]:
-    """Return the files that the providers of `settings` install beside `wheel`."""
-    if settings is None or not settings.provider:
-        return ()
-    return provider_files_of(wheel, with_providers(settings, Path.cwd(), wheel).provider)

@@ -8,7 +8,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
@@ -49,7 +49,7 @@ def _parameter(field: SettingField) -> inspect.Parameter:
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[_optional(kind_of(field).flag), option],
+        annotation=Annotated[kind_of(field).flag | None, option],
     )
 
 
@@ -60,10 +60,6 @@ def _flags(field: SettingField) -> list[str]:
     if field.type is bool:
         flag += f"/{setting.off_flag or f'--no-{field.key}'}"
     return [*([setting.short] if setting.short else []), flag]
-
-
-def _optional(kind: Any) -> Any:  # noqa: ANN401 - a type
-    return kind | None
 
 
 # --- From flags to settings -----------------------------------------------------------------------

@@ -14,7 +14,6 @@ from wheelfix.cli import options
 from wheelfix.cli.config.files import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
-from wheelfix.cli.options import require_file
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
@@ -23,7 +22,6 @@ from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Status, Verified
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
-from wheelfix.settings import Settings
 
 
 @options.with_settings
@@ -108,27 +106,16 @@ def verify(
         terminal.result(json_text(reports.as_json(results), indent=1))
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
-    is_bad = any(_is_bad(result, strict=strict) for result in results)
+    checks = [check for result in results for check in result.checks]
+    is_bad = any(result.failed for result in results) or (
+        strict and any(check.status is not Status.OK for check in checks)
+    )
     raise typer.Exit(ExitCode.FINDINGS if is_bad else ExitCode.OK)
 
 
 def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Iterator[Verified]:
     """Yield the results of `wheel` in each environment, with its providers beside it."""
-    require_file(wheel)
-    providers = _provider_wheels(wheel, configuration.settings_for(wheel.name))
-    beside = tuple(dict.fromkeys((*wanted.beside, *providers)))
-    yield from verifying.verify(wheel, replace(wanted, beside=beside), os.environ)
-
-
-def _provider_wheels(path: Path, settings: Settings) -> tuple[Path, ...]:
-    """Return the wheels among the providers."""
-    if not settings.provider:
-        return ()
-    known = with_providers(settings, Path.cwd(), read_wheel(path)).provider
-    return tuple(Path(wheel) for wheel in provider_wheels(known))
-
-
-def _is_bad(result: Verified, *, strict: bool) -> bool:
-    return result.failed or (
-        strict and any(check.status is not Status.OK for check in result.checks)
-    )
+    settings = configuration.settings_for(wheel.name)
+    providers = with_providers(settings, Path.cwd(), read_wheel(wheel)).provider
+    beside = dict.fromkeys((*wanted.beside, *map(Path, provider_wheels(providers))))
+    yield from verifying.verify(wheel, replace(wanted, beside=tuple(beside)), os.environ)

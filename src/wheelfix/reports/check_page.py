@@ -6,7 +6,7 @@ Security Policy allows this script and this style by their hashes, and nothing e
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from html import escape
 
@@ -56,7 +56,7 @@ def _hash(template: str, element: str) -> str:
 def _wheel(report: Report, options: RenderOptions, reasons: dict[str, str]) -> Iterator[str]:
     path = shown_path(report.source, options)
     if report.error is not None:
-        body = "<br>".join(_rich(line) for line in error_words(report.error).splitlines())
+        body = _lines(error_words(report.error))
         yield f"<section><h2>{_escaped(path)}</h2>"
         yield f'<article class="error"><h3><b>unreadable</b></h3><p>{body}</p></article></section>'
         return
@@ -83,19 +83,17 @@ def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
     if finding.member is not None:
         yield f"<p><code>{_escaped(finding.member)}</code></p>"
     rows = [
-        *(("entry", f"`{entry}`") for entry in [finding.entry] if entry),
+        *([("entry", f"`{finding.entry}`")] if finding.entry else []),
         *(("note", note) for note in finding.notes),
-        *(("why", reason) for _ in [reason] if reason),
+        *([("why", reason)] if reason else []),
         ("what to do", located.advice),
     ]
-    yield f"<dl>{_rows(rows)}</dl></article>"
+    list_items = (f"<dt>{label}</dt><dd>{_lines(text)}</dd>" for label, text in rows)
+    yield f"<dl>{''.join(list_items)}</dl></article>"
 
 
-def _rows(rows: Iterable[tuple[str, str]]) -> str:
-    return "".join(
-        f"<dt>{label}</dt><dd>{'<br>'.join(_rich(line) for line in text.splitlines())}</dd>"
-        for label, text in rows
-    )
+def _lines(text: str) -> str:
+    return "<br>".join(_rich(line) for line in text.splitlines())
 
 
 def _rich(text: str) -> str:

@@ -153,12 +153,11 @@ def _suppressed(found: SetReport) -> Iterator[str]:
 
 def render_concise(found: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: WF101 error message` for each finding, and the totals."""
-    lines = [_concise(located) for located in locate(found, options)]
+    lines = [
+        f"{located.place}: {finding.code} {finding.severity.label} {finding.message}"
+        for located in locate(found, options)
+        for finding in [located.finding]
+    ]
     for path, error in unreadable(found, options):
         lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
     return "\n".join([*(printable(line) for line in lines), *totals(found)])
-
-
-def _concise(located: LocatedFinding) -> str:
-    finding = located.finding
-    return f"{located.place}: {finding.code} {finding.severity.label} {finding.message}"

@@ -11,12 +11,12 @@ from wheelfix.analysis.load_tree import Resolution, Step, how_found
 from wheelfix.analysis.why_not_loaded import WhyNot
 from wheelfix.loader.loads import How, SearchOutcome
 from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 
 FEW = 4
 """Names in a line before the rest is only counted."""
 
-_COLOURS = {
+PROVENANCE_COLOURS = {
     Provenance.WHEEL: Colour.GREEN,
     Provenance.OTHER: Colour.BLUE,
     Provenance.VARIABLE: Colour.YELLOW,
@@ -140,7 +140,7 @@ def _step(installation: Installation, step: Step, *, verbose: bool, colour: bool
         return
     where = "" if step.origin.name == step.request.name else f" => {printable(step.origin.name)}"
     again = "  (see above)" if step.repeated and step.request.how is not How.LOADED else ""
-    painted = paint(name, _COLOURS[step.origin.provenance], on=colour)
+    painted = paint(name, PROVENANCE_COLOURS[step.origin.provenance], on=colour)
     yield f"{indent}{painted}{where}  {paint(how, Colour.DIM, on=colour)}{again}"
     if verbose:
         yield from _candidates(installation, step, indent, colour=colour)
@@ -244,12 +244,10 @@ def _verdict(explanation: Explanation, *, colour: bool) -> str:
 
 
 def _factors(explanations: Sequence[Explanation]) -> Iterator[str]:
-    names: dict[Factor, dict[str, None]] = {}
-    for explanation in explanations:
-        for other in explanation.alternatives:
-            names.setdefault(other.factor, {}).update(dict.fromkeys(other.names))
-    for factor, some in names.items():
-        yield printable(f"depends on the {factor}: {join_some(some, FEW)}")
+    others = [other for explanation in explanations for other in explanation.alternatives]
+    for factor, some in grouped(others, lambda other: other.factor).items():
+        names = [name for other in some for name in other.names]
+        yield printable(f"depends on the {factor}: {join_some(names, FEW)}")
 
 
 def resolutions_text(

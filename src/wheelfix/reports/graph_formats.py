@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from wheelfix.analysis.graph import Edge, Graph, Node
 from wheelfix.analysis.installation import Provenance
-from wheelfix.reports.explain_text import possible_providers
+from wheelfix.reports.explain_text import PROVENANCE_COLOURS, possible_providers
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted, in_units
 
@@ -55,7 +55,7 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
         if nodes:
             lines += ["", paint(printable(title), Colour.BOLD, on=colour)]
         for node in nodes:
-            name = paint(printable(node.id), _colour(provenance), on=colour)
+            name = paint(printable(node.id), PROVENANCE_COLOURS[provenance], on=colour)
             text = _dependents(dependents[node.id]) + possible_providers(node.package, node.wheels)
             lines.append(f"  {name}  needed by {printable(text)}")
     return "\n".join(lines)
@@ -78,7 +78,8 @@ def _needs(graph: Graph, edges: Sequence[Edge], *, colour: bool) -> Iterator[str
         if provenances[edge.target] is Provenance.PLATFORM and not edge.varies:
             plain.append(edge.name)
             continue
-        name = paint(printable(edge.name), _colour(provenances[edge.target]), on=colour)
+        provider_colour = PROVENANCE_COLOURS[provenances[edge.target]]
+        name = paint(printable(edge.name), provider_colour, on=colour)
         leads = "" if edge.target == edge.name else f" => {printable(edge.target)}"
         how = paint(printable(f"[{edge.how}]"), Colour.DIM, on=colour)
         yield f"    {name}{leads}  {how}"
@@ -92,14 +93,6 @@ def _dependents(edges: Sequence[Edge]) -> str:
     names = list(dict.fromkeys(edge.source.rpartition("/")[2] for edge in edges))
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return ", ".join(names[:FEW]) + more
-
-
-def _colour(provenance: Provenance) -> Colour:
-    if provenance is Provenance.MISSING:
-        return Colour.RED
-    if provenance is Provenance.WHEEL:
-        return Colour.GREEN
-    return Colour.BLUE if provenance is Provenance.OTHER else Colour.DIM
 
 
 # --- Two wheels side by side ----------------------------------------------------------------------

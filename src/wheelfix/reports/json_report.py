@@ -1,6 +1,5 @@
 """Report of `check` as JSON, and as JSON lines (`schemas/check*.schema.json`)."""
 
-from wheelfix.errors import WheelfixError
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     NAME,
@@ -12,7 +11,7 @@ from wheelfix.reports.check_content import (
     shown_path,
 )
 from wheelfix.reports.printable import json_text
-from wheelfix.rules.findings import Suppressed
+from wheelfix.rules.findings import Finding, Suppressed
 
 VERSION = 1
 """Increases if a key is removed or changes its meaning, not if one is added."""
@@ -58,25 +57,18 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         "verdict": None
         if verdict is None
         else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
-        "error": None if report.error is None else _error(report.error),
+        "error": None
+        if report.error is None
+        else {"message": report.error.message, "hint": report.error.hint},
         "findings": [_finding(located) for located in of_wheel(report, options)],
         "suppressed": [_suppressed(located) for located in report.suppressed],
     }
 
 
-def _error(error: WheelfixError) -> dict[str, object]:
-    return {"message": error.message, "hint": error.hint}
-
-
 def _finding(located: LocatedFinding) -> dict[str, object]:
     finding, fix = located.finding, located.finding.fix
     return {
-        "code": finding.code,
-        "name": finding.name,
-        "severity": finding.severity.label,
-        "message": finding.message,
-        "wheel": finding.wheel,
-        "member": finding.member,
+        **_problem(finding),
         "entry": finding.entry,
         "notes": list(finding.notes),
         "hint": finding.hint,
@@ -88,7 +80,11 @@ def _finding(located: LocatedFinding) -> dict[str, object]:
 
 
 def _suppressed(located: Suppressed) -> dict[str, object]:
-    finding = located.finding
+    because, reason = located.because.value, located.reason
+    return {**_problem(located.finding), "because": because, "reason": reason}
+
+
+def _problem(finding: Finding) -> dict[str, object]:
     return {
         "code": finding.code,
         "name": finding.name,
@@ -96,6 +92,4 @@ def _suppressed(located: Suppressed) -> dict[str, object]:
         "message": finding.message,
         "wheel": finding.wheel,
         "member": finding.member,
-        "because": located.because.value,
-        "reason": located.reason,
     }

@@ -30,9 +30,7 @@ def _suite_of(report: Report, options: RenderOptions) -> ET.Element:
         message = report.error.message.partition("\n")[0]
         error = _element("error", type=type(report.error).__name__, message=message)
         error.text = _text(error_words(report.error))
-        return _suite(
-            path, [_element("testcase", [error], classname=path, name="readable", time=0)]
-        )
+        return _suite(path, [_case(path, "readable", [error])])
     asked = _names(rule for rule in options.rules if isinstance(rule, Rule))
     return _judged(path, report.findings, options, asked)
 

@@ -4,7 +4,7 @@ Literals become code spans without backticks, and everything else is escaped cha
 character, so that no name from a wheel can become markup.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from wheelfix.analysis.graph import graph_of
@@ -146,20 +146,16 @@ def _advice(findings: Iterable[LocatedFinding], options: RenderOptions) -> Itera
             title = f"[{title}]({options.documentation}#{anchor(rule)})"
         reason = f": {_prose(why(rule))}" if rule is not None else ""
         yield f"- **{title}**{reason}"
-        for text, places in _places_by_advice(group).items():
-            files = ", ".join(_code(place) for place in places if place)
+        for text, found in grouped(group, _remedy).items():
+            members = [located.finding.member for located in found]
+            files = ", ".join(_code(member) for member in members if member)
             yield f"  - {files}: {text}" if files else f"  - {text}"
 
 
-def _places_by_advice(group: Iterable[LocatedFinding]) -> Mapping[str, list[str]]:
-    """Return each distinct text of notes and advice, with the files it is about."""
-    places: dict[str, list[str]] = {}
-    for located in group:
-        finding = located.finding
-        lines = [line for text in (*finding.notes, located.advice) for line in text.splitlines()]
-        text = "<br>".join(_prose(line) for line in lines)
-        places.setdefault(text, []).append(finding.member or "")
-    return places
+def _remedy(located: LocatedFinding) -> str:
+    """Return the notes and the advice of a finding."""
+    texts = (*located.finding.notes, located.advice)
+    return "<br>".join(_prose(line) for text in texts for line in text.splitlines())
 
 
 def _graph(wheel: Wheel) -> str:

@@ -64,14 +64,10 @@ def _failure(check: Check, *, colour: bool) -> Iterator[str]:
     )
     yield f"  {printable(check.message)}"
     yield from (f"  = note: {printable(line)}" for line in check.explanation)
-    yield from (f"  | {printable(line)}" for line in _tail(check))
+    yield from (f"  | {printable(line)}" for line in check.tail.strip().splitlines()[-LINES:])
 
 
 def _mild(check: Check) -> Iterator[str]:
     """Yield one line for a problem that is not the wheel's fault."""
     first = check.message.strip().splitlines()[:1]
     yield f"  {check.kind} {printable(check.what)}: {check.status}: {printable(''.join(first))}"
-
-
-def _tail(check: Check) -> list[str]:
-    return check.tail.strip().splitlines()[-LINES:]

@@ -75,7 +75,7 @@ class Kind(NamedTuple):
     """From what stands in a table; the second argument names the value in messages."""
     schema: Mapping[str, Any]
     """JSON Schema (2020-12)."""
-    flag: object = list[str]
+    flag: Any = list[str]
     """The type of the flag's value for typer."""
 
 
