@@ -112,9 +112,6 @@ def _recorded(report: Report, task: Task) -> Record:
     )
 
 
-# --- Dependencies of a record ---------------------------------------------------------------------
-
-
 def _portable(settings: Settings, folder: Path) -> Settings:
     """Return `settings` with absolute paths of all files."""
     return replace(
@@ -153,9 +150,6 @@ def _state(file: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns
-
-
-# --- Records of an earlier run --------------------------------------------------------------------
 
 
 def parse_record(line: str) -> Record:

@@ -62,9 +62,6 @@ def _flags(field: SettingField) -> list[str]:
     return [*([setting.short] if setting.short else []), flag]
 
 
-# --- From flags to settings -----------------------------------------------------------------------
-
-
 def configuration_of(
     context: typer.Context, given: Mapping[str, object], config: Path | None
 ) -> Configuration:
@@ -103,8 +100,6 @@ def _table_value(field: SettingField, value: object) -> object:
         return [part.strip() for text in texts for part in text.split(",")]
     return value
 
-
-# --- Arguments and options that several commands share --------------------------------------------
 
 Json = Annotated[bool, typer.Option("--json", help="Write the report as JSON.")]
 Output = Annotated[

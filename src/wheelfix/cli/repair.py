@@ -73,9 +73,6 @@ def repair(
     raise typer.Exit(_shown(outcomes, show))
 
 
-# --- Options --------------------------------------------------------------------------------------
-
-
 def _refuse_patcher(patcher: str) -> None:
     if patcher != PATCHER:
         raise SettingsError(
@@ -106,9 +103,6 @@ def _refuse_wheels(wheels: Sequence[Path]) -> None:
         )
 
 
-# --- Work -----------------------------------------------------------------------------------------
-
-
 def _repaired(
     wheels: Sequence[Path], configuration: Configuration, terminal: Terminal, *, publish: bool
 ) -> Iterator[Outcome]:
@@ -129,9 +123,6 @@ def _repaired(
         yield from repair_each(
             wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs
         )
-
-
-# --- Output ---------------------------------------------------------------------------------------
 
 
 def _shown(outcomes: Iterator[Outcome], show: Callable[[Outcome], None]) -> ExitCode:

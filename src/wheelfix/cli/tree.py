@@ -108,9 +108,6 @@ def _graph_of_site(
     )
 
 
-# --- Output ---------------------------------------------------------------------------------------
-
-
 def _write(graphs: Sequence[Graph], form: GraphFormat, output: Path | None) -> None:
     """Write the graphs to `output` or stdout. Raises `OutputError`."""
     terminal = Terminal(verbosity=0)

@@ -52,9 +52,6 @@ def shown_path(source: Path, options: RenderOptions) -> str:
     return (whole.relative_to(options.root) if is_below else source).as_posix()
 
 
-# --- Findings with their place -------------------------------------------------------------------
-
-
 class LocatedFinding(NamedTuple):
     """A finding with the path of its wheel."""
 
@@ -142,9 +139,6 @@ def _identity(finding: Finding, report: Report | None) -> str:
 def digest(text: str) -> str:
     """Return a digest of `text` in 32 hexadecimal digits."""
     return sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-
-
-# --- Counts and phrases ---------------------------------------------------------------------------
 
 
 def all_suppressed(found: SetReport) -> Iterator[Suppressed]:

@@ -71,9 +71,6 @@ def _found(path: str, findings: Sequence[Finding]) -> str:
     return _text("\n\n".join(texts))
 
 
-# --- XML ------------------------------------------------------------------------------------------
-
-
 def _suite(name: str, cases: Sequence[ET.Element]) -> ET.Element:
     return _element("testsuite", cases, name=name, **_totals(cases), skipped=0, time=0)
 

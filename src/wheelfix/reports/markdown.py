@@ -167,9 +167,6 @@ def _graph(wheel: Wheel) -> str:
     return text if len(graph.edges) <= _MOST_EDGES and len(text) <= _MOST_TEXT else ""
 
 
-# --- Markup ---------------------------------------------------------------------------------------
-
-
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -17,9 +17,6 @@ _OVERRIDES = """\
 """
 
 
-# --- TOML -----------------------------------------------------------------------------------------
-
-
 def toml(value: object) -> str:
     """Return `value` as one line of TOML 1.0."""
     if isinstance(value, bool):
@@ -63,9 +60,6 @@ def in_effect(settings: Settings, origins: Mapping[str, Sequence[str]]) -> str:
 
 def _shown(value: object) -> str:
     return "(not set)" if value is None else toml(value)
-
-
-# --- JSON schema ----------------------------------------------------------------------------------
 
 
 def schema() -> dict[str, Any]:

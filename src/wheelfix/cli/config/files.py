@@ -94,9 +94,6 @@ def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -
             )
 
 
-# --- Files ----------------------------------------------------------------------------------------
-
-
 def read_configuration(start: Path, explicit: Path | None) -> Configuration:
     """Return the layers of the file `explicit`, or of the one found from `start` upwards.
 
