@@ -1,4 +1,4 @@
-"""The command line: options in, streams and exit codes out."""
+"""The command line: options, streams and exit codes."""
 
 import os
 import re
@@ -48,7 +48,7 @@ severity = { lazy-binding = "error" }
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with wheels; the first word of their names says how a repair ends."""
+    """A folder with wheels; the first word of a name is the result of its repair."""
     folder = tmp_path_factory.mktemp("wheels")
     library = shared_object(folder / "libx.so", "int x;")
     for name in ("a", "b", "crash", "rejected"):
@@ -60,7 +60,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stand in an empty directory and environment."""
+    """Change to an empty directory, with an empty environment."""
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("WHEELFIX_", "AUDITWHEEL_")) or name in {"NO_COLOR", "FORCE_COLOR"}:
@@ -148,7 +148,7 @@ def test_one_bad_wheel_does_not_stop_the_others(
     ] == kinds
 
 
-def test_a_failure_says_why_and_what_to_do(
+def test_a_failure_has_a_message_and_a_hint(
     wheels: Wheels, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run(["repair", *wheels("failed")])
@@ -279,7 +279,7 @@ def test_wrong_usage_is_refused_before_anything_is_done(
     assert not Path("wheelhouse").exists()
 
 
-def test_auditwheels_patcher_variable_is_answered(
+def test_auditwheels_patcher_variable_is_ignored_with_a_note(
     wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AUDITWHEEL_PATCHER", "lief-patchelf")
@@ -414,8 +414,8 @@ def test_environment_variables(
 
 
 @pytest.mark.usefixtures("here")
-def test_every_option_of_auditwheel_repair_is_taken() -> None:
-    """auditwheel's own help names them: what a new version adds, this test asks for."""
+def test_every_option_of_auditwheel_repair_is_accepted() -> None:
+    """Take the options from auditwheel's own help, so that new ones make this test fail."""
     environment = {**os.environ, "COLUMNS": "200"}
     command = [sys.executable, "-m", "auditwheel", "repair", "--help"]
     help_text = subprocess.run(
@@ -434,7 +434,7 @@ def test_every_option_of_auditwheel_repair_is_taken() -> None:
             settings_of("repair", flag, *value)  # typer exits at an unknown option
 
 
-def test_help_says_what_the_settings_say(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_has_the_help_of_the_settings(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["repair", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "Do not graft libraries whose SONAME or path matches this glob; repeatable." in shown
@@ -452,7 +452,7 @@ def test_a_command_is_listed_with_the_first_line_of_its_help(
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
 def test_help_and_version_import_no_rules(arguments: list[str]) -> None:
-    """They stay quick: a third of the time of a command is that of its imports."""
+    """Keep them fast: the imports of rules and pipelines take a quarter of a second."""
     program = (
         f"import sys\nfrom wheelfix.cli.app import run\nassert run({arguments!r}) == 0\n"
         "print(*sys.modules, file=sys.stderr)\n"
@@ -486,8 +486,8 @@ def test_rule_lists_all_rules(arguments: list[str], capsys: pytest.CaptureFixtur
         assert line.endswith(rule.summary)
 
 
-def test_each_rule_says_first_whether_its_fix_is_safe() -> None:
-    """The list of rules reads it there."""
+def test_the_fix_safety_section_of_each_rule_starts_with_safe_or_unsafe() -> None:
+    """The list of rules takes the word from there."""
     for rule in RULES:
         words = rule.explanation.partition("## Fix safety")[2].split()
         assert words[0].strip(":.,") in {"Safe", "Unsafe", "Not", "Never"}, rule.code
@@ -501,7 +501,7 @@ def test_unknown_rules_get_a_suggestion(capsys: pytest.CaptureFixture[str]) -> N
     assert "hint: did you mean `unreachable-library`?" in err
 
 
-def test_without_docstrings_rule_says_so() -> None:
+def test_rule_reports_missing_docstrings() -> None:
     command = [sys.executable, "-OO", "-m", "wheelfix", "rule", "WF101"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "-OO" in shown
@@ -518,7 +518,9 @@ def test_check_passes_a_sound_wheel(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_check_reports_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_an_unreadable_wheel_and_checks_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     bad = make_wheel(Path(), "bad", tag="py3-none-any", files={"bad.py": b""})
     with zipfile.ZipFile(bad, "a") as archive:
         archive.writestr("unlisted.py", b"")

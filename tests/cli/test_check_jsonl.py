@@ -1,4 +1,4 @@
-"""Records of many wheels: one for each, in order, even if a wheel or a worker fails."""
+"""`check --output-format jsonl`: order, `--resume`, and wheels that crash or hang a worker."""
 
 import json
 import os
@@ -66,25 +66,29 @@ def test_each_wheel_has_its_record_in_the_order_of_the_list(
     code, text = streamed(capsys, "dist")
     assert code == 2, "a truncated wheel is no finding"
     found = [json.loads(line) for line in text.splitlines()]
-    assert [each["path"] for each in found] == sorted(
+    assert [record["path"] for record in found] == sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*.whl")
     )
-    assert [each["name"] for each in found if each["error"]] == ["demo3x-1.0-py3-none-any.whl"]
+    assert [record["name"] for record in found if record["error"]] == [
+        "demo3x-1.0-py3-none-any.whl"
+    ]
     bad = [
-        each["name"][:5] for each in found if any(f["code"] == "WF601" for f in each["findings"])
+        record["name"][:5]
+        for record in found
+        if any(f["code"] == "WF601" for f in record["findings"])
     ]
     assert bad == ["demo1", "demo3", "demo5"]
     schema = json.loads(SCHEMAS.joinpath("check-record.schema.json").read_text("utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
-    for each in found:
-        jsonschema.validate(each, schema)
+    for record in found:
+        jsonschema.validate(record, schema)
     broken = {**found[0], "error": "no object"}
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(broken, schema)
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_record_says_what_the_report_says(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_equals_the_wheel_in_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     _, text = streamed(capsys, "dist")
     assert run(["check", "--output-format", "json", "dist"]) == 2
     report = json.loads(capsys.readouterr().out)
@@ -93,7 +97,7 @@ def test_a_record_says_what_the_report_says(capsys: pytest.CaptureFixture[str]) 
         assert {key: record[key] for key in wheel} == wheel
 
 
-def test_both_schemas_mean_the_same_by_the_same_words() -> None:
+def test_both_schemas_define_common_keys_alike() -> None:
     whole, record = (
         json.loads(SCHEMAS.joinpath(f"{name}.schema.json").read_text("utf-8"))
         for name in ("check", "check-record")
@@ -199,7 +203,7 @@ def resumed(*arguments: str) -> int:
 
 @pytest.fixture
 def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The wheels that are read from here on: in this process, so that they are seen."""
+    """Return a list of the wheels read from now on; checks run in this process."""
     seen: list[str] = []
 
     def noted(path: Path, *more: Any) -> Report:
@@ -350,7 +354,7 @@ def test_a_wheel_that_kills_its_worker_costs_one_record(
         record["name"][:6].rstrip("-"): record for record in map(json.loads, text.splitlines())
     }
     assert len(found) == 8
-    lost = {name: each["error"]["message"] for name, each in found.items() if each["error"]}
+    lost = {name: record["error"]["message"] for name, record in found.items() if record["error"]}
     assert "ended abruptly" in lost.pop("demo2")
     assert "internal error: ZeroDivisionError" in lost.pop("demo4")
     assert "not enough memory" in lost.pop("demo5")
@@ -366,7 +370,7 @@ def test_a_lost_wheel_is_checked_again(folder: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(folder)
     assert resumed("--severity", "WF601=error") == 2
     records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
-    assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
+    assert [record["name"][:6] for record in records if record["error"]] == ["demo3x"]
 
 
 @pytest.mark.usefixtures("folder")
@@ -381,7 +385,7 @@ def test_a_worker_that_is_killed_costs_no_other_report_either(
     monkeypatch.setattr("wheelfix.pipelines.check.check", perhaps)
     assert run(["check", "-j2", "--output-format", "json", "dist"]) == 2
     wheels = json.loads(capsys.readouterr().out)["wheels"]
-    assert [each["name"][:6] for each in wheels if each["error"]] == ["demo3x", "demo2-"]
+    assert [record["name"][:6] for record in wheels if record["error"]] == ["demo3x", "demo2-"]
 
 
 def loop() -> None:
@@ -437,7 +441,7 @@ def test_a_wheel_beyond_the_time_limit_costs_one_record(
     found = [json.loads(line) for line in text.splitlines()] if form == "jsonl" else []
     found = found or json.loads(text)["wheels"]
     assert len(found) == 8
-    errors = {each["name"][:5]: each["error"] for each in found if each["error"]}
+    errors = {record["name"][:5]: record["error"] for record in found if record["error"]}
     for late in ("demo1", "demo2", "demo4", "demo5"):
         assert errors[late] == {
             "message": f"`{late}-1.0-cp311-cp311-linux_x86_64.whl`: it took longer than 1 s",
@@ -455,7 +459,7 @@ def test_a_wheel_beyond_the_time_limit_is_checked_again(
     monkeypatch.chdir(folder)
     assert resumed("--severity", "WF601=error", "--timeout", "60") == 2
     records = [json.loads(line) for line in (folder / "records").read_text().splitlines()]
-    assert [each["name"][:6] for each in records if each["error"]] == ["demo3x"]
+    assert [record["name"][:6] for record in records if record["error"]] == ["demo3x"]
 
 
 def test_a_run_ends_although_a_thread_of_a_check_still_waits(folder: Path) -> None:
@@ -489,7 +493,7 @@ def test_a_wheel_beyond_the_memory_limit_costs_one_record(
     code, text = streamed(capsys, "dist", "-j2")
     assert code == 2
     found = map(json.loads, text.splitlines())
-    errors = {each["name"][:6]: each["error"]["message"] for each in found if each["error"]}
+    errors = {record["name"][:6]: record["error"]["message"] for record in found if record["error"]}
     assert list(errors) == ["demo3x", "demo2-"]
     assert "not enough memory" in errors["demo2-"]
 
@@ -553,7 +557,9 @@ def test_an_interrupt_ends_at_once_and_what_is_written_stays(
 def texts(folder: Path, workers: Workers) -> list[str]:
     wheels = sorted(folder.rglob("*.whl"))
     drawing = RenderOptions(version=wheelfix.__version__, folder=folder, root=folder)
-    return [each.text for each in records(tasks(wheels, lambda _: Settings(), drawing), workers)]
+    return [
+        record.text for record in records(tasks(wheels, lambda _: Settings(), drawing), workers)
+    ]
 
 
 def test_every_executor_gives_the_same_records(folder: Path) -> None:
@@ -566,12 +572,14 @@ def test_every_executor_gives_the_same_records(folder: Path) -> None:
         assert texts(folder, processes) == alone
 
 
-def test_python_programs_bring_their_own_executor(folder: Path) -> None:
+def test_the_python_api_accepts_an_executor(folder: Path) -> None:
     wheels = sorted(folder.rglob("*.whl"))
     alone = wheelfix.check_all(wheels)
     with ProcessPoolExecutor(2) as executor:
         assert list(wheelfix.check_each(wheels, executor=executor)) is not None
         found = wheelfix.check_all(wheels, executor=executor)
-    assert [each.findings for each in found.reports] == [each.findings for each in alone.reports]
+    assert [report.findings for report in found.reports] == [
+        report.findings for report in alone.reports
+    ]
     assert found.findings == alone.findings
     assert str(found.unreadable[0].error) == str(alone.unreadable[0].error)

@@ -1,4 +1,4 @@
-"""Settings from a table: what is taken, and what each mistake is told."""
+"""Settings from tables and files: values, layers, overrides and error messages."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -14,7 +14,7 @@ from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 
 
-def test_every_setting_can_stand_in_the_file() -> None:
+def test_every_setting_can_be_in_the_file() -> None:
     assert set(EVERYTHING) == {field.name.replace("_", "-") for field in fields(Settings)}
     settings = settings_from(EVERYTHING, Settings(), "pyproject.toml")
     for field in fields(Settings):
@@ -26,7 +26,7 @@ def test_every_setting_can_stand_in_the_file() -> None:
     assert settings.ignore == {"dead-entry": "the package makes the folder"}
 
 
-def test_ignore_may_go_without_reasons() -> None:
+def test_ignore_may_be_a_list_without_reasons() -> None:
     assert settings_from({"ignore": ["WF1"]}, Settings(), "x").ignore == {"WF1": ""}
 
 
@@ -74,7 +74,9 @@ def test_a_layer_replaces_values_but_adds_to_ignores_and_extensions() -> None:
         ({"search-path-tag": 1}, "it must be one of `auto`, `rpath`, `runpath`", None),
     ],
 )
-def test_mistakes_are_named(table: Mapping[str, object], message: str, hint: str | None) -> None:
+def test_invalid_settings_are_refused(
+    table: Mapping[str, object], message: str, hint: str | None
+) -> None:
     with pytest.raises(SettingsError) as caught:
         settings_from(table, Settings(), "file")
     assert message in caught.value.message
@@ -119,11 +121,11 @@ def test_the_nearest_file_up_to_the_root_of_the_project(tmp_path: Path) -> None:
     own = put(tmp_path / "project" / "wheelfix.toml", "")
     assert find_file(inner) == own, "wheelfix.toml wins over pyproject.toml beside it"
     (tmp_path / "other" / ".git").mkdir(parents=True)
-    assert find_file(tmp_path / "other") is None, "a repository does not listen to what is above it"
+    assert find_file(tmp_path / "other") is None, "files above the repository are not read"
     assert find_file(tmp_path) == top
 
 
-def test_pyproject_and_wheelfix_toml_say_the_same(tmp_path: Path) -> None:
+def test_pyproject_and_wheelfix_toml_are_equivalent(tmp_path: Path) -> None:
     project = put(tmp_path / "pyproject.toml", "[tool.wheelfix]\njobs = 3\n")
     own = put(tmp_path / "other.toml", "jobs = 3\n")
     for explicit in (project, own):
@@ -138,7 +140,7 @@ def test_a_project_without_the_table_has_the_defaults(tmp_path: Path) -> None:
         read_configuration(tmp_path, project)
 
 
-def test_wheel_dir_counts_from_the_file(tmp_path: Path) -> None:
+def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "wheel-dir = 'out'\n")
     (tmp_path / "sub").mkdir()
     assert read_configuration(tmp_path, None).settings.wheel_dir == Path("out")
@@ -155,9 +157,7 @@ def test_wheel_dir_counts_from_the_file(tmp_path: Path) -> None:
         (None, "cannot read"),
     ],
 )
-def test_files_that_cannot_be_used_are_named(
-    tmp_path: Path, content: bytes | None, message: str
-) -> None:
+def test_unusable_files_are_refused(tmp_path: Path, content: bytes | None, message: str) -> None:
     path = tmp_path / "wheelfix.toml"
     if content is not None:
         path.write_bytes(content)
@@ -185,7 +185,7 @@ ignore = {WF116 = "musl finds it"}
 """
 
 
-def test_an_override_holds_for_the_wheels_that_it_selects(tmp_path: Path) -> None:
+def test_an_override_applies_to_the_wheels_that_it_selects(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", OVERRIDES)
     configuration = read_configuration(tmp_path, None).check(RULES)
     glibc = configuration.settings_for("a-1-cp311-cp311-manylinux_2_28_x86_64.whl")
@@ -220,14 +220,14 @@ def test_a_flag_wins_over_an_override(tmp_path: Path) -> None:
         ("[[overrides]]\nselect = 'a'\nignore = ['WF999']", "override 1: no rule has the code"),
     ],
 )
-def test_overrides_that_cannot_be_used_are_named(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_overrides_are_refused(tmp_path: Path, text: str, message: str) -> None:
     put(tmp_path / "wheelfix.toml", text)
     with pytest.raises(SettingsError) as caught:
         read_configuration(tmp_path, None).check(RULES)
     assert message in caught.value.message
 
 
-def test_the_baseline_counts_from_the_file_too(tmp_path: Path) -> None:
+def test_the_baseline_is_relative_to_the_file(tmp_path: Path) -> None:
     put(tmp_path / "wheelfix.toml", "baseline = 'known.json'\n")
     (tmp_path / "sub").mkdir()
     assert read_configuration(tmp_path / "sub", None).settings.baseline == str(
@@ -235,7 +235,7 @@ def test_the_baseline_counts_from_the_file_too(tmp_path: Path) -> None:
     )
 
 
-def test_texts_say_the_same_as_tables() -> None:
+def test_texts_and_tables_are_equivalent() -> None:
     said = settings_from(
         {"per-file-ignores": ["pkg/*.so:WF1,WF2"], "severity": ["WF113=error"]}, Settings(), "-"
     )

@@ -42,7 +42,7 @@ def address() -> Iterator[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in a folder with many wheels in `dist`, and one that is truncated."""
+    """Change to a folder with many wheels in `dist`, one of them truncated."""
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,7 @@ def test_other_reports_and_python_programs_use_the_cluster_too(
     wheels = sorted((folder / "dist").iterdir())[:5]
     with distributed.Client(address, set_as_default=False) as client:
         found = wheelfix.check_all(wheels, executor=client.get_executor(pure=False))
-    assert [each.source for each in found.reports] == wheels
+    assert [report.source for report in found.reports] == wheels
     assert found == wheelfix.check_all(wheels)
 
 
@@ -143,7 +143,7 @@ def _records(file: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_missing_distributed_is_named(
+def test_a_missing_distributed_is_an_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
@@ -153,7 +153,7 @@ def test_a_missing_distributed_is_named(
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("where", ["not listening", "no address", "http://127.0.0.1:1"])
-def test_a_scheduler_that_does_not_answer_is_named(
+def test_a_scheduler_that_does_not_answer_is_an_error(
     where: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dask_workers, "CONNECT_TIMEOUT", 0.5)
@@ -178,7 +178,7 @@ def test_a_cluster_without_workers_is_an_error(
     assert "has no workers" in capsys.readouterr().err
 
 
-def test_workers_that_differ_are_named(
+def test_workers_with_another_version_or_without_the_wheels_are_an_error(
     address: str,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -1,4 +1,4 @@
-"""Where the reports of `check` go."""
+"""Destinations of the reports of `check`: stdout, files, the summary of a GitHub step."""
 
 import json
 from email.message import Message
@@ -14,7 +14,7 @@ from wheelfix.reports.markdown import SUMMARY_LIMIT
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stand in an empty folder, in no one's pipeline."""
+    """Change to an empty folder, without the variables of any pipeline."""
     for name in ("GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "CI_PROJECT_DIR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -97,7 +97,7 @@ def test_a_github_step_gets_the_report_in_its_summary(
     capsys.readouterr()
 
 
-def test_a_summary_that_cannot_be_written_is_no_failure(
+def test_a_step_summary_that_cannot_be_written_does_not_fail_the_run(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(here))
@@ -105,7 +105,7 @@ def test_a_summary_that_cannot_be_written_is_no_failure(
     assert "cannot write the step summary" in capsys.readouterr().err
 
 
-def test_what_cannot_be_judged_is_told_at_once_and_in_every_report(
+def test_an_unreadable_wheel_is_in_stderr_and_in_every_report(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     torn = here / "torn-1.0-py3-none-any.whl"
@@ -118,7 +118,7 @@ def test_what_cannot_be_judged_is_told_at_once_and_in_every_report(
     assert all(torn.name in Path(f"out.{form}").read_text() for form in Format)
 
 
-def test_quiet_is_quiet_only_where_all_is_well(
+def test_quiet_prints_nothing_without_findings(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = make_wheel(here, tag="py3-none-any", files={"one.py": b""})
@@ -130,7 +130,7 @@ def test_quiet_is_quiet_only_where_all_is_well(
     assert "empty-entry" in capsys.readouterr().out
 
 
-def test_help_is_linked_where_the_package_says_it_is(
+def test_rules_are_linked_to_the_url_in_the_metadata(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     described = Message()

@@ -1,4 +1,4 @@
-"""`init` and `settings`: what can be set, what holds, and where it comes from."""
+"""`wheelfix init` and `wheelfix settings`: defaults, values in effect, origins, JSON schema."""
 
 import json
 import tomllib
@@ -62,7 +62,7 @@ def test_init_appends_to_the_project(here: Path, capsys: pytest.CaptureFixture[s
     assert overrides[0]["select"] == "*musllinux*"
 
 
-def test_settings_say_where_each_value_is_from(
+def test_settings_have_the_origin_of_each_value(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "wheelfix.toml").write_text(

@@ -37,7 +37,7 @@ COMMANDS = (
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """Two wheels with something to say, and a folder to write to."""
+    """Two wheels with findings, and a folder for output."""
     folder = tmp_path_factory.mktemp("streams")
     core = shared_object(folder / "core.so", "int f(void) { return 1; }")
     files: dict[str, bytes | str | Path] = {"demo/__init__.py": b"", "demo/core.so": core}
@@ -51,7 +51,7 @@ def command(words: tuple[str, ...], places: Mapping[str, Path]) -> list[str]:
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_closed_pipe_ends_the_run(words: tuple[str, ...], places: Mapping[str, Path]) -> None:
-    """As with `| head`: the run ends, quietly, as if SIGPIPE had ended it."""
+    """As with `| head`: the run ends as if by SIGPIPE, and prints nothing."""
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
@@ -99,9 +99,9 @@ def test_a_closed_pipe_ends_a_long_run(tmp_path: Path) -> None:
 def running(group: int) -> list[str]:
     """Return the processes of a group, without zombies."""
     found: list[str] = []
-    for each in Path("/proc").glob("[0-9]*/stat"):
+    for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = each.read_text(errors="replace")
+            text = stat.read_text(errors="replace")
         except OSError:
             continue
         state, _, its_group = text.rpartition(")")[2].split()[:3]
@@ -111,7 +111,9 @@ def running(group: int) -> list[str]:
 
 
 @pytest.mark.parametrize("form", ["concise", "jsonl"])
-def test_a_closed_or_full_stderr_is_no_failure(form: str, places: Mapping[str, Path]) -> None:
+def test_a_closed_or_full_stderr_does_not_fail_the_run(
+    form: str, places: Mapping[str, Path]
+) -> None:
     words = [*command(("check", "--output-format", form, "{wheel}", "{other}"), places)]
     usual = subprocess.run(words, capture_output=True, check=False)
     assert usual.stdout

@@ -1,4 +1,4 @@
-"""What `check` found, in every format: as it was, and as its standard wants it."""
+"""Every report format of `check`: golden files, published schemas, hostile names."""
 
 import importlib.util
 import json
@@ -129,7 +129,7 @@ NOTED = Finding(
 
 
 def found() -> SetReport:
-    """One bad wheel, one with nothing wrong, one file that is none, and the set."""
+    """A wheel with findings, one without, an unreadable file, and findings of the set."""
     core = values.elf("libfoo.so.1", module_hooks=("_core",))
     wheel = values.wheel({"demo/_core.so": core, "demo.libs/libfoo.so.1": values.elf()}, name=NAME)
     verdict = Verdict(overall="manylinux_2_17_x86_64", external=(), reasons=("`memcpy`",))
@@ -170,8 +170,8 @@ def found() -> SetReport:
 
 
 @pytest.mark.parametrize("form", list(Format))
-def test_a_format_is_as_it_was(form: Format, pytestconfig: pytest.Config) -> None:
-    """After a change that is meant: pytest --update-golden, and look at the difference."""
+def test_a_format_matches_its_golden_file(form: Format, pytestconfig: pytest.Config) -> None:
+    """After an intended change: pytest --update-golden, and review the difference."""
     text = render(found(), form, OPTIONS) + "\n"
     golden = GOLDEN / f"check.{form}"
     if pytestconfig.getoption("--update-golden"):
@@ -184,12 +184,12 @@ def test_there_is_a_golden_file_for_every_format_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("form", list(Format))
-def test_a_format_draws_nothing_found_and_nothing_at_all(form: Format) -> None:
+def test_a_format_renders_a_clean_report_and_an_empty_one(form: Format) -> None:
     clean = SetReport(reports=(Report(source=Path(NAME), wheel=values.wheel({}, name=NAME)),))
-    for each in (clean, SetReport(reports=())):
-        text = render(each, form, RenderOptions(version="1"))
+    for report in (clean, SetReport(reports=())):
+        text = render(report, form, RenderOptions(version="1"))
         assert text == text.rstrip("\n")
-        if form is Format.FULL and each is clean:
+        if form is Format.FULL and report is clean:
             assert text == "All checks passed for 1 wheel."
 
 
@@ -227,17 +227,17 @@ def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> Non
 
 def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:
     blocks = render(found(), Format.FULL, OPTIONS).split("\n\n")
-    told = [block for block in blocks if re.match(r"(error|warning|info)\[", block)]
-    assert len(told) == 6
-    assert all(block.splitlines()[-1].startswith("hint: `wheelfix ") for block in told)
+    shown = [block for block in blocks if re.match(r"(error|warning|info)\[", block)]
+    assert len(shown) == 6
+    assert all(block.splitlines()[-1].startswith("hint: `wheelfix ") for block in shown)
 
 
-def test_colour_is_only_where_it_is_wanted() -> None:
+def test_the_full_report_has_colour_only_on_request() -> None:
     assert "\x1b[" not in render(found(), Format.FULL, OPTIONS)
     assert "\x1b[1;31merror" in render(found(), Format.FULL, OPTIONS._replace(colour=True))
 
 
-def test_the_concise_report_has_a_line_a_finding() -> None:
+def test_the_concise_report_has_one_line_per_finding() -> None:
     lines = render(found(), Format.CONCISE, OPTIONS).splitlines()
     shape = r"(all wheels|dist/demo\S+\.whl(!\S+)?): WF\d{3} (error|warning|info) \S.*"
     assert sum(re.fullmatch(shape, line) is not None for line in lines) == 9
@@ -246,15 +246,15 @@ def test_the_concise_report_has_a_line_a_finding() -> None:
 # --- For machines ---------------------------------------------------------------------------------
 
 
-def test_json_is_what_its_schema_says() -> None:
+def test_json_is_valid_by_its_schema() -> None:
     text = (
         files("wheelfix.reports").joinpath("schemas/check.schema.json").read_text(encoding="utf-8")
     )
     schema = json.loads(text)
     validator = jsonschema.Draft202012Validator
     validator.check_schema(schema)
-    for each in (found(), many(), SetReport(reports=()), hostile("x")):
-        validator(schema).validate(json.loads(render(each, Format.JSON, OPTIONS)))
+    for report in (found(), many(), SetReport(reports=()), hostile("x")):
+        validator(schema).validate(json.loads(render(report, Format.JSON, OPTIONS)))
     broken = json.loads(render(found(), Format.JSON, OPTIONS))
     broken["wheels"][0]["findings"][0]["severity"] = "fatal"
     with pytest.raises(jsonschema.ValidationError):
@@ -263,7 +263,7 @@ def test_json_is_what_its_schema_says() -> None:
     assert len(list(validator(schema).iter_errors(broken))) == 2
 
 
-def test_the_sums_of_json_are_those_of_its_findings() -> None:
+def test_the_summary_of_json_counts_its_findings() -> None:
     report = json.loads(render(found(), Format.JSON, OPTIONS))
     everything = [*report["findings"], *(f for w in report["wheels"] for f in w["findings"])]
     kinds = Counter(finding["severity"] for finding in everything)
@@ -296,22 +296,22 @@ def test_sarif_is_valid_by_the_schema_of_the_standard() -> None:
     validator = jsonschema.Draft4Validator(schema)
     real = OPTIONS._replace(rules=RULES)
     log: Any = {}
-    for each, options in ((found(), OPTIONS), (many(), real), (hostile("{[%"), OPTIONS)):
-        log = json.loads(render(each, Format.SARIF, options))
+    for report, options in ((found(), OPTIONS), (many(), real), (hostile("{[%"), OPTIONS)):
+        log = json.loads(render(report, Format.SARIF, options))
         assert log["$schema"] == schema["id"]
         validator.validate(log)
     log["runs"][0]["results"][0]["level"] = "fatal"
     assert not validator.is_valid(log)
 
 
-def test_sarif_brings_every_rules_help() -> None:
+def test_sarif_has_the_help_of_every_rule() -> None:
     [run] = json.loads(render(found(), Format.SARIF, OPTIONS._replace(rules=RULES)))["runs"]
     rules = run["tool"]["driver"]["rules"]
-    assert [each["id"] for each in rules] == [each.code for each in RULES]
-    for each in rules:
-        assert "## Common causes" in each["help"]["markdown"]
-        assert each["helpUri"].startswith("https://example.org/docs/rules.md#wf")
-        assert len(each["fullDescription"]["text"]) > 20
+    assert [described["id"] for described in rules] == [rule.code for rule in RULES]
+    for described in rules:
+        assert "## Common causes" in described["help"]["markdown"]
+        assert described["helpUri"].startswith("https://example.org/docs/rules.md#wf")
+        assert len(described["fullDescription"]["text"]) > 20
 
 
 def test_sarif_points_into_the_checkout_errors_first() -> None:
@@ -325,7 +325,9 @@ def test_sarif_points_into_the_checkout_errors_first() -> None:
         "uriBaseId": "%SRCROOT%",
     }
     assert place["logicalLocations"][0]["name"] == "demo/_core.so"
-    assert [each["level"] for each in run["results"]] == ["error"] + ["warning"] * 6 + ["note"] * 2
+    assert [result["level"] for result in run["results"]] == ["error"] + ["warning"] * 6 + [
+        "note"
+    ] * 2
     assert not run["invocations"][0]["executionSuccessful"]
 
 
@@ -388,7 +390,7 @@ def test_there_are_ten_annotations_of_a_kind_and_the_last_counts_the_rest() -> N
     assert "16 errors more" in notes[9][2]
 
 
-def test_gitlab_gets_what_its_code_quality_report_wants() -> None:
+def test_gitlab_issues_have_all_required_keys() -> None:
     issues = json.loads(render(found(), Format.GITLAB, OPTIONS))
     assert len(issues) == 10
     for issue in issues:
@@ -399,7 +401,7 @@ def test_gitlab_gets_what_its_code_quality_report_wants() -> None:
     assert len({issue["fingerprint"] for issue in issues}) == len(issues)
 
 
-def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
+def test_junit_has_one_suite_per_wheel_and_one_case_per_rule() -> None:
     root = ET.fromstring(render(found(), Format.JUNIT, OPTIONS))  # noqa: S314 - our own
     assert_junit(root)
     suites = root.findall("testsuite")
@@ -420,7 +422,7 @@ def test_junit_has_a_suite_a_wheel_and_a_case_a_rule() -> None:
 
 
 def assert_junit(root: ET.Element) -> None:
-    """Hold the tree against the shape that Jenkins, GitLab and others read."""
+    """Check the elements and attributes that Jenkins, GitLab and others read."""
     allowed = {
         "testsuites": ({"name", "tests", "failures", "errors"}, {"testsuite"}),
         "testsuite": (
@@ -456,7 +458,7 @@ def test_markdown_has_the_table_the_advice_and_the_graph() -> None:
     assert widths == {5}
 
 
-def test_the_summary_keeps_the_runners_limit_and_says_what_it_leaves_out() -> None:
+def test_the_step_summary_fits_the_limit_and_counts_omitted_findings() -> None:
     findings = tuple(replace(LOST, member=f"demo/{'x' * 200}{n}.so") for n in range(5000))
     big = SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
     text = step_summary(big, OPTIONS)
@@ -487,7 +489,7 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def test_the_page_needs_no_network_and_allows_none() -> None:
+def test_the_page_loads_nothing_and_its_policy_forbids_it() -> None:
     page = html_page(found(), OPTIONS)
     read = Page()
     read.feed(page)
@@ -556,7 +558,9 @@ def hostile(evil: str) -> SetReport:
 
 @pytest.mark.parametrize("form", list(Format))
 @pytest.mark.parametrize("evil", EVIL)
-def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str) -> None:
+def test_no_format_contains_control_characters_or_runner_commands_of_names(
+    form: Format, evil: str
+) -> None:
     text = render(hostile(evil), form, OPTIONS._replace(verbose=True))
     assert all(line.isprintable() for line in text.split("\n"))
     text.encode()
@@ -565,7 +569,7 @@ def test_no_name_moves_the_cursor_or_commands_the_runner(form: Format, evil: str
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_annotations_hold_only_what_was_meant(evil: str) -> None:
+def test_hostile_names_make_no_annotations(evil: str) -> None:
     notes = commands(render(hostile(evil), Format.GITHUB, OPTIONS))
     assert [name for name, _, _ in notes] == ["error"] * 3
     for _, properties, _ in notes:
@@ -574,7 +578,7 @@ def test_annotations_hold_only_what_was_meant(evil: str) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_json_sarif_gitlab_and_junit_stay_what_they_are(evil: str) -> None:
+def test_hostile_names_keep_json_sarif_gitlab_and_junit_valid(evil: str) -> None:
     found = hostile(evil)
     report = json.loads(render(found, Format.JSON, OPTIONS))
     assert report["wheels"][0]["findings"][0]["member"] == f"demo/{evil}"
@@ -590,7 +594,7 @@ def test_json_sarif_gitlab_and_junit_stay_what_they_are(evil: str) -> None:
 
 
 @pytest.mark.parametrize("evil", EVIL)
-def test_the_page_holds_only_its_own_elements(evil: str) -> None:
+def test_hostile_names_add_no_elements_to_the_page(evil: str) -> None:
     plain, attacked = Page(), Page()
     plain.feed(html_page(hostile("plain"), OPTIONS))
     attacked.feed(html_page(hostile(evil), OPTIONS))

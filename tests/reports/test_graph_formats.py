@@ -55,7 +55,7 @@ def hostile() -> Graph:
 # --- The graph ------------------------------------------------------------------------------------
 
 
-def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
+def test_the_graph_has_dependents_and_providers() -> None:
     found = graph(after())
     assert {node.id: (node.provenance, node.role, node.is_root) for node in found.nodes} == {
         "p/a.so": (Provenance.WHEEL, "module", True),
@@ -78,7 +78,7 @@ def test_the_graph_says_who_needs_whom_and_who_gives_it() -> None:
     assert [node.id for node in graph(before()).missing] == ["libx.so.1"]
 
 
-def test_objects_that_only_need_each_other_are_in_it_too() -> None:
+def test_the_graph_has_objects_that_only_need_each_other() -> None:
     found = graph(
         wheel(
             {
@@ -93,7 +93,7 @@ def test_objects_that_only_need_each_other_are_in_it_too() -> None:
     }
 
 
-def test_what_another_install_scheme_changes_stands_at_the_edge() -> None:
+def test_an_edge_lists_the_changes_in_other_install_schemes() -> None:
     plug = elf("libr.so", rpath="$ORIGIN/../lib/python3.11/site-packages/p")
     objects = {"demo-1.0.data/data/share/libplug.so": plug, "p/libr.so": elf(soname="libr.so")}
     found = graph(wheel(objects))
@@ -105,7 +105,7 @@ def test_what_another_install_scheme_changes_stands_at_the_edge() -> None:
 # --- Formats --------------------------------------------------------------------------------------
 
 
-def test_the_text_has_a_section_for_each_giver() -> None:
+def test_the_text_has_a_section_for_each_provenance() -> None:
     text = graph_text(graph(after()), colour=False)
     assert text.splitlines() == [
         "demo-1.0-cp311-cp311-manylinux_2_28_x86_64.whl",
@@ -129,7 +129,7 @@ def test_the_text_has_a_section_for_each_giver() -> None:
     ]
 
 
-def test_before_and_after_stand_side_by_side() -> None:
+def test_a_comparison_has_two_columns() -> None:
     text = compared_text(graph(before()), graph(after()), colour=False)
     lines = [re.sub(r" {2,}", " | ", line.strip()) for line in text.splitlines()]
     assert "objects | 2 | 3" in lines
@@ -142,7 +142,7 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert lines[-1] == "1 object unchanged"
 
 
-def test_mermaid_lets_no_name_out_of_its_label() -> None:
+def test_mermaid_escapes_names() -> None:
     text = mermaid([hostile(), hostile()])
     assert text.startswith("flowchart LR\n")
     for line in text.splitlines():
@@ -156,7 +156,7 @@ def test_mermaid_lets_no_name_out_of_its_label() -> None:
         assert "<" not in line.replace("<br>", "")
 
 
-def test_dot_lets_no_name_out_of_its_quotes() -> None:
+def test_dot_escapes_names() -> None:
     text = dot([hostile()])
     for line in text.splitlines():
         quoted = re.sub(r'"(?:[^"\\]|\\.)*"', "Q", line)
@@ -175,7 +175,7 @@ def test_graphviz_draws_every_node_and_edge_of_hostile_names() -> None:
     assert "<script" not in done.stdout
 
 
-def test_json_holds_the_whole_graph() -> None:
+def test_json_has_the_whole_graph() -> None:
     value = graph_value(graph(after()))
     assert json.loads(json.dumps(value)) == value
     assert {"wheel", "target", "installed", "nodes", "edges"} == set(value)
@@ -198,7 +198,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 def browsed(html: str, folder: Path, fragment: str = "") -> tuple[str, str]:
-    """The page's document once its script ran, and what it wrote to the console."""
+    """Return the document of the page after its script, and the console output."""
     (folder / "page.html").write_text(html)
     done = subprocess.run(
         [
@@ -250,7 +250,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def ran(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
-    code = run([str(each) for each in arguments])
+    code = run([str(argument) for argument in arguments])
     said = capsys.readouterr()
     return code, said.out, said.err
 
@@ -270,7 +270,7 @@ def test_explain_exits_with_1_if_something_is_missing(
     assert (code, "for `p/a.so`" in out) == (1, True)
 
 
-def test_explain_foretells_ld_library_path_and_what_comes_after_another_wheel(
+def test_explain_predicts_the_effect_of_ld_library_path_and_of_libraries_loaded_before(
     wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad, good = wheels
@@ -319,13 +319,13 @@ def test_why_not_answers_in_words_and_json(
         (["--site", ".", "--scheme", "venv"], "not for --site"),
     ],
 )
-def test_what_makes_no_sense_is_said(
+def test_contradictory_arguments_are_refused(
     arguments: list[str],
     message: str,
     wheels: tuple[Path, Path],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = [str(wheels[1]) if each == "GOOD" else each for each in arguments]
+    given = [str(wheels[1]) if argument == "GOOD" else argument for argument in arguments]
     code, out, err = ran(capsys, "explain", *given)
     assert (code, out) == (2, "")
     assert message in err

@@ -1,4 +1,4 @@
-"""What people read: findings, summaries, plans and differences."""
+"""Terminal text of repairs: findings, summaries, plans and differences."""
 
 import re
 from dataclasses import replace
@@ -126,12 +126,12 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
         ("x##[add-mask]y", r"x#\x23[add-mask]y"),
     ],
 )
-def test_names_cannot_steer_terminal_or_runner(name: str, shown: str) -> None:
+def test_names_are_escaped_for_the_terminal_and_the_runner(name: str, shown: str) -> None:
     assert printable(name) == shown
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: FBT001
+def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT001
     evil = "x\n::error::owned\x1b[31m##[x]"
     finding = Finding(
         code="WF1",
@@ -172,7 +172,7 @@ def test_no_report_lets_a_hostile_name_through(verbose: bool) -> None:  # noqa: 
 # --- Findings -------------------------------------------------------------------------------------
 
 
-def test_a_finding_says_what_where_why_and_what_to_do() -> None:
+def test_a_finding_has_message_place_notes_and_hint() -> None:
     assert finding_text(FINDING, NAME, colour=False).splitlines() == [
         "error[absolute-entry]: `pkg/_ext.so` searches `/home/ci/lib`",
         f"  --> {NAME}!pkg/_ext.so",
@@ -182,7 +182,7 @@ def test_a_finding_says_what_where_why_and_what_to_do() -> None:
     assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in finding_text(FINDING, NAME, colour=True)
 
 
-def test_the_tally_counts_and_says_what_repair_fixes() -> None:
+def test_the_tally_counts_findings_and_fixes_by_repair() -> None:
     unsafe = Finding(
         code="WF1",
         name="n",
@@ -231,7 +231,7 @@ def test_the_summary_of_a_repaired_wheel() -> None:
     ]
 
 
-def test_the_verbose_summary_leaves_nothing_out() -> None:
+def test_the_verbose_summary_is_complete() -> None:
     shown = text.summary(an_outcome(), verbose=True, colour=False)
     assert shown.count("searches `/home/ci/lib`") == 5
     assert "which -v shows" not in shown
@@ -239,7 +239,7 @@ def test_the_verbose_summary_leaves_nothing_out() -> None:
     assert "`pkg/b.so`: libx.so.1 from `pkg.libs`" in shown
 
 
-def test_what_remains_is_shown_in_full() -> None:
+def test_remaining_findings_are_shown_in_full() -> None:
     outcome = Outcome(
         source=Path(NAME), status=Status.REJECTED, found=(FINDING,), remaining=(FINDING,)
     )
@@ -303,7 +303,7 @@ def test_the_difference_shows_files_and_dynamic_entries() -> None:
     ]
 
 
-def test_colour_changes_no_word() -> None:
+def test_colour_does_not_change_the_text() -> None:
     outcome = an_outcome()
     for plain, coloured in [
         (text.diff(outcome, colour=False), text.diff(outcome, colour=True)),

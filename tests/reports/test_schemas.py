@@ -1,4 +1,4 @@
-"""The JSON reports keep to the schemas that are shipped."""
+"""JSON reports against the JSON schemas that are shipped."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ REPORTS = ("explain", "tree", "trace", "verify")
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A wheel whose library is missing and whose code searches PATH, and one that is well."""
+    """A wheel whose library is missing and whose code searches PATH, and a sound one."""
     folder = tmp_path_factory.mktemp("wheels")
     library = shared_object(folder / "libx.so.1", "int one(void){return 1;}", soname="libx.so.1")
     module = extension(folder / "a.so", "a", needed=[library], calls=["one"], runpath="$ORIGIN")
@@ -37,7 +37,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
-    code = run([str(each) for each in arguments])
+    code = run([str(argument) for argument in arguments])
     out = capsys.readouterr().out
     assert code in {0, 1}
     return json.loads(out)
@@ -97,13 +97,13 @@ def test_trace(tmp_path: Path) -> None:
 def test_verify(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     report = said(capsys, "verify", "--json", *wheels)
     assert errors("verify", report) == []
-    assert [each["failed"] for each in report["results"]] == [True, False]
+    assert [result["failed"] for result in report["results"]] == [True, False]
 
 
-def test_the_schemas_refuse_what_is_not_in_them(
+def test_the_schemas_refuse_unknown_and_missing_keys(
     wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every object of a real report: a key too many, or one too few, is an error."""
+    """Add a key to, and remove one from, every object of a real report."""
     report = said(capsys, "explain", "--json", wheels[1], "p.a")
     places = list(_objects(report))
     assert len(places) > 10
@@ -118,24 +118,24 @@ def test_the_schemas_refuse_what_is_not_in_them(
 @pytest.mark.parametrize("name", REPORTS)
 def test_every_key_is_defined_where_it_is_used(name: str) -> None:
     schema = schema_of(name)
-    used = {each["$ref"].removeprefix("#/$defs/") for each in _dicts(schema) if "$ref" in each}
+    used = {table["$ref"].removeprefix("#/$defs/") for table in _dicts(schema) if "$ref" in table}
     assert used == set(schema["$defs"])
-    closed = [each for each in _dicts(schema) if "properties" in each]
-    assert all(each["additionalProperties"] is False for each in closed)
+    closed = [table for table in _dicts(schema) if "properties" in table]
+    assert all(table["additionalProperties"] is False for table in closed)
 
 
 def _objects(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, dict):
         yield place
-    for key, each in _items(value):
-        yield from _objects(each, (*place, key))
+    for key, item in _items(value):
+        yield from _objects(item, (*place, key))
 
 
 def _dicts(value: Any) -> Iterator[dict[str, Any]]:
     if isinstance(value, dict):
         yield cast("dict[str, Any]", value)
-    for _, each in _items(value):
-        yield from _dicts(each)
+    for _, item in _items(value):
+        yield from _dicts(item)
 
 
 def _items(value: Any) -> Iterator[tuple[Any, Any]]:

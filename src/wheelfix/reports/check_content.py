@@ -86,24 +86,20 @@ class LocatedFinding(NamedTuple):
         return f"`{command}` fixes it: {finding.fix.title}"
 
 
-def locate(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
-    """Return every finding that counts: first those of the set, then wheel by wheel."""
-    return _located(found.all_findings, options)
-
-
 def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return the findings of one wheel."""
-    return _located(((report, finding) for finding in report.findings), options)
+    return locate(((report, finding) for finding in report.findings), options)
 
 
 def of_set(found: SetReport, options: RenderOptions) -> tuple[LocatedFinding, ...]:
     """Return the findings of the cross-wheel rules."""
-    return _located(islice(found.all_findings, len(found.findings)), options)
+    return locate(islice(found.all_findings, len(found.findings)), options)
 
 
-def _located(
+def locate(
     findings: Iterable[tuple[Report | None, Finding]], options: RenderOptions
 ) -> tuple[LocatedFinding, ...]:
+    """Return the findings with the paths of their wheels; `SetReport.all_findings` has them all."""
     seen: Counter[str] = Counter()
     everything: list[LocatedFinding] = []
     for report, finding in findings:

@@ -155,7 +155,7 @@ def render_concise(found: SetReport, options: RenderOptions) -> str:
     """Return `wheel!member: WF101 error message` for each finding, and the totals."""
     lines = [
         f"{located.place}: {finding.code} {finding.severity.label} {finding.message}"
-        for located in locate(found, options)
+        for located in locate(found.all_findings, options)
         for finding in [located.finding]
     ]
     for path, error in unreadable(found, options):

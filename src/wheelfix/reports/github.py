@@ -36,7 +36,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
         _Note(Severity.ERROR, path, "unreadable wheel", tuple(error_words(error).splitlines()))
         for path, error in unreadable(found, options)
     ]
-    notes += _notes(locate(found, options))
+    notes += _notes(locate(found.all_findings, options))
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
         lines += _limited([note for note in notes if note.severity is severity])

@@ -20,9 +20,13 @@ _SEVERITY = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.INF
 def render(found: SetReport, options: RenderOptions) -> str:
     """Return the list of issues; an unreadable file is an issue too."""
     fallback = next((shown_path(report.source, options) for report in found.reports), ".")
+    findings = worst_first(locate(found.all_findings, options))
     issues = [
         *(_unreadable(path, error) for path, error in unreadable(found, options)),
-        *(_issue(located, fallback) for located in worst_first(locate(found, options))),
+        *(
+            _issue(located, fallback)
+            for located in worst_first(locate(found.all_findings, options))
+        ),
     ]
     return json_text(issues)
 

@@ -35,7 +35,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", "[": r"\[", "]": r"\]", "{": "{{", "}": "
 
 def render(found: SetReport, options: RenderOptions) -> str:
     """Return one run: every rule that was run, every finding, every unreadable file."""
-    findings = worst_first(locate(found, options))
+    findings = worst_first(locate(found.all_findings, options))
     rules = {rule.code: rule for rule in options.rules}
     numbers = {code: number for number, code in enumerate(rules)}
     fallback = next((shown_path(report.source, options) for report in found.reports), "")
