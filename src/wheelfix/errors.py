@@ -1,4 +1,4 @@
-"""What goes wrong on purpose: every error says what was found, and how to go on.
+"""The errors that wheelfix raises, and its exit codes.
 
 The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings that remain,
 2 is everything else, crashes included.
@@ -18,7 +18,7 @@ class ExitCode(IntEnum):
 class WheelfixError(Exception):
     """The base of all errors that wheelfix raises on purpose.
 
-    `hint` is the next step for the user: a command where there is one.
+    `hint` is the next step for the user, if possible a command.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -28,11 +28,11 @@ class WheelfixError(Exception):
 
 
 class BadWheelError(WheelfixError):
-    """The input is no wheel, or not one that may be opened: truncated, hostile, inconsistent."""
+    """The input is not a valid wheel: truncated, hostile, inconsistent."""
 
 
 class BadElfError(WheelfixError):
-    """A file with ELF's magic number whose headers or tables do not hold together."""
+    """A file with ELF's magic number whose headers or tables are inconsistent."""
 
 
 class SettingsError(WheelfixError):
@@ -40,7 +40,7 @@ class SettingsError(WheelfixError):
 
 
 class RuleError(WheelfixError):
-    """A rule that another distribution brings cannot be loaded, or crashed."""
+    """A rule of another distribution cannot be loaded, or crashed."""
 
 
 class ToolError(WheelfixError):
@@ -56,15 +56,15 @@ class PlanConflictError(WheelfixError):
 
 
 class VerificationError(WheelfixError):
-    """What was written is not what the plan predicted; nothing is published."""
+    """The written wheel differs from the prediction of the plan; it is not published."""
 
 
 class OutputError(WheelfixError):
-    """The repaired wheel cannot be written where it was asked for."""
+    """A wheel or a report cannot be written to its path."""
 
 
 def internal_error(error: Exception) -> WheelfixError:
-    """Return what to tell the user of a bug of ours."""
+    """Return the error that reports a bug in wheelfix."""
     found = WheelfixError(
         f"internal error: {type(error).__name__}: {error}",
         hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",

@@ -1,4 +1,4 @@
-"""Lists of names, counts and sizes in words, and groups to list."""
+"""Names, counts and sizes as text, and items grouped by a key."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar

@@ -1,1 +1,1 @@
-"""The command line: read options, call one function, print, choose the exit code."""
+"""The command line: options, configuration files, output streams and exit codes."""

@@ -1,4 +1,4 @@
-"""`wheelfix check`."""
+"""`wheelfix check`: what is wrong with wheels."""
 
 import os
 import sys

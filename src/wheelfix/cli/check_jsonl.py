@@ -1,4 +1,4 @@
-"""`wheelfix check --output-format jsonl`: a record for each wheel as soon as it is checked."""
+"""`wheelfix check --output-format jsonl`: the run, its progress, and its output."""
 
 import os
 from collections.abc import Generator, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`wheelfix explain`."""
+"""`wheelfix explain`: which libraries an object loads, and why."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`wheelfix init`."""
+"""`wheelfix init`: a table with every setting and its default."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`wheelfix repair`."""
+"""`wheelfix repair`: wheels that work once installed."""
 
 import os
 from collections import Counter

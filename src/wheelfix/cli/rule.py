@@ -1,4 +1,4 @@
-"""`wheelfix rule`."""
+"""`wheelfix rule`: the documentation of a rule, and the list of all rules."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`wheelfix settings`."""
+"""`wheelfix settings`: the settings in effect for a wheel, and their origin."""
 
 import json
 from pathlib import Path

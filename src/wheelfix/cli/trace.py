@@ -1,4 +1,4 @@
-"""`wheelfix trace`."""
+"""`wheelfix trace`: the files that a command loads."""
 
 import os
 import sys

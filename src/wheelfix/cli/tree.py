@@ -1,4 +1,4 @@
-"""`wheelfix tree`."""
+"""`wheelfix tree`: the dependency graph of a wheel's libraries once installed."""
 
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""`wheelfix verify`."""
+"""`wheelfix verify`: wheels installed into fresh environments, and everything in them loaded."""
 
 import os
 import shlex

@@ -1,1 +1,1 @@
-"""Reports for people and machines: one pure function per format, from results to text."""
+"""Reports: one pure function per format, from results to text."""

@@ -1,4 +1,4 @@
-"""What the formats of `check` share: options, findings with their place, counts and phrases."""
+"""Common parts of the formats of `check`: options, located findings, counts, fingerprints."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

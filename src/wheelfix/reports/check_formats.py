@@ -1,4 +1,4 @@
-"""The output formats of `check`."""
+"""The output formats of `check`, and the function that renders each."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum

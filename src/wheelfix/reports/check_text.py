@@ -1,4 +1,4 @@
-"""Reports of `check` for a terminal: with all details, and with one line per finding."""
+"""Reports of `check` for a terminal: `full`, and `concise` with one line per finding."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

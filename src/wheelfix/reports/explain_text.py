@@ -1,4 +1,4 @@
-"""Explanations as text, in the manner of libtree, and as JSON values."""
+"""The output of `wheelfix explain`: load trees as text, like those of libtree, and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -23,10 +23,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
     findings = worst_first(locate(found.all_findings, options))
     issues = [
         *(_unreadable(path, error) for path, error in unreadable(found, options)),
-        *(
-            _issue(located, fallback)
-            for located in worst_first(locate(found.all_findings, options))
-        ),
+        *(_issue(located, fallback) for located in findings),
     ]
     return json_text(issues)
 

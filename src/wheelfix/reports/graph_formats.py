@@ -1,4 +1,4 @@
-"""Library graphs as text, Mermaid, DOT and JSON; one wheel, or two side by side.
+"""The output of `wheelfix tree`: library graphs as text, Mermaid, DOT and JSON.
 
 Names are from wheels that may be hostile: each format escapes them in its own way.
 """

@@ -1,4 +1,4 @@
-"""Library graphs as one HTML page that needs no network."""
+"""The output of `wheelfix tree`: library graphs as a self-contained HTML page."""
 
 import json
 from collections.abc import Sequence

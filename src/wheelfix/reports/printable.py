@@ -1,4 +1,4 @@
-"""Escaped text, colour and errors, for every output.
+"""Escapes, colours and error messages for every output.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """

@@ -1,4 +1,4 @@
-"""Outcome of a repair as text: summary, plan and differences.
+"""The output of `wheelfix repair`: summary, plan and differences as text.
 
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """

@@ -1,4 +1,4 @@
-"""Traces of loaded files, as text and as JSON."""
+"""The output of `wheelfix trace`: loaded files as text and as JSON."""
 
 import shlex
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Results of `verify`, as text and as JSON."""
+"""The output of `wheelfix verify`: results as text and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

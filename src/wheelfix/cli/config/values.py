@@ -1,7 +1,7 @@
-"""Tables of settings, as they stand in a file or are made from flags, turned into `Settings`.
+"""Parsers and JSON schemas of settings: from tables of files and flags to `Settings`.
 
 Every layer (file, environment, flags) is a table whose keys are the fields of `Settings` in
-kebab-case, so that one place judges a value wherever it comes from.
+kebab-case, so that all values are parsed alike.
 """
 
 import re
