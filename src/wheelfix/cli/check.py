@@ -124,7 +124,6 @@ def check(
         more_reports=more_reports or (),
         resume=resume,
         dask=dask,
-        quiet=quiet,
     )
     _refuse_contradictions(request)
     if strict or exit_zero:
@@ -144,7 +143,6 @@ class _Request(NamedTuple):
     more_reports: Sequence[str]
     resume: bool
     dask: str | None
-    quiet: bool
 
 
 def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
@@ -297,7 +295,7 @@ def _write_reports(
         if unreadable.error is not None:
             terminal.fail(unreadable.error)
     writer = ReportWriter(found=report, settings=settings, terminal=terminal)
-    is_silent = request.quiet and request.output_format is Format.FULL
+    is_silent = terminal.verbosity < 0 and request.output_format is Format.FULL
     if request.output_file is None and (any(report.all_findings) or not is_silent):
         writer.show(request.output_format)
     for form, file in files:

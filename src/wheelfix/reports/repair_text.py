@@ -33,6 +33,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
     lines = _head(outcome, colour=colour)
     if outcome.error is not None:
         return "\n".join(lines)
+    mild = (found for found in outcome.remaining if found.severity is not Severity.ERROR)
     rows = [
         *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
         *(
@@ -45,7 +46,7 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
         *(("bytes", line) for line in _sizes(outcome)),
         *(("verdict", line) for line in _verdict(outcome, verbose=verbose)),
         *(("note", message) for message in outcome.messages),
-        *(("left", line) for line in _grouped(_mild(outcome), verbose=verbose)),
+        *(("left", line) for line in _grouped(mild, verbose=verbose)),
     ]
     previous = ""
     for label, text in rows:
@@ -76,10 +77,6 @@ def _head(outcome: Outcome, *, colour: bool) -> list[str]:
 
 def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is Severity.ERROR)
-
-
-def _mild(outcome: Outcome) -> list[Finding]:
-    return [f for f in outcome.remaining if f.severity is not Severity.ERROR]
 
 
 def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
@@ -245,8 +242,6 @@ def _dynamic(elf: Elf) -> list[str]:
 
 
 def _painted(line: str, *, colour: bool) -> str:
-    if line.startswith(("--- ", "+++ ")):
-        return paint(line, Colour.BOLD, on=colour)
-    if line.startswith("-"):
-        return paint(line, Colour.RED, on=colour)
-    return paint(line, Colour.GREEN, on=colour) if line.startswith("+") else line
+    prefixes = {"--- ": Colour.BOLD, "+++ ": Colour.BOLD, "-": Colour.RED, "+": Colour.GREEN}
+    tone = next((tone for prefix, tone in prefixes.items() if line.startswith(prefix)), None)
+    return paint(line, tone, on=colour) if tone else line

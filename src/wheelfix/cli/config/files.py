@@ -6,7 +6,7 @@ the wheels that it names.
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -68,26 +68,24 @@ class Configuration:
             for key, field in FIELDS.items()
         }
 
-    def check(self, rules: Iterable[AnyRule]) -> "Configuration":
+    def check(self, rules: Sequence[AnyRule]) -> "Configuration":
         """Return the configuration, once each layer is known to be valid by itself.
 
         Raises `SettingsError` for a key, a value or a selector that does not exist.
         """
-        known = tuple(rules)
         for layer in self.layers:
             settings = settings_from(layer.table, Settings(), layer.source)
-            check_selectors(settings, known, layer.source)
+            check_selectors(settings, rules, layer.source)
         return self
 
 
-def check_selectors(settings: Settings, rules: Iterable[AnyRule], source: str) -> None:
+def check_selectors(settings: Settings, rules: Sequence[AnyRule], source: str) -> None:
     """Raise `SettingsError` for a selector of `settings` that matches no rule."""
-    known = tuple(rules)
     per_file = (name for names in settings.per_file_ignores.values() for name in names)
     chosen = (*settings.select, *settings.extend_select)
     for selector in (*chosen, *settings.ignore, *per_file, *settings.severity):
-        if not any(rule.matches(selector) for rule in known):
-            words = [word for rule in known for word in (rule.code, rule.name)]
+        if not any(rule.matches(selector) for rule in rules):
+            words = [word for rule in rules for word in (rule.code, rule.name)]
             raise SettingsError(
                 f"{source}: no rule has the code, prefix or name `{selector}`",
                 hint=suggestion(selector, words) or "`wheelfix rule --all` lists the rules",
