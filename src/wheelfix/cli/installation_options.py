@@ -15,6 +15,7 @@ from wheelfix.host.provider_lookup import with_providers
 from wheelfix.host.provider_objects import provider_files_of
 from wheelfix.host.site import read_planted
 from wheelfix.loader import target_platforms
+from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.loader.target_platforms import Target
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -31,8 +32,7 @@ Scheme = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="Install scheme: venv, user, target-pip, debian-system, conda, ...; "
-        "with a Python: venv/python3.12.",
+        help=f"Install scheme: {', '.join(scheme_names())}; with a Python: venv/python3.12.",
     ),
 ]
 TargetName = Annotated[

@@ -17,9 +17,10 @@ from wheelfix.cli.installation_options import read_wheel
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.pythons import INSTALLER_SCHEMES, UNPACKED_SCHEMES
+from wheelfix.host.pythons import INSTALLER_SCHEMES
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Status, Verified
+from wheelfix.loader.install_schemes import scheme_names
 from wheelfix.reports import verify as reports
 from wheelfix.reports.printable import json_text
 
@@ -44,8 +45,8 @@ def verify(
     scheme: Annotated[
         str,
         typer.Option(
-            help=f"Install schemes, comma-separated: {', '.join(INSTALLER_SCHEMES)}, with suffix "
-            f"-pip or -uv for the installer; {', '.join(UNPACKED_SCHEMES)}; or all."
+            help=f"Install schemes, comma-separated: {', '.join(scheme_names())}; or all. The "
+            f"suffix -pip or -uv chooses the installer of {', '.join(INSTALLER_SCHEMES)}."
         ),
     ] = "venv",
     deps: Annotated[
