@@ -80,7 +80,10 @@ def explain(
         after=after or (),
     )
     if site is not None:
-        _refuse_with_site(words, [scheme, beside, given.get("provider")])
+        if len(words) > 1:
+            raise SettingsError("with --site, name one module, file or SONAME")
+        if scheme or beside or given.get("provider"):
+            raise SettingsError("--scheme, --with and --provider are for wheels, not for --site")
         subject = words[0] if words else None
         process = _in_site(site, subject, how)
     else:
@@ -88,7 +91,12 @@ def explain(
         settings = options.configuration_of(context, given, config).settings_for(path.name)
         process = _in_wheel(path, subject, how, settings)
     terminal = Terminal(verbosity=verbose)
-    answer = _answer(process, subject, why_not, terminal)
+    if why_not is not None:
+        answer = _why_not(process, subject, why_not, terminal)
+    elif subject is not None:
+        answer = _subject(process, subject, terminal)
+    else:
+        answer = _roots(process, terminal)
     terminal.result(json_text({"version": 1, **answer.value}) if json else answer.text)
     raise typer.Exit(ExitCode.OK if answer.is_found else ExitCode.FINDINGS)
 
@@ -122,13 +130,6 @@ class _Answer(NamedTuple):
 
 
 # --- Options --------------------------------------------------------------------------------------
-
-
-def _refuse_with_site(words: Sequence[str], others: Sequence[object]) -> None:
-    if len(words) > 1:
-        raise SettingsError("with --site, name one module, file or SONAME")
-    if any(others):
-        raise SettingsError("--scheme, --with and --provider are for wheels, not for --site")
 
 
 def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
@@ -232,14 +233,6 @@ def _in_site(directory: Path, subject: str | None, how: _Options) -> _Process:
 
 
 # --- Answers --------------------------------------------------------------------------------------
-
-
-def _answer(
-    process: _Process, subject: str | None, why_not: str | None, terminal: Terminal
-) -> _Answer:
-    if why_not is not None:
-        return _why_not(process, subject, why_not, terminal)
-    return _roots(process, terminal) if subject is None else _subject(process, subject, terminal)
 
 
 def _roots(process: _Process, terminal: Terminal) -> _Answer:

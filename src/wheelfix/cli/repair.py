@@ -51,7 +51,10 @@ def repair(
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
     repair the rest. The paths of the wheels written go to stdout.
     """
-    _refuse_patcher(patcher)
+    if patcher != PATCHER:
+        raise SettingsError(
+            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
+        )
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
@@ -71,13 +74,6 @@ def repair(
 
     outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
     raise typer.Exit(_shown(outcomes, show))
-
-
-def _refuse_patcher(patcher: str) -> None:
-    if patcher != PATCHER:
-        raise SettingsError(
-            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
-        )
 
 
 def _refuse_wheels(wheels: Sequence[Path]) -> None:

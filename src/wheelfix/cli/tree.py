@@ -89,7 +89,13 @@ def tree(
                 settings=configuration.settings_for(path.name),
             )
             graphs.append(graph_of(subject, question))
-    _write(graphs, form or _by_suffix(output), output)
+    terminal = Terminal(verbosity=0)
+    colour = output is None and terminal.colours_results
+    text = _text(graphs, form or _by_suffix(output), colour=colour)
+    if output is None:
+        terminal.result(text)
+    else:
+        write_file(output, text)
     raise typer.Exit(ExitCode.FINDINGS if graphs[-1].missing else ExitCode.OK)
 
 
@@ -106,15 +112,6 @@ def _graph_of_site(
     return graph_of_installation(
         installation, distribution or str(directory), sizes_of(installation)
     )
-
-
-def _write(graphs: Sequence[Graph], form: GraphFormat, output: Path | None) -> None:
-    """Write the graphs to `output` or stdout. Raises `OutputError`."""
-    terminal = Terminal(verbosity=0)
-    if output is None:
-        terminal.result(_text(graphs, form, colour=terminal.colours_results))
-    else:
-        write_file(output, _text(graphs, form, colour=False))
 
 
 def _by_suffix(output: Path | None) -> GraphFormat:
