@@ -16,8 +16,9 @@ from wheelfix.host.installed_files import File, by_record, find_dist_info, find_
 from wheelfix.loader.install_schemes import ENV, Scheme
 from wheelfix.loader.install_schemes import installed as installed_path
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record
 
 INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
 """Install schemes made by an installer: uv if it is found, or else pip.
@@ -253,8 +254,8 @@ def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: 
                     file.write(piece)
             target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
     record = targets[f"{wheel.dist_info}/RECORD"]
-    rows = (os.path.relpath(target, record.parent.parent) for target in targets.values())
-    record.write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
+    paths = (os.path.relpath(target, record.parent.parent) for target in targets.values())
+    record.write_bytes(format_record(RecordRow(path, "", None) for path in paths))
 
 
 def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
