@@ -18,6 +18,7 @@ from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
 from wheelfix.loader.loads import How
+from wheelfix.loader.target_platforms import TRIPLETS
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
@@ -103,6 +104,16 @@ def test_the_owner_of_a_search_path_is_right_where_glibc_logs_another(tmp_path: 
     assert (found.how, found.owner) == (How.RPATH, str(second))  # LD_DEBUG says: first.so
     below = find(seen, "libdeep.so")
     assert (below.how, below.owner) == (How.INHERITED, str(second))
+
+
+def test_lib_in_a_search_path_is_the_directory_that_the_loader_uses(tmp_path: Path) -> None:
+    inner = shared_object(tmp_path / "lib64" / "libinner.so", soname="libinner.so")
+    for folder in ("lib", *(f"lib/{triplet}" for triplet in TRIPLETS.values())):
+        (tmp_path / folder).mkdir()
+        shutil.copy(inner, tmp_path / folder)
+    outer = shared_object(tmp_path / "outer.so", "int g;", needed=[inner], rpath="$ORIGIN/$LIB")
+    found = find(watched(PYTHON, "-c", OPEN, outer), "libinner.so")
+    assert (found.how, found.owner) == (How.RPATH, str(outer))
 
 
 def test_a_link_is_distinguished_from_its_target(tmp_path: Path) -> None:

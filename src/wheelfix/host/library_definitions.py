@@ -23,7 +23,7 @@ from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.glibc_search import expand
+from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.loads import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
@@ -245,22 +245,20 @@ class HostLibraries(GivenLibraries):
     """The same, and the libraries that a loader on this machine finds."""
 
     def _directories(self, dependent: Elf) -> Iterator[str]:
-        loader = self._loader(dependent)
-        entries = (entry for entry in dependent.entries or () if entry.startswith("/"))
-        expanded = (expand(e, None, lib=loader.lib, platform=loader.platform) for e in entries)
-        own = [directory for directory in expanded if directory]
-        if dependent.runpath is None:
-            yield from own
-        for variable in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
-            for entry in self.environ.get(variable, "").split(":"):
-                if entry:
-                    yield os.path.join(self.environ.get("PWD", ""), entry)  # noqa: PTH118 - text
-        if dependent.runpath is not None:
-            yield from own
+        variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+        entries = [e for name in variables for e in self.environ.get(name, "").split(":") if e]
+        cwd = self.environ.get("PWD", "")
+        environment = replace(
+            self._loader(dependent),
+            library_path=tuple(os.path.join(cwd, entry) for entry in entries),  # noqa: PTH118 - text
+        )
         if self.settings.ldpaths is not None:
-            yield from (entry for entry in self.settings.ldpaths.split(":") if entry)
-        else:
-            yield from loader.default_directories
+            given = tuple(filter(None, self.settings.ldpaths.split(":")))
+            environment = replace(environment, default_directories=given)
+        for _, places in search_lists([("", dependent)], environment):
+            for element, directory in places.pairs:
+                if element.startswith("/") or places.owner is None:
+                    yield directory
 
     def _loader(self, dependent: Elf) -> Environment:
         """Return how the loader of `dependent` searches, with ld.so.conf in place of ld.so.cache.

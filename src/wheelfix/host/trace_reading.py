@@ -20,11 +20,12 @@ from wheelfix.host.installed_files import (
     find_file,
 )
 from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
+from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.loader_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, Watch
-from wheelfix.loader.glibc_search import expand
-from wheelfix.loader.loads import How
+from wheelfix.loader.glibc_search import search_lists
+from wheelfix.loader.loads import Environment, How
 from wheelfix.system.subprocesses import run
 
 _ReadElf = Callable[[str], Elf | None]
@@ -174,20 +175,12 @@ def _rule(
     requester = read_elf(chain[0])
     if how not in {How.RPATH, How.RUNPATH} or requester is None:
         return how, owner
-    if requester.runpath is not None:
-        return How.RUNPATH, request.requester
-    for path in chain:
-        elf = read_elf(path)
-        if elf is not None and elf.runpath is None and _leads(elf.rpath, path, request.path or ""):
-            return (How.RPATH if path == chain[0] else How.INHERITED), path
-    return How.INHERITED, owner
-
-
-def _leads(search_path: str | None, owner: str, path: str) -> bool:
-    """Whether a directory of `search_path`, or one of its subdirectories, holds `path`."""
-    origin = owner.rpartition("/")[0]
-    entries = (expand(entry, origin) for entry in (search_path or "").split(":"))
-    return any(path.startswith(f"{entry.rstrip('/')}/") for entry in entries if entry)
+    path, lib = request.path or "", lib_directory(requester)
+    environment = Environment(libc=Libc.GLIBC, files={}, lib=lib)
+    for step, places in search_lists([(file, read_elf(file)) for file in chain], environment):
+        if any(path.startswith(f"{directory}/") for _, directory in places.pairs if directory):
+            return step, places.owner
+    return (How.INHERITED if how is How.RPATH else how), owner
 
 
 def _skipped(
