@@ -27,6 +27,7 @@ from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.loads import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
+from wheelfix.text import grouped
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings
@@ -160,16 +161,11 @@ class GivenLibraries:
         """
         abi = dependent.abi
         known = (self._library_path, name, abi)
-        fitting = (
-            library
-            for library in self._candidates(name, dependent)
-            if library is not None and library.elf.abi == abi
-        )
-        library = next(fitting, None)
-        if library is not None:
-            self._cache.found.setdefault(known, library)
-            return library
-        # The repair may have removed the RPATH, of the build machine, that led to it before.
+        for library in self._candidates(name, dependent):
+            if library is not None and library.elf.abi == abi:
+                self._cache.found.setdefault(known, library)
+                return library
+        # The repair may have removed the build machine's RPATH, which led to it before.
         return self._cache.found.get(known)
 
     def provider_library(
@@ -210,11 +206,8 @@ class GivenLibraries:
         """The libraries of `library-path`, by file name."""
         path = self._library_path
         if path not in self._cache.given:
-            found: dict[str, list[_GivenLibrary]] = {}
-            for entry in path:
-                for given in _libraries_in(entry):
-                    found.setdefault(given.path.rpartition("/")[2], []).append(given)
-            self._cache.given[path] = found
+            found = (given for entry in path for given in _libraries_in(entry))
+            self._cache.given[path] = grouped(found, lambda given: Path(given.path).name)
         return self._cache.given[path]
 
     def _file(self, path: str) -> Library | None:

@@ -202,6 +202,3 @@ class Disk:
             known = self._inodes.setdefault((info.st_dev, info.st_ino), real)
             if known != real:
                 self.hard_links[real] = known
-
-
-# --- What the loader searches ---------------------------------------------------------------------

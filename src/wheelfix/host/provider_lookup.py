@@ -18,6 +18,7 @@ from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
+from wheelfix.text import grouped
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
@@ -40,7 +41,9 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     candidates = [found for given in settings.provider for found in _look_up(given, base)]
     fitting = list(_for_wheel(candidates, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
-    usable = [provider for same in _by_name(fitting) for provider in _allowed(same, requirements)]
+    # A directory without a distribution is a group of its own.
+    groups = grouped(fitting, lambda p: (p.name, "" if p.name else f"{p.source} {p.directory}"))
+    usable = [p for same in groups.values() for p in _allowed(same, requirements)]
     first: dict[str, Provider] = {}
     for provider in usable:
         if provider.name and (provider.at_hand or provider.refused):
@@ -90,15 +93,6 @@ def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
 
 
 # --- Choice of a version --------------------------------------------------------------------------
-
-
-def _by_name(providers: Iterable[Provider]) -> Iterable[list[Provider]]:
-    """Group providers by distribution; a directory without one is a group of its own."""
-    found: dict[tuple[str, str], list[Provider]] = {}
-    for provider in providers:
-        key = (provider.name, "" if provider.name else f"{provider.source} {provider.directory}")
-        found.setdefault(key, []).append(provider)
-    return found.values()
 
 
 def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
@@ -303,22 +297,18 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
 
 def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
     """Return `own` once for each folder with libraries that others may need."""
-    folders: dict[tuple[str, str], list[str]] = {}
-    for scheme, place in places:
-        folder, _, name = place.rpartition("/")
-        if _LIBRARY.fullmatch(name) or unhashed(name):
-            folders.setdefault((scheme, folder), []).append(name)
+    found = ((scheme, *place.rpartition("/")[::2]) for scheme, place in places)
+    libraries = [place for place in found if _LIBRARY.fullmatch(place[2]) or unhashed(place[2])]
+    # A library in site-packages is preferred to a copy in the data scheme.
+    libraries.sort(key=lambda place: place[0] == "data")
     return tuple(
         replace(
             own,
-            libraries=tuple(escape(name) for name in sorted(names)),
+            libraries=tuple(sorted(escape(name) for _, _, name in same)),
             directory=folder,
             scheme=scheme,
         )
-        # A library in site-packages is preferred to a copy in the data scheme.
-        for (scheme, folder), names in sorted(
-            folders.items(), key=lambda item: item[0][0] == "data"
-        )
+        for (scheme, folder), same in grouped(libraries, lambda place: place[:2]).items()
     )
 
 

@@ -27,6 +27,7 @@ from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.loads import Environment, How
 from wheelfix.system.subprocesses import run
+from wheelfix.text import grouped
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -35,14 +36,13 @@ _ReadElf = Callable[[str], Elf | None]
 def read_processes(watch: Watch) -> Iterator[Process]:
     """Yield the programs that `watch` has seen, in the order in which their processes began."""
     read_elf: _ReadElf = cache(read_file)
-    with_log: dict[int, list[Process]] = {}
+    found: list[Process] = []
     for log in watch.logs.values():
         programs = log.finish()
         for logged in programs:
-            seen = watch.seen.get(logged.pid)
-            executable = _executable(logged, programs, seen)
-            process = _process(logged, executable, watch, read_elf)
-            with_log.setdefault(logged.pid, []).append(process)
+            executable = _executable(logged, programs, watch.seen.get(logged.pid))
+            found.append(_process(logged, executable, watch, read_elf))
+    with_log = grouped(found, lambda process: process.pid)
     for pid in sorted({*with_log, *watch.seen}, key=lambda pid: _order(watch, pid)):
         seen = watch.seen.get(pid)
         yield from with_log.get(pid, [])

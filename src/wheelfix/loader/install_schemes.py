@@ -191,6 +191,12 @@ def _schemes_of(python: str, name: str, *, musl: bool, wide: bool) -> Iterator[S
             yield _scheme("lib64", python, platlib, headers=headers, purelib=site)
 
 
+def scheme_names() -> tuple[str, ...]:
+    """Return the names of all schemes, those that installers make first."""
+    python = f"python3.{NEWEST_MINOR}"
+    return tuple(scheme.name for scheme in _schemes_of(python, "", musl=False, wide=True))
+
+
 def _scheme(  # noqa: PLR0913 - one argument for each path of a scheme
     name: str,
     python: str,

@@ -22,6 +22,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
+from wheelfix.text import grouped
 from wheelfix.wheel.edits import (
     AddMember,
     DropEntry,
@@ -342,9 +343,7 @@ def _outside(wheel: Wheel) -> Iterator[str]:
 def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
     """Return the new names of what `members` need, and of what that needs in its turn."""
     grafted = {library.soname: [new for _, new in library.renames] for library in graft.libraries}
-    shipped: dict[str, list[str]] = {}
-    for member in wheel.elfs:
-        shipped.setdefault(posixpath.basename(member), []).append(member)
+    shipped = grouped(wheel.elfs, posixpath.basename)
 
     def needs(member: str) -> Iterator[str]:
         renames = dict(graft.renames.get(member, ()))

@@ -19,7 +19,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import Break, broken
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 from wheelfix.wheel.model import Wheel, WheelName, is_vendored
 from wheelfix.wheel.reader import Archive, open_rewritten
 
@@ -31,8 +31,7 @@ _REPORT = "nothing was published; please report this wheel"
 def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel:
     """Read the written wheel, and return it if it is as `predicted`.
 
-    Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed
-    meanwhile.
+    Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed.
     """
     archive.check_unchanged()
     try:
@@ -158,13 +157,14 @@ def _requests_for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str,
 
     It is not opened by itself, and it may inherit the DT_RPATH that leads to its libraries.
     """
-    found: dict[str, list[Request]] = {}
-    for member, load in loads.items():
-        if not is_vendored(member):
-            for request in load.requests:
-                if is_vendored(layout.members.get(request.requester or "", "")):
-                    found.setdefault(request.requester or "", []).append(request)
-    return found
+    requests = (
+        request
+        for member, load in loads.items()
+        if not is_vendored(member)
+        for request in load.requests
+        if is_vendored(layout.members.get(request.requester or "", ""))
+    )
+    return grouped(requests, lambda request: request.requester or "")
 
 
 def _load(
