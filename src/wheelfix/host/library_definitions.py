@@ -1,7 +1,6 @@
-"""Libraries around a wheel: what its members, and libraries of this machine, define.
+"""Symbols that a wheel's members, and libraries of `library-path` and this machine, define.
 
-Nothing of them is executed. A library that is not found is no error: what refers to it is not
-judged.
+Nothing is executed. A library that is not found is no error: references to it are not judged.
 """
 
 import mmap
@@ -40,15 +39,12 @@ class _GivenLibrary(NamedTuple):
     """A library below an entry of `library-path`."""
 
     path: str
-    """Of the file; for a member of a wheel, the wheel's path, a slash, and the member."""
+    """The path of the file; of a member: the path of its wheel, a slash, and the member."""
     read: Callable[[], memoryview | None]
 
 
 class _Cache:
-    """What was read and found so far. Mutable; shared by all views of one wheel.
-
-    Each value depends on its key, and on what is the same in all views.
-    """
+    """Exports, libraries and searches so far. Mutable; shared by all views of one wheel."""
 
     def __init__(self) -> None:
         self.exports: dict[str, Exports] = {}
@@ -61,9 +57,9 @@ class _Cache:
 
 @dataclass(frozen=True, kw_only=True)
 class GivenLibraries:
-    """The members of a wheel and the libraries of `library-path`, read when they are asked for.
+    """The members of a wheel and the libraries of `library-path`, the same on every machine.
 
-    The answers are the same on every machine.
+    They are read when they are needed.
     """
 
     archive: Archive
@@ -96,7 +92,7 @@ class GivenLibraries:
     # --- Members
 
     def reader(self, member: str) -> Callable[[], Exports] | None:
-        """Return what reads the exports of `member`, None if its bytes are not available."""
+        """Return a reader of the exports of `member`, None if its bytes are not available."""
         source = self.sources.get(member, member)
         if isinstance(source, str) and source not in self.archive.entries:
             return None
@@ -117,47 +113,32 @@ class GivenLibraries:
 
         DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
         """
+        members = [member.name for member in self.archive.wheel.members]
         known = self._cache.mentions
-        wanted = [name for name in names if name not in known]
-        if wanted:
-            found: dict[str, list[str]] = {name: [] for name in wanted}
-            for member in self.archive.wheel.members:
-                for name in self._strings(member.name, wanted):
-                    found[name].append(member.name)
-            known.update((name, tuple(members)) for name, members in found.items())
+        for name in set(names) - known.keys():
+            known[name] = tuple(m for m in members if self._has_string(m, name.encode()))
         return {name: known[name] for name in names}
 
-    def _strings(self, member: str, names: Iterable[str]) -> Iterator[str]:
-        elf = self.archive.wheel.elfs.get(member)
-        if elf is None and not member.endswith(".py"):
-            return
-        known = self.archive.contents[member].library_names
-        for name in names:
-            text = name.encode()
-            if known is not None and b".so" in text and b"/" not in text:
-                has_string = text in known
-            else:
-                has_string = self._has_string(member, text)
-            if has_string:
-                yield name
-
     def _has_string(self, member: str, text: bytes) -> bool:
-        """Search a member for a name that `library_names` does not hold."""
+        is_elf = member in self.archive.wheel.elfs
+        if not is_elf and not member.endswith(".py"):
+            return False
+        library_names = self.archive.contents[member].library_names
+        if library_names is not None and b".so" in text and b"/" not in text:
+            return text in library_names
         strings = Strings(text)
         for piece in self.archive.inflated(member):
             strings.feed(piece)
         strings.finish()
-        skipped = range(0)
-        if member in self.archive.wheel.elfs:
-            skipped = dynamic_strings(self.archive.buffer(member), member)
+        skipped = dynamic_strings(self.archive.buffer(member), member) if is_elf else range(0)
         return any(found == text and at not in skipped for at, found in strings.found)
 
     # --- Libraries that are not in the wheel
 
     def host(self, name: str, dependent: Elf) -> Library | None:
-        """Find the library `name` for `dependent` in `library-path`, or where its loader searches.
+        """Find a library in `library-path` or where the loader of `dependent` searches.
 
-        Only a library of the class and machine of `dependent` counts.
+        Its class and machine must be those of `dependent`.
         """
         abi = dependent.abi
         known = (self._library_path, name, abi)
@@ -173,8 +154,8 @@ class GivenLibraries:
     ) -> Library | None:
         """Find the library `name` in `place`, the wheel or directory of a provider.
 
-        Of several, one in `folder` of an install scheme is preferred. Only a library of the class
-        and machine of `dependent` counts.
+        One in `folder` of an install scheme is preferred. Its class and machine must be those of
+        `dependent`.
         """
         given = [known for known in self._given.get(name, ()) if known.path.startswith(f"{place}/")]
         given.sort(key=lambda known: folder_of(known.path, place) != folder)
@@ -235,7 +216,7 @@ class GivenLibraries:
 
 @dataclass(frozen=True, kw_only=True)
 class HostLibraries(GivenLibraries):
-    """The same, and the libraries that a loader on this machine finds."""
+    """`GivenLibraries`, and the libraries that a loader on this machine finds."""
 
     def _directories(self, dependent: Elf) -> Iterator[str]:
         variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
@@ -254,10 +235,10 @@ class HostLibraries(GivenLibraries):
                     yield directory
 
     def _loader(self, dependent: Elf) -> Environment:
-        """Return how the loader of `dependent` searches, with ld.so.conf in place of ld.so.cache.
+        """Return the environment of the loader of `dependent`, without files.
 
-        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet. And it
-        searches the trusted directories (ld.so(8)) on every machine (lddtree.py, `load_ld_paths`).
+        As auditwheel does (lddtree.py, `load_ld_paths`), it searches ld.so.conf in place of
+        ld.so.cache, which may be older, and the trusted directories (ld.so(8)).
         """
         key = (loader_of(dependent), dependent.libc, dependent.abi)
         if key not in self._cache.loaders:

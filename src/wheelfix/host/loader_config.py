@@ -1,4 +1,4 @@
-"""Configuration of this machine's dynamic loader: its path, default directories, ld.so.cache."""
+"""Dynamic loaders of this machine: paths, default directories, `$LIB`, ld.so.conf, ld.so.cache."""
 
 import itertools
 import os
@@ -141,9 +141,9 @@ def lib_directory(sample: Elf) -> str:
 
 
 def parse_cache(data: bytes, machine: tuple[int, int]) -> dict[str, str]:
-    """Return SONAME to path for `machine` (word size, `e_machine`); nothing if it is no cache.
+    """Return SONAME to path for `machine` (word size, `e_machine`); nothing for another file.
 
-    Of each name the first entry counts that is not for a hwcaps subdirectory (glibc, dl-cache.h).
+    The first entry of a name counts; those for hwcaps subdirectories do not (glibc, dl-cache.h).
     """
     start = data.find(_CACHE_MAGIC)
     if start < 0 or len(data) < start + 48:

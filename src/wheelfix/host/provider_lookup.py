@@ -26,6 +26,7 @@ from wheelfix.wheel.platform_tags import parse_platform_tag
 from wheelfix.wheel.unverified import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -193,9 +194,9 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
     """
     with open_unverified(path) as archive:
         members = archive.namelist()
-        texts = [member_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
+        texts = [member_text(archive, m) for m in members if m.endswith(".dist-info/WHEEL")]
     name = WheelName.parse(path.name)
-    root = "purelib" if any("root-is-purelib: true" in text for text in texts) else "platlib"
+    root = _root("\n".join(texts))
     data = f"{name.distribution}-{name.version}.data/"
     places = (_place_in_wheel(member, data, root) for member in members)
     return _providers(
@@ -233,11 +234,21 @@ def _wheel_name(path: Path) -> WheelName:
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
-    with suppress(SettingsError), open_unverified(path) as archive:
-        members = (m for m in archive.namelist() if m.count("/") == 1)
-        member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
-        return read_core_metadata(member_text(archive, member)).requires_dist if member else ()
+    with suppress(SettingsError):
+        return read_core_metadata(metadata_text(path)).requires_dist
     return ()
+
+
+def metadata_text(path: Path) -> str:
+    """Return METADATA of a wheel, empty if it has none. Raises `SettingsError`."""
+    with open_unverified(path) as archive:
+        found = (m for m in archive.namelist() if _METADATA.fullmatch(m))
+        return next((member_text(archive, member) for member in found), "")
+
+
+def _root(wheel_file: str) -> str:
+    """Return the scheme path of the root of a wheel, by its WHEEL."""
+    return "purelib" if "root-is-purelib: true" in wheel_file.lower() else "platlib"
 
 
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
@@ -257,8 +268,7 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
         distribution = metadata.distribution(name_of(requirement))
     except (metadata.PackageNotFoundError, ValueError):
         return ()
-    wheel_text = (distribution.read_text("WHEEL") or "").lower()
-    root = "purelib" if "root-is-purelib: true" in wheel_text else "platlib"
+    root = _root(distribution.read_text("WHEEL") or "")
     own = Provider(
         requirement=requirement,
         source=f"{distribution.name} {distribution.version}, installed",

@@ -76,9 +76,6 @@ def trace(
     return with_distributions(seen)
 
 
-# --- The command ----------------------------------------------------------------------------------
-
-
 def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.Signals]) -> int:
     """Start the command as a shell would: descriptors stay open, signals are reset."""
     # Python ignores these two; its parent process most likely does not.
@@ -129,9 +126,6 @@ def _attend(pid: int, watch: Watch) -> int:
         if received and received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
             with suppress(ProcessLookupError):
                 os.kill(pid, received.si_signo)
-
-
-# --- The folder of the logs -----------------------------------------------------------------------
 
 
 @contextmanager

@@ -230,7 +230,7 @@ def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[A
 
 
 def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
-    """Run the attempts by one process of the probe, which forks for each."""
+    """Run the attempts in one process of the probe, which forks for each."""
     jobs = [
         {
             "kind": attempt.kind,
@@ -259,7 +259,5 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
 
 def _command(subject: WheelUnderTest, attempt: Attempt) -> list[str]:
     name = attempt.what.rpartition("/")[2]
-    for command in subject.options.runs:
-        if command[0] == name:
-            return [attempt.what, *command[1:]]
-    return [attempt.what, "--version"]
+    given = (list(command[1:]) for command in subject.options.runs if command[0] == name)
+    return [attempt.what, *next(given, ["--version"])]

@@ -111,9 +111,6 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
-# --- Several wheels -------------------------------------------------------------------------------
-
-
 def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],

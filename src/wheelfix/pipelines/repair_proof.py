@@ -25,8 +25,6 @@ from wheelfix.wheel.reader import Archive, open_rewritten
 
 _REPORT = "nothing was published; please report this wheel"
 
-# --- What was written -----------------------------------------------------------------------------
-
 
 def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel:
     """Read the written wheel, and return it if it is as `predicted`.
@@ -101,9 +99,6 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
     )
 
 
-# --- What each stage left -------------------------------------------------------------------------
-
-
 def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
     """Raise `VerificationError` if the graft has changed a search path of the wheel's objects."""
     for member, elf in before.elfs.items():
@@ -133,9 +128,6 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
             found |= dict.fromkeys(now - known - found.keys(), stage)
         known, last = now if known is None else known, context.wheel
     return found
-
-
-# --- What the changed files will load -------------------------------------------------------------
 
 
 def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:

@@ -25,7 +25,7 @@ from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
 
-class Attempt(Protocol):
+class RepairWheel(Protocol):
     """Repair one wheel; failures are in the outcome."""
 
     def __call__(self, path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
@@ -36,7 +36,7 @@ class Attempt(Protocol):
 def repair_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
-    attempt: Attempt,
+    attempt: RepairWheel,
     *,
     publish: bool = True,
     jobs: int = 1,
@@ -81,7 +81,7 @@ class _Run:
     parts: Sequence[Part]
     places: Sequence[SetMember]
     settings_for: Callable[[str], Settings]
-    attempt: Attempt
+    attempt: RepairWheel
     scratch: Path | None
     """Where owners are written in a dry run."""
     owning: frozenset[int]
