@@ -180,7 +180,7 @@ def _compatible(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return what another wheel of the run provides; nothing if it cannot be read."""
+    """Return the libraries of another wheel of the run; nothing if it cannot be read."""
     try:
         return in_wheel(path)
     except WheelfixError:
@@ -188,7 +188,7 @@ def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
 
 
 def in_wheel(path: Path) -> tuple[Provider, ...]:
-    """Return what the wheel at `path` provides, one provider for each of its folders.
+    """Return the libraries of the wheel at `path`, one provider for each of its folders.
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
@@ -260,7 +260,7 @@ def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None
 
 
 def in_distribution(requirement: str) -> tuple[Provider, ...]:
-    """Return what the distribution that is installed with wheelfix provides, by its RECORD.
+    """Return the libraries of a distribution beside wheelfix, by its RECORD.
 
     Nothing if it is not installed, or has no RECORD.
     """

@@ -1,4 +1,4 @@
-"""Run a command under LD_DEBUG, and record which files it loads, and why.
+"""Trace of a command: run under LD_DEBUG, with the files that it loads and the reasons.
 
 LD_DEBUG has the requests and the candidates; /proc/PID/maps has the file, by device and inode at
 the address in the log. The command keeps its streams, folder, signals and exit code, and nothing

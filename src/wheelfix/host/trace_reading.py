@@ -1,4 +1,4 @@
-"""The result of a trace, from the loader's logs and what was seen in /proc."""
+"""Processes and loaded files of a trace, from the logs of the loader and /proc."""
 
 import os
 import shutil
@@ -121,7 +121,7 @@ def _process(
 def _chain(
     requester: str, program: str, executable: str, loaders: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield the requester, what caused it to be loaded, and so on up to the program."""
+    """Yield the requester, the object that caused its load, and so on up to the program."""
     path: str | None = requester
     seen = {program}
     while path is not None and path not in seen:

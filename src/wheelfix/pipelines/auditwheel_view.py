@@ -1,7 +1,7 @@
 """The view of a wheel: a small wheel that auditwheel analyses in place of the real one.
 
-auditwheel judges a wheel as it is zipped, wheelfix as it is installed. The view is laid out so
-that auditwheel finds in it what is found once the wheel is installed:
+auditwheel judges a wheel as it is zipped, wheelfix as it is installed. In the view, auditwheel
+finds the libraries that the loader finds once the wheel is installed:
 
 - Each object stands in a folder of its own, without `*.data`, `purelib` and relative search paths.
 - DT_NEEDED names that the wheel itself ships are left out, so that they are never grafted. One
@@ -34,28 +34,28 @@ _LIBPYTHON = "libpython"
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
-"""What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
+"""A search: its folder, DT_NEEDED entries, and absolute search path entries."""
 
 
 class Inspected(NamedTuple):
-    """The names that auditwheel inspects in each object by itself."""
+    """The names that auditwheel inspects in each object."""
 
     symbols: Container[str]
     """Undefined symbols."""
     libraries: Container[str]
-    """DT_NEEDED entries: libraries of which some symbols must not be used."""
+    """DT_NEEDED entries: libraries with symbols that no wheel may use."""
     platform: Container[str]
     """Libraries that every glibc platform provides, wherever this machine has them."""
 
 
 class View(NamedTuple):
-    """The files of the view, and what they stand for."""
+    """The files of the view, and the members that they represent."""
 
     filename: str
     members: Mapping[str, bytes]
     """By name in the view."""
     names: Mapping[str, tuple[str, ...]]
-    """Object in the view -> the members that it stands for; an anchor stands for none."""
+    """Object in the view -> the members that it represents; an anchor represents none."""
     represented: Mapping[str, tuple[str, ...]]
     """Object in the view -> the members whose libraries it searches for."""
     excluded: frozenset[str]
@@ -66,7 +66,7 @@ class _Group(NamedTuple):
     """The objects of one class, byte order and machine: those that can load each other."""
 
     folder: str
-    """Where the shipped libraries stand."""
+    """The folder of the shipped libraries in the view."""
     elfs: Mapping[str, Elf]
     shipped: Mapping[str, str]
     """Name in DT_NEEDED -> the member that has it as file name or SONAME."""
@@ -172,7 +172,7 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
 
 
 def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:
-    """Return which names in DT_NEEDED are those of a member; a file name goes before a SONAME."""
+    """Return DT_NEEDED name -> the member of that name; a file name goes before a SONAME."""
     providers: dict[str, str] = {}
     for member in elfs:
         providers.setdefault(posixpath.basename(member), member)
@@ -267,7 +267,7 @@ def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
 
 
 def _anchor(group: _Group) -> bytes:
-    """Build the object that needs what is shipped, and the C library of one of its dependents."""
+    """Build the object that needs the shipped libraries, and the C library of a dependent."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
     libc = next((name for name in needed if name.startswith(_C_LIBRARIES)), None)
     some = next(iter(group.elfs.values()))

@@ -1,7 +1,7 @@
 """Repair of one wheel: read, decide, graft, decide, write, read back, judge, publish.
 
-Decisions are values, made by the rules and by auditwheel; a wheel is written once, when all is
-decided, and gets its name only after what was written has been read and judged.
+Decisions are values, made by the rules and by auditwheel. A wheel is written once, after all
+decisions, and gets its name only once the written file was read back and judged.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -113,7 +113,7 @@ def repair_with(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What the steps of one repair share."""
+    """The values that all steps of one repair use."""
 
     path: Path
     archive: Archive
@@ -124,17 +124,17 @@ class _Job:
     codec: Codec
     rules: tuple[Rule, ...]
     definitions: HostLibraries
-    """What the wheel as it was read and this machine's libraries define."""
+    """The symbols that the original wheel and this machine's libraries define."""
 
     @property
     def false_rows(self) -> frozenset[str]:
-        """The members about which RECORD is wrong, where that was ignored."""
+        """The members with a wrong row in RECORD, where that was ignored."""
         return frozenset(problem.member for problem in self.archive.wheel.record_problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """All that is decided before anything is written."""
+    """All decisions, before anything is written."""
 
     found: tuple[Finding, ...]
     """What is wrong with the wheel as read."""
@@ -152,7 +152,7 @@ class _Plan:
 
 
 def _rehearsed(job: _Job) -> Outcome:
-    """Return what a repair would do, judged on the predicted wheel."""
+    """Return the outcome of a dry run, judged on the predicted wheel."""
     plan = _decide(job)
     return _judged(job, plan, _planned(job, plan, Status.PLANNED))
 
@@ -199,7 +199,7 @@ def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
 
 
 def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
-    """Run all rules on the result, with auditwheel's verdict among what they look at."""
+    """Run all rules on the result and auditwheel's verdict on it."""
     wheel = outcome.after or plan.after.wheel
     verdict = _verdict(job, wheel, plan.excluded)
     context = replace(

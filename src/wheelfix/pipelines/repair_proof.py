@@ -1,4 +1,4 @@
-"""Proof of a repair: what was written is what was planned, and what was changed loads."""
+"""Proof of a repair: the written wheel is as planned, and its changed objects load."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -70,20 +70,20 @@ def _differences(found: Wheel, predicted: Wheel) -> list[str]:
 
 
 def _without_segments(wheel: Wheel) -> dict[str, Elf]:
-    """Return what the objects say, without the segments, which patchelf may add."""
+    """Return the objects without their segments: patchelf may add some."""
     return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
 
 
 def verified(
     path: Path, name: WheelName, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Install the wheel at `path`, try everything in it, and return what fails."""
+    """Verify the wheel at `path` once installed; return the failures as findings."""
     options = Options(beside=tuple(map(Path, provider_wheels(settings.provider))))
     return verify_findings(tuple(verify(path, options, environ, name=name)))
 
 
 def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
-    """Return what failed, in the form of findings."""
+    """Return the failed checks as findings."""
     return tuple(
         Finding(
             code="verify",
@@ -145,9 +145,9 @@ def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:
 
 
 def _requests_for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str, list[Request]]:
-    """Return what each vendored library, by its path, asks for when other files load it.
+    """Return the requests of vendored libraries, by path, when other files load them.
 
-    It is not opened by itself, and it may inherit the DT_RPATH that leads to its libraries.
+    They are not opened by themselves, and may inherit the DT_RPATH that leads to their libraries.
     """
     requests = (
         request
