@@ -176,7 +176,7 @@ def test_what_is_installed_apart_is_not_found_unless_the_owner_is_loaded_first(
     assert "user install" in said.notes[0]
 
 
-def test_what_is_pinned_is_said_nothing_of_and_what_is_not_gets_the_line_to_write(
+def test_an_unpinned_requirement_of_an_owner_is_reported_with_the_line_to_write(
     tmp_path: Path, pair: tuple[Path, Path]
 ) -> None:
     core, pinned = pair
@@ -190,7 +190,7 @@ def test_what_is_pinned_is_said_nothing_of_and_what_is_not_gets_the_line_to_writ
     assert not grafted(outputs([outcome])[0])
 
 
-def test_a_wheel_that_is_merely_required_shares_nothing_unless_asked_to(tmp_path: Path) -> None:
+def test_a_wheel_of_another_product_shares_only_with_share_required(tmp_path: Path) -> None:
     counter = library(tmp_path / "sdk")
     core = built(tmp_path, "core", counter, version="3.1")
     plug = built(tmp_path, "plug", counter, requires=["core>=3"])

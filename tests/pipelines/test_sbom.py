@@ -328,7 +328,7 @@ def test_of_an_earlier_list_all_stays_that_is_still_in_the_wheel() -> None:
     assert [component["name"] for component in document["components"]] == ["a"]
 
 
-def test_an_expected_provider_is_renewed_and_forgotten_once_nothing_is_taken_from_it() -> None:
+def test_an_expected_provider_is_renewed_and_removed_with_its_last_library() -> None:
     def expected(version: str) -> Expected:
         return Expected(name="p", requirements=("p",), libraries=("libp.so",), version=version)
 

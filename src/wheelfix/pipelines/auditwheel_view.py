@@ -20,11 +20,13 @@ import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi, Elf, ElfType, Libc, VersionNeed
+from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
 from wheelfix.settings import Settings
+from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 # Names by which auditwheel recognizes the C library, and one that it always removes: they stay in
@@ -83,12 +85,10 @@ class _Group(NamedTuple):
 
     def verneed(self) -> tuple[VersionNeed, ...]:
         """Return the versions that any of the objects needs: auditwheel puts them together."""
-        versions: dict[str, dict[str, None]] = {}
-        for elf in self.elfs.values():
-            for need in elf.verneed:
-                versions.setdefault(need.file, {}).update(dict.fromkeys(need.versions))
+        needs = (need for elf in self.elfs.values() for need in elf.verneed)
         return tuple(
-            VersionNeed(file=file, versions=tuple(found)) for file, found in versions.items()
+            VersionNeed(file, tuple(dict.fromkeys(v for need in same for v in need.versions)))
+            for file, same in grouped(needs, attrgetter("file")).items()
         )
 
 
@@ -156,14 +156,12 @@ def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
 
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
-    by_abi: dict[Abi, dict[str, Elf]] = {}
-    for member, elf in elfs.items():
-        if not member.endswith(".py"):  # auditwheel never opens these
-            by_abi.setdefault(elf.abi, {})[member] = elf
+    opened = [item for item in elfs.items() if not item[0].endswith(".py")]  # as by auditwheel
+    by_abi = grouped(opened, lambda item: item[1].abi)
     groups: list[_Group] = []
     for number, found in enumerate(by_abi.values()):
         # auditwheel fails if an extension without a known C library comes before all others.
-        ordered = dict(sorted(found.items(), key=lambda item: item[1].libc is None))
+        ordered = dict(sorted(found, key=lambda item: item[1].libc is None))
         shipped = _shipped(ordered, excluded)
         entries = _search_entries(ordered, shipped)
         libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)

@@ -265,8 +265,6 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
         for library in graft.libraries
         if any(fnmatchcase(library.original, pattern) for pattern in patterns)
     }
-    if not kept:
-        return graft
 
     def still(renames: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         return tuple((old, kept.get(new, new)) for old, new in renames if kept.get(new) != old)
