@@ -177,7 +177,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
     assert "`libcufft.so.11` is in nvidia-cufft-cu12: pip install nvidia-cufft-cu12" in out
 
 
-def test_nothing_is_said_of_a_library_that_no_well_known_wheel_has() -> None:
+def test_a_library_of_no_well_known_wheel_gets_no_advice() -> None:
     assert not install_advice("libours.so.1")
 
 

@@ -18,6 +18,7 @@ from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
 from wheelfix.loader.loads import How
+from wheelfix.loader.target_platforms import TRIPLETS
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
@@ -103,6 +104,16 @@ def test_the_owner_of_a_search_path_is_right_where_glibc_logs_another(tmp_path: 
     assert (found.how, found.owner) == (How.RPATH, str(second))  # LD_DEBUG says: first.so
     below = find(seen, "libdeep.so")
     assert (below.how, below.owner) == (How.INHERITED, str(second))
+
+
+def test_lib_in_a_search_path_is_the_directory_that_the_loader_uses(tmp_path: Path) -> None:
+    inner = shared_object(tmp_path / "lib64" / "libinner.so", soname="libinner.so")
+    for folder in ("lib", *(f"lib/{triplet}" for triplet in TRIPLETS.values())):
+        (tmp_path / folder).mkdir()
+        shutil.copy(inner, tmp_path / folder)
+    outer = shared_object(tmp_path / "outer.so", "int g;", needed=[inner], rpath="$ORIGIN/$LIB")
+    found = find(watched(PYTHON, "-c", OPEN, outer), "libinner.so")
+    assert (found.how, found.owner) == (How.RPATH, str(outer))
 
 
 def test_a_link_is_distinguished_from_its_target(tmp_path: Path) -> None:
@@ -328,7 +339,7 @@ def test_open_descriptors_folder_and_signal_settings_are_those_of_the_caller(
         (["/etc/passwd"], 126),
     ],
 )
-def test_the_exit_code_is_what_a_shell_would_say(command: list[str], code: int) -> None:
+def test_the_exit_code_is_that_of_a_shell(command: list[str], code: int) -> None:
     assert run("--", *command).returncode == code
 
 
@@ -465,7 +476,7 @@ def test_a_hundred_megabytes_of_output_pass_without_being_kept(tmp_path: Path) -
     assert most <= peak(tmp_path / "r", "true")[1] + 5
 
 
-def test_memory_is_bounded_whatever_a_process_asks_for(tmp_path: Path) -> None:
+def test_memory_is_bounded_for_many_requests(tmp_path: Path) -> None:
     source = """
     #include <dlfcn.h>
     #include <stdio.h>

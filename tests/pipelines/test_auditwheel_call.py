@@ -44,9 +44,7 @@ def analysis(auditwheel: Auditwheel, asked: Question) -> Analysis:
     return found
 
 
-def test_the_environment_of_each_question_counts_and_nothing_is_left_of_the_one_before(
-    wheel: Path, library: Path
-) -> None:
+def test_each_question_has_its_own_environment_alone(wheel: Path, library: Path) -> None:
     with Auditwheel({}) as auditwheel:
         searching = {"LD_LIBRARY_PATH": str(library.parent)}
         for environ in (searching, {}, searching):

@@ -221,7 +221,7 @@ def test_a_library_of_the_wheel_is_never_grafted(tmp_path: Path, libraries: Path
     assert found.renames.keys() == {"p/x.so"}
 
 
-def test_what_a_library_of_the_wheel_needs_is_searched_where_its_user_searches(
+def test_what_a_library_of_the_wheel_needs_is_searched_where_its_dependent_searches(
     tmp_path: Path, libraries: Path
 ) -> None:
     own = build.shared_object(
@@ -381,7 +381,7 @@ def test_each_library_is_known_by_its_place_on_this_machine(wheel: Path, librari
 # --- Failures say who and why -------------------------------------------------------------------
 
 
-def test_a_missing_library_is_named_with_its_user(tmp_path: Path, libraries: Path) -> None:
+def test_a_missing_library_is_named_with_its_dependent(tmp_path: Path, libraries: Path) -> None:
     x = _extension(tmp_path / "x.so", libraries, "b", "libb.so.2")
     wheel = build.make_wheel(tmp_path, files={"p/x.so": x})
     with pytest.raises(ToolError, match=r"`libb\.so\.2` is needed by `p/x\.so`") as caught:
@@ -392,7 +392,7 @@ def test_a_missing_library_is_named_with_its_user(tmp_path: Path, libraries: Pat
     assert "`p/x.so`" in said.reasons[0]
 
 
-def test_a_symbol_that_is_too_new_is_named_with_its_user(tmp_path: Path) -> None:
+def test_a_symbol_that_is_too_new_is_named_with_its_dependent(tmp_path: Path) -> None:
     libc = build.stub_library_with_versions(
         tmp_path / "libc.so.6", "libc.so.6", {"GLIBC_9.99": ["future"]}
     )

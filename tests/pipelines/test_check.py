@@ -33,21 +33,21 @@ def members(found: tuple[Finding, ...]) -> list[str | None]:
 def test_what_is_found_is_sorted_by_severity(wheel: Path) -> None:
     report = check(wheel, ALARMED)
     assert members(report.findings) == ["demo/one.so", "demo/two.so"]
-    assert list(report.findings) == sorted(report.findings, key=lambda each: -each.severity)
+    assert list(report.findings) == sorted(report.findings, key=lambda finding: -finding.severity)
     assert report.fails()
 
 
 def test_an_ignored_rule_is_remembered_with_its_reason(wheel: Path) -> None:
     report = check(wheel, Settings(ignore={"WF601": "test data"}))
     assert members(report.findings) == []
-    told = [(each.because, each.selector, each.reason) for each in report.suppressed]
-    assert told == [(SuppressionReason.IGNORE, "WF601", "test data")] * 2
+    suppressed = [(entry.because, entry.selector, entry.reason) for entry in report.suppressed]
+    assert suppressed == [(SuppressionReason.IGNORE, "WF601", "test data")] * 2
 
 
 def test_an_ignore_for_some_files_leaves_the_others(wheel: Path) -> None:
     report = check(wheel, Settings(per_file_ignores={"demo/o*": ("WF601",), "*.py": ("WF6",)}))
     assert members(report.findings) == ["demo/two.so"]
-    assert [(each.finding.member, each.glob) for each in report.suppressed] == [
+    assert [(entry.finding.member, entry.glob) for entry in report.suppressed] == [
         ("demo/one.so", "demo/o*")
     ]
 

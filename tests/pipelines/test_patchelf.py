@@ -148,7 +148,7 @@ def test_an_extension_module_still_imports(tmp_path: Path, patchelf: Patchelf) -
     assert done.stdout == "1\n"
 
 
-def test_nothing_to_do_runs_nothing(tmp_path: Path) -> None:
+def test_patchelf_does_not_run_without_changes(tmp_path: Path) -> None:
     path = shared_object(tmp_path / "lib.so", libc=False)
     before = read_elf(path.read_bytes(), "lib.so")
     content = path.read_bytes()

@@ -126,8 +126,8 @@ def test_a_repair_that_verifies_installs_the_providers_wheel_beside(tmp_path: Pa
     path, provider = dependent_wheel(tmp_path, pro), provider_wheel(tmp_path, "", library=pro)
     outcome = repaired(path, tmp_path / "out", str(provider), verify=True)
     assert outcome.status is Status.REPAIRED, outcome.remaining
-    told = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
-    chosen = Settings(wheel_dir=tmp_path / "no", provider=(told,), verify=True)
+    given = Provider(requirement="pro>=2", libraries=("libpro.so.*",), directory="pro/lib")
+    chosen = Settings(wheel_dir=tmp_path / "no", provider=(given,), verify=True)
     alone = repair(path, chosen, ENVIRON)
     assert alone.status is Status.REJECTED
     assert any("libpro.so.3: cannot open" in finding.message for finding in alone.remaining)

@@ -130,7 +130,7 @@ def fixed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def clashing(sdk: Sdk, tmp_path: Path) -> Path:
-    """Build a wheel that `move` cannot mend: the place to move to is taken."""
+    """Build a wheel that `move` cannot repair: a file is in the place to move to."""
     return make_wheel(
         tmp_path / "clashing",
         tag=LINUX,
@@ -258,8 +258,8 @@ def record_is_true(wheel: Path) -> bool:
         record = next(name for name in archive.namelist() if name.endswith("/RECORD"))
         rows = {line.rsplit(",", 2)[0]: line for line in archive.read(record).decode().split()}
         contents = {name: archive.read(name) for name in archive.namelist() if name != record}
-    told = {name: f"{name},{record_hash(data)},{len(data)}" for name, data in contents.items()}
-    return rows == {**told, record: f"{record},,"}
+    expected = {name: f"{name},{record_hash(data)},{len(data)}" for name, data in contents.items()}
+    return rows == {**expected, record: f"{record},,"}
 
 
 def loads(wheel: Path, member: str, directory: Path) -> int:
@@ -314,7 +314,9 @@ def test_the_finding_that_a_rejected_wheel_is_left_with_is_named(
 ) -> None:
     outcome = repaired(clashing, tmp_path / "out", data_libraries=DataLibraries.MOVE)
     left = [
-        (each.name, each.member) for each in outcome.remaining if each.severity.label == "error"
+        (finding.name, finding.member)
+        for finding in outcome.remaining
+        if finding.severity.label == "error"
     ]
     assert left == [("no-common-path", "demo-1.0.data/data/demo/libuser.so")]
 
@@ -682,10 +684,10 @@ def test_a_wheel_that_is_named_and_not_right_is_grafted(
 
 def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path) -> None:
     outcome = repaired(everything, tmp_path / "out")
-    told = {each.member: dict(each.libraries) for each in outcome.loads}
+    loaded = {load.member: dict(load.libraries) for load in outcome.loads}
     (outer,) = (name for name in libraries(written(outcome)) if name.startswith("libouter-"))
-    assert told["demo/libuser.so"][outer] == f"demo.libs/{outer}"
-    assert told["demo-1.0.data/scripts/demo-tool"][outer].startswith("demo-1.0.data/data/")
+    assert loaded["demo/libuser.so"][outer] == f"demo.libs/{outer}"
+    assert loaded["demo-1.0.data/scripts/demo-tool"][outer].startswith("demo-1.0.data/data/")
     assert loads(written(outcome), "demo/libuser.so", tmp_path / "installed") == 42
 
 
@@ -714,10 +716,10 @@ def test_a_vendored_library_loads_what_it_finds_for_others(sdk: Sdk, tmp_path: P
     )
     outcome = repaired(wheel, tmp_path / "out")
     assert loads(written(outcome), "demo/libuser.so", tmp_path / "installed") == 42
-    told = {each.member: each for each in outcome.loads}["demo.libs/libouter.so.1"]
-    assert told.libraries == (("libinner.so.1", "demo.libs/libinner.so.1"),)
-    assert told.works
-    assert not told.fails
+    load = {load.member: load for load in outcome.loads}["demo.libs/libouter.so.1"]
+    assert load.libraries == (("libinner.so.1", "demo.libs/libinner.so.1"),)
+    assert load.works
+    assert not load.fails
 
 
 @pytest.fixture
@@ -790,8 +792,8 @@ def test_a_private_library_can_be_excluded(package: Path, tmp_path: Path) -> Non
 
 def test_an_exclude_that_matches_nothing_is_reported(package: Path, tmp_path: Path) -> None:
     outcome = repaired(package, tmp_path, exclude=("libinner.so", "libinner.so.*", "/opt/*"))
-    told = [(f.code, f.entry) for f in serious(outcome.remaining)]
-    assert told == [("WF802", "libinner.so"), ("WF802", "/opt/*")]
+    codes = [(f.code, f.entry) for f in serious(outcome.remaining)]
+    assert codes == [("WF802", "libinner.so"), ("WF802", "/opt/*")]
     assert outcome.status is Status.REPAIRED, "a warning does not stop a wheel"
 
 

@@ -63,7 +63,7 @@ def built(
         "_m",
         needed=needed,
         calls=calls,
-        runpath=":".join(dict.fromkeys(str(each.parent) for each in needed)) if searched else None,
+        runpath=":".join(dict.fromkeys(str(path.parent) for path in needed)) if searched else None,
     )
     return make_wheel(
         folder / "dist",
@@ -71,7 +71,7 @@ def built(
         version,
         tag,
         {f"{name}/__init__.py": b"", f"{name}/_m{suffix}": module, **(files or {})},
-        metadata="".join(f"Requires-Dist: {each}\n" for each in requires),
+        metadata="".join(f"Requires-Dist: {requirement}\n" for requirement in requires),
     )
 
 
@@ -83,8 +83,8 @@ def repaired(
 
 
 def outputs(found: Sequence[Outcome]) -> list[Path]:
-    assert all(each.output for each in found), [(e.status, e.error, e.remaining) for e in found]
-    return [each.output for each in found if each.output]
+    assert all(o.output for o in found), [(o.status, o.error, o.remaining) for o in found]
+    return [outcome.output for outcome in found if outcome.output]
 
 
 def grafted(path: Path) -> list[str]:
@@ -113,8 +113,8 @@ PLUG = "import plug._m; print(plug._m.value())"
 
 
 def unpacked(site: Path, *wheels: Path) -> Path:
-    for each in wheels:
-        with zipfile.ZipFile(each) as archive:
+    for path in wheels:
+        with zipfile.ZipFile(path) as archive:
             archive.extractall(site)
     return site
 
@@ -140,8 +140,8 @@ def test_alone_the_library_is_installed_twice_and_together_once(
     site = unpacked(tmp_path / "once", *together)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
     assert len(list(site.glob("*.libs/*"))) == 1
-    assert [len(grafted(each)) for each in (*alone, *together)] == [1, 1, 1, 0]
-    sizes = [sum(e.file_size for e in zipfile.ZipFile(each).infolist()) for each in alone]
+    assert [len(grafted(path)) for path in (*alone, *together)] == [1, 1, 1, 0]
+    sizes = [sum(e.file_size for e in zipfile.ZipFile(path).infolist()) for path in alone]
     assert sum(e.file_size for e in zipfile.ZipFile(together[1]).infolist()) < sizes[1] - LARGE
 
 
@@ -172,36 +172,36 @@ def test_what_is_installed_apart_is_not_found_unless_the_owner_is_loaded_first(
     path = ":".join(map(str, sites))
     assert "cannot open shared object file" in run_python(sys.executable, PLUG, PYTHONPATH=path)
     assert run_python(sys.executable, BOTH, PYTHONPATH=path) == "1 2 1"
-    (said,) = (each for each in plug.remaining if each.code == "WF107")
+    (said,) = (finding for finding in plug.remaining if finding.code == "WF107")
     assert "user install" in said.notes[0]
 
 
-def test_what_is_pinned_is_said_nothing_of_and_what_is_not_gets_the_line_to_write(
+def test_an_unpinned_requirement_of_an_owner_is_reported_with_the_line_to_write(
     tmp_path: Path, pair: tuple[Path, Path]
 ) -> None:
     core, pinned = pair
     _, outcome = repaired([core, pinned], tmp_path / "pinned")
-    assert not [each for each in outcome.remaining if each.severity > Severity.INFO]
+    assert not [finding for finding in outcome.remaining if finding.severity > Severity.INFO]
     counter = tmp_path / "sdk" / "libcount.so.1"
     loose = built(tmp_path / "loose", "plug", counter, requires=["core"])
     _, outcome = repaired([core, loose], tmp_path / "out")
-    (said,) = (each for each in outcome.remaining if each.severity > Severity.INFO)
+    (said,) = (finding for finding in outcome.remaining if finding.severity > Severity.INFO)
     assert (said.code, said.hint) == ("WF822", "such as `core==1.0`")
     assert not grafted(outputs([outcome])[0])
 
 
-def test_a_wheel_that_is_merely_required_shares_nothing_unless_asked_to(tmp_path: Path) -> None:
+def test_a_wheel_of_another_product_shares_only_with_share_required(tmp_path: Path) -> None:
     counter = library(tmp_path / "sdk")
     core = built(tmp_path, "core", counter, version="3.1")
     plug = built(tmp_path, "plug", counter, requires=["core>=3"])
     before = outputs(repaired([plug], tmp_path / "alone"))[0].read_bytes()
     _, outcome = repaired([core, plug], tmp_path / "each")
     assert outputs([outcome])[0].read_bytes() == before
-    (said,) = (each for each in outcome.messages if "core" in each)
+    (said,) = (message for message in outcome.messages if "core" in message)
     assert "core contains the same `libcount.so.1`, 2.1" in said
     assert "let plug require `core==3.1`, or use `--share required`" in said
     shared = outputs(repaired([core, plug], tmp_path / "once", share=Share.REQUIRED))
-    assert [len(grafted(each)) for each in shared] == [1, 0]
+    assert [len(grafted(path)) for path in shared] == [1, 0]
     apart = repaired([core, plug], tmp_path / "off", share=Share.OFF)
     assert outputs(apart)[1].read_bytes() == before
     assert not apart[1].messages
@@ -211,10 +211,10 @@ def test_plugins_without_an_owner_keep_their_own_and_the_cost_is_reported(tmp_pa
     counter = library(tmp_path / "sdk")
     one, two = built(tmp_path, "one", counter), built(tmp_path, "two", counter)
     found = repaired([one, two], tmp_path / "out")
-    assert [len(grafted(each)) for each in outputs(found)] == [1, 1]
+    assert [len(grafted(path)) for path in outputs(found)] == [1, 1]
     advice = "a wheel that both require could provide it once"
-    assert any(advice in each for each in found[1].messages)
-    assert not [each for each in found[0].messages if "libcount" in each]
+    assert any(advice in message for message in found[1].messages)
+    assert not [message for message in found[0].messages if "libcount" in message]
 
 
 def test_two_files_of_one_name_are_shared_only_under_a_kept_name(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_two_files_of_one_name_are_shared_only_under_a_kept_name(tmp_path: Path)
     other = library(tmp_path / "new", COUNTER.replace("++count", "count += 10, count"))
     plug = built(tmp_path, "plug", other, requires=["core==1.0"])
     found = repaired([core, plug], tmp_path / "out")
-    (said,) = (each for each in found[1].messages if "two different files" in each)
+    (said,) = (message for message in found[1].messages if "two different files" in message)
     assert "`--keep-name 'libcount.so.*'`" in said
     site = unpacked(tmp_path / "site", *outputs(found))
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 10 2"
@@ -246,7 +246,7 @@ def test_a_library_in_the_owners_package_is_used_where_it_is(tmp_path: Path) -> 
     plug = built(tmp_path, "plug", own, calls=["own"], requires=["core>=3"])
     found = repaired([plug, core], tmp_path / "out")
     written = outputs(found)
-    assert [len(grafted(each)) for each in written] == [0, 1]
+    assert [len(grafted(path)) for path in written] == [0, 1]
     assert not [e for e in found[0].remaining if e.severity > Severity.INFO], found[0].remaining
     site = unpacked(tmp_path / "site", *written)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
@@ -260,7 +260,7 @@ def test_a_library_that_is_found_for_the_owner_alone_is_taken_from_there(tmp_pat
     (alone,) = repaired([plug], tmp_path / "alone")
     assert "libcount.so.1" in str(alone.error)
     written = outputs(repaired([plug, core], tmp_path / "out"))
-    assert [len(grafted(each)) for each in written] == [0, 1]
+    assert [len(grafted(path)) for path in written] == [0, 1]
     site = unpacked(tmp_path / "site", *written)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
@@ -271,7 +271,7 @@ def test_a_plugin_that_was_linked_with_the_repaired_owner_is_tied_to_it(tmp_path
     (theirs,) = unpacked(tmp_path / "build" / "site", core).glob("core.libs/*")
     plug = built(tmp_path, "plug", theirs, requires=["core>=1"])
     found = repaired([core, plug], tmp_path / "out")
-    assert "WF822" in {each.code for each in found[1].remaining}
+    assert "WF822" in {finding.code for finding in found[1].remaining}
     site = unpacked(tmp_path / "site", *outputs(found))
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
@@ -308,7 +308,7 @@ def test_what_only_a_shared_library_needs_is_left_out_with_it(tmp_path: Path) ->
     core = built(tmp_path, "core", outer)
     plug = built(tmp_path, "plug", outer, requires=["core==1.0"])
     written = outputs(repaired([core, plug], tmp_path / "out"))
-    assert [len(grafted(each)) for each in written] == [2, 0]
+    assert [len(grafted(path)) for path in written] == [2, 0]
     site = unpacked(tmp_path / "site", *written)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
@@ -328,7 +328,8 @@ def test_a_library_for_a_program_stays_unless_each_scheme_gets_its_entry(tmp_pat
         files={"plug-1.0.data/scripts/tool": program},
     )
     found = repaired([core, plug], tmp_path / "out")
-    assert any("an object outside site-packages needs it" in each for each in found[1].messages)
+    reason = "an object outside site-packages needs it"
+    assert any(reason in message for message in found[1].messages)
     assert grafted(outputs(found)[1])
     search = DataLibraries.SEARCH
     written = outputs(repaired([core, plug], tmp_path / "search", data_libraries=search))
@@ -348,8 +349,8 @@ def test_a_chain_has_the_library_once_and_asks_for_a_pin_of_its_owner(tmp_path: 
     plug = built(tmp_path, "plug", counter, requires=["mid==1.0"])
     found = repaired([plug, mid, core], tmp_path / "out")
     written = outputs(found)
-    assert [len(grafted(each)) for each in written] == [0, 0, 1]
-    (said,) = (each for each in found[0].remaining if each.severity > Severity.INFO)
+    assert [len(grafted(path)) for path in written] == [0, 0, 1]
+    (said,) = (finding for finding in found[0].remaining if finding.severity > Severity.INFO)
     assert said.code == "WF822"
     assert "only through mid" in said.message
     assert 'add "core==1.0"' in (said.hint or "")
@@ -365,7 +366,7 @@ def test_kept_names_tie_the_plugin_to_no_build(tmp_path: Path) -> None:
     written = outputs(found)
     assert grafted(written[0]) == ["core.libs/libcount.so.1"]
     assert not grafted(written[1])
-    assert "WF822" not in {each.code for each in found[1].remaining}
+    assert "WF822" not in {finding.code for finding in found[1].remaining}
     site = unpacked(tmp_path / "site", *written)
     assert run_python(sys.executable, BOTH, PYTHONPATH=str(site)) == "1 2 1"
 
@@ -379,8 +380,8 @@ def test_wheels_for_several_pythons_find_their_own_owner(tmp_path: Path) -> None
         paths.append(built(tmp_path, "plug", counter, requires=["core==1.0"], tag=tag))
         paths.append(built(tmp_path, "core", counter, tag=tag))
     found = repaired(paths, tmp_path / "out", jobs=2)
-    assert [each.source for each in found] == paths
-    assert [len(grafted(each)) for each in outputs(found)] == [0, 1, 0, 1]
+    assert [outcome.source for outcome in found] == paths
+    assert [len(grafted(path)) for path in outputs(found)] == [0, 1, 0, 1]
     for plug, core in (found[:2], found[2:]):
         assert plug.after is not None
         (module,) = plug.after.elfs.values()
@@ -411,8 +412,8 @@ def test_a_set_for_musl_is_one_too(tmp_path: Path) -> None:
     paths = [packed("plug", "Requires-Dist: core==1.0\n"), packed("core")]
     settings = Settings(wheel_dir=tmp_path / "out", ldpaths=str(counter.parent))
     written = outputs(wheelfix.repair_all(paths, settings, environ=ENVIRON))
-    assert [len(grafted(each)) for each in written] == [0, 1]
-    assert all("musllinux" in each.name for each in written)
+    assert [len(grafted(path)) for path in written] == [0, 1]
+    assert all("musllinux" in path.name for path in written)
     site = unpacked(tmp_path / "site", *written)
     source = f"""
     #include <dlfcn.h>
@@ -444,7 +445,7 @@ def test_the_order_and_the_number_of_jobs_make_no_difference(
     first = {p.name: p.read_bytes() for p in outputs(repaired(pair, tmp_path / "first"))}
     for name, paths, jobs in (("turned", pair[::-1], 1), ("both", pair[::-1], 2)):
         found = repaired(paths, tmp_path / name, jobs=jobs)
-        assert [each.source for each in found] == list(paths)
+        assert [outcome.source for outcome in found] == list(paths)
         assert {p.name: p.read_bytes() for p in outputs(found)} == first
 
 
@@ -454,10 +455,10 @@ def test_a_dry_run_plans_what_the_repair_does_and_writes_nothing(
     planned = repaired(pair, tmp_path / "out", dry_run=True)
     assert not (tmp_path / "out").exists()
     done = repaired(pair, tmp_path / "out")
-    assert [each.status for each in planned] == [Status.PLANNED] * 2
-    assert [each.output for each in planned] == [None, None]
+    assert [outcome.status for outcome in planned] == [Status.PLANNED] * 2
+    assert [outcome.output for outcome in planned] == [None, None]
     for before, after in zip(planned, done, strict=True):
-        kinds = [[type(step.edit) for step in each.edits] for each in (before, after)]
+        kinds = [[type(step.edit) for step in outcome.edits] for outcome in (before, after)]
         assert kinds[0] == kinds[1]
         assert before.messages == after.messages
         assert [e.code for e in before.remaining] == [e.code for e in after.remaining]
@@ -468,9 +469,9 @@ def test_a_repaired_set_stays_as_it_is_and_an_owner_may_be_repaired_already(
 ) -> None:
     core, plug = outputs(repaired(pair, tmp_path / "out"))
     again = repaired([plug, core], tmp_path / "again")
-    assert [each.status for each in again] == [Status.UNCHANGED] * 2
+    assert [outcome.status for outcome in again] == [Status.UNCHANGED] * 2
     later = repaired([core, pair[1]], tmp_path / "later")
-    assert [each.status for each in later] == [Status.UNCHANGED, Status.REPAIRED]
+    assert [outcome.status for outcome in later] == [Status.UNCHANGED, Status.REPAIRED]
     assert outputs(later)[1].read_bytes() == plug.read_bytes()
 
 
@@ -496,7 +497,7 @@ def test_a_plugin_of_an_owner_that_fails_is_not_written_and_says_why(
     assert [e.status for e in found] == [Status.FAILED, Status.FAILED, Status.REPAIRED]
     assert isinstance(found[0].error, OwnerError)
     assert "requires `core-1.0-" in found[0].error.message
-    assert [each.name for each in (tmp_path / "out").iterdir()] == [outputs(found[2:])[0].name]
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [outputs(found[2:])[0].name]
 
 
 def test_an_owner_of_another_product_that_fails_stops_no_other_wheel(tmp_path: Path) -> None:
@@ -514,7 +515,7 @@ def test_an_owner_of_another_product_that_fails_stops_no_other_wheel(tmp_path: P
         return repair(path, chosen, ENVIRON, publish=publish)
 
     found = list(repair_each([core, plug], settings_for, attempt))
-    assert [each.status for each in found] == [Status.REJECTED, Status.REPAIRED]
+    assert [outcome.status for outcome in found] == [Status.REJECTED, Status.REPAIRED]
     assert not grafted(outputs(found[1:])[0])
 
 
@@ -527,7 +528,7 @@ def test_a_plugin_that_asks_for_a_symbol_which_the_owner_lacks_is_refused(tmp_pa
     for dry_run in (True, False):
         found = repaired([core, plug], tmp_path / "out", dry_run=dry_run)
         assert found[1].status is Status.REJECTED
-        assert ("WF824", "reset") in {(each.code, each.entry) for each in found[1].remaining}
+        assert ("WF824", "reset") in {(f.code, f.entry) for f in found[1].remaining}
     assert len(list((tmp_path / "out").iterdir())) == 1
 
 
@@ -535,10 +536,10 @@ def test_the_command_repairs_the_set_and_check_is_content_with_it(
     tmp_path: Path, pair: tuple[Path, Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    paths = [str(each) for each in pair[::-1]]
+    paths = [str(path) for path in pair[::-1]]
     assert run(["repair", *paths, "-w", str(out)]) == 0
     written = capfd.readouterr().out.split()
-    assert [Path(each).name.partition("-")[0] for each in written] == ["plug", "core"]
+    assert [Path(path).name.partition("-")[0] for path in written] == ["plug", "core"]
     assert run(["check", "-q", *written]) == 0
     assert run(["check", "-q", written[0]]) == 1
     assert run(["check", "-q", written[0], "--provider", written[1]]) == 0
@@ -548,7 +549,7 @@ def test_the_command_repairs_the_set_and_check_is_content_with_it(
     assert run(["repair", *paths, "-w", str(out)]) == 2
     said = capfd.readouterr().err
     assert "which was not repaired" in said
-    assert [each.error is not None for each in check_each(pair, lambda _: Settings())] == [
+    assert [report.error is not None for report in check_each(pair, lambda _: Settings())] == [
         True,
         False,
     ]

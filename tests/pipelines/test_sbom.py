@@ -269,12 +269,12 @@ def test_a_provider_is_listed_with_what_is_asked_of_it_and_what_is_at_hand(
     digest = hashlib.sha256(provider.read_bytes()).hexdigest()
     assert expected["hashes"] == [{"alg": "SHA-256", "content": digest}]
     assert expected.get("licenses") == licences
-    assert [(each["name"], each["value"]) for each in expected["properties"]] == [
+    assert [(entry["name"], entry["value"]) for entry in expected["properties"]] == [
         ("wheelfix:external", "true"),
         ("wheelfix:requirement", "pro<3,>=2"),
         ("wheelfix:library", "libpro.so.3"),
     ]
-    depends = {each["ref"]: each["dependsOn"] for each in document["dependencies"]}
+    depends = {row["ref"]: row["dependsOn"] for row in document["dependencies"]}
     assert depends[grafted["bom-ref"]] == [purl]
     assert depends[document["metadata"]["component"]["bom-ref"]] == [grafted["bom-ref"], purl]
     again = _repaired(wheel, tmp_path / "again", provider=(Provider(source=str(provider)),))
@@ -320,15 +320,15 @@ def test_of_an_earlier_list_all_stays_that_is_still_in_the_wheel() -> None:
     second = make_wheel({kept: make_elf(), added: make_elf("liba.so", soname="libb.so")})
     new = Library(file="b", sha256="1" * 64, package=None, members=(added,))
     document = json.loads(write_sbom(second, [new], {"wheelfix": "2"}, earlier=earlier))
-    assert [each["bom-ref"] for each in document["components"]] == [kept, added]
+    assert [component["bom-ref"] for component in document["components"]] == [kept, added]
     tools = [(e["name"], e["version"]) for e in document["metadata"]["tools"]["components"]]
     assert tools == [("auditwheel", "6.1"), ("wheelfix", "1"), ("wheelfix", "2")]
     renewed = Library(file="a", sha256="2" * 64, package=None, members=(kept,))
     document = json.loads(write_sbom(second, [renewed], {"wheelfix": "2"}, earlier=earlier))
-    assert [each["name"] for each in document["components"]] == ["a"]
+    assert [component["name"] for component in document["components"]] == ["a"]
 
 
-def test_an_expected_provider_is_renewed_and_forgotten_once_nothing_is_taken_from_it() -> None:
+def test_an_expected_provider_is_renewed_and_removed_with_its_last_library() -> None:
     def expected(version: str) -> Expected:
         return Expected(name="p", requirements=("p",), libraries=("libp.so",), version=version)
 
@@ -337,7 +337,7 @@ def test_an_expected_provider_is_renewed_and_forgotten_once_nothing_is_taken_fro
     assert earlier is not None
     for again, versions in (((expected("2"),), ["2"]), ((), ["1"])):
         text = write_sbom(user, (), {}, expected=again, earlier=earlier)
-        assert [each["version"] for each in json.loads(text)["components"]] == versions
+        assert [component["version"] for component in json.loads(text)["components"]] == versions
     other = make_wheel({"p/x.so": make_elf()})
     assert json.loads(write_sbom(other, (), {}, earlier=earlier))["components"] == []
 
@@ -396,7 +396,7 @@ def test_the_list_of_a_first_repair_is_in_that_of_the_second(tmp_path: Path, too
     with zipfile.ZipFile(first) as archive:
         before = json.loads(archive.read(member))
     own = before["metadata"]["component"]["bom-ref"]
-    listed = [each for each in before["components"] if each["bom-ref"] != own]
+    listed = [component for component in before["components"] if component["bom-ref"] != own]
     assert listed
     library = _library(tmp_path / "built", "a")
     y = build.extension(
@@ -404,11 +404,11 @@ def test_the_list_of_a_first_repair_is_in_that_of_the_second(tmp_path: Path, too
     )
     output = _repaired(_with_another_object(first, tmp_path / "2", "p/y.so", y), tmp_path / "out")
     document = _read(output)
-    assert [each for each in document["components"] if each in listed] == listed
-    names = [each["name"] for each in document["components"]]
+    assert [component for component in document["components"] if component in listed] == listed
+    names = [component["name"] for component in document["components"]]
     assert names.count("liba.so.1") == 1
     assert len(names) == len(listed) + 1
-    refs = [each["ref"] for each in document["dependencies"]]
+    refs = [row["ref"] for row in document["dependencies"]]
     assert len(refs) == len(set(refs)) == len(names) + 1
     assert document["dependencies"][0]["dependsOn"] == sorted(refs[1:])
     with zipfile.ZipFile(output) as archive:

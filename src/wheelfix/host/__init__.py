@@ -1,1 +1,1 @@
-"""The computer it runs on: libraries, Pythons, installed distributions, packages, processes."""
+"""The computer that runs wheelfix: libraries, Pythons, distributions, packages, processes."""

@@ -1,6 +1,5 @@
 """Installed files of a wheel: found by RECORD, identified by device and inode."""
 
-import csv
 import os
 import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -9,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
+
+from wheelfix.text import grouped
+from wheelfix.wheel.record import parse_record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +66,9 @@ def find_dist_info(site: Path, name: str) -> Path | None:
 
 def recorded(dist_info: Path) -> Iterator[str]:
     """Yield the normalised paths of the files in RECORD; none if it cannot be read."""
-    with suppress(OSError, ValueError):
-        text = (dist_info / "RECORD").read_text(encoding="utf-8")
-        for row in csv.reader(text.splitlines()):
-            if row:
-                yield os.path.normpath(dist_info.parent / row[0])
+    with suppress(OSError):
+        rows, _ = parse_record((dist_info / "RECORD").read_bytes(), "RECORD")
+        yield from (os.path.normpath(dist_info.parent / row.name) for row in rows)
 
 
 def distributions(site: Path, wanted: Collection[str]) -> dict[str, str]:
@@ -88,9 +88,7 @@ def by_record(dist_info: Path, members: Sequence[str]) -> dict[str, File]:
 
     A member of a `*.data` folder is found by the end of its row in RECORD.
     """
-    named: dict[str, list[str]] = {}
-    for path in sorted(recorded(dist_info)):
-        named.setdefault(path.rpartition("/")[2], []).append(path)
+    named = grouped(sorted(recorded(dist_info)), os.path.basename)
     if not named:
         return {}
     return find_files(

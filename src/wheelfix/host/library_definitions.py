@@ -1,7 +1,6 @@
-"""Libraries around a wheel: what its members, and libraries of this machine, define.
+"""Symbols that a wheel's members, and libraries of `library-path` and this machine, define.
 
-Nothing of them is executed. A library that is not found is no error: what refers to it is not
-judged.
+Nothing is executed. A library that is not found is no error: references to it are not judged.
 """
 
 import mmap
@@ -23,10 +22,11 @@ from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.glibc_search import expand
+from wheelfix.loader.glibc_search import search_lists
 from wheelfix.loader.loads import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
+from wheelfix.text import grouped
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings
@@ -39,15 +39,12 @@ class _GivenLibrary(NamedTuple):
     """A library below an entry of `library-path`."""
 
     path: str
-    """Of the file; for a member of a wheel, the wheel's path, a slash, and the member."""
+    """The path of the file; of a member: the path of its wheel, a slash, and the member."""
     read: Callable[[], memoryview | None]
 
 
 class _Cache:
-    """What was read and found so far. Mutable; shared by all views of one wheel.
-
-    Each value depends on its key, and on what is the same in all views.
-    """
+    """Exports, libraries and searches so far. Mutable; shared by all views of one wheel."""
 
     def __init__(self) -> None:
         self.exports: dict[str, Exports] = {}
@@ -60,9 +57,9 @@ class _Cache:
 
 @dataclass(frozen=True, kw_only=True)
 class GivenLibraries:
-    """The members of a wheel and the libraries of `library-path`, read when they are asked for.
+    """The members of a wheel and the libraries of `library-path`, the same on every machine.
 
-    The answers are the same on every machine.
+    They are read when they are needed.
     """
 
     archive: Archive
@@ -95,7 +92,7 @@ class GivenLibraries:
     # --- Members
 
     def reader(self, member: str) -> Callable[[], Exports] | None:
-        """Return what reads the exports of `member`, None if its bytes are not available."""
+        """Return a reader of the exports of `member`, None if its bytes are not available."""
         source = self.sources.get(member, member)
         if isinstance(source, str) and source not in self.archive.entries:
             return None
@@ -116,60 +113,40 @@ class GivenLibraries:
 
         DT_NEEDED and DT_SONAME do not count: `.dynstr` is skipped.
         """
+        members = [member.name for member in self.archive.wheel.members]
         known = self._cache.mentions
-        wanted = [name for name in names if name not in known]
-        if wanted:
-            found: dict[str, list[str]] = {name: [] for name in wanted}
-            for member in self.archive.wheel.members:
-                for name in self._strings(member.name, wanted):
-                    found[name].append(member.name)
-            known.update((name, tuple(members)) for name, members in found.items())
+        for name in set(names) - known.keys():
+            known[name] = tuple(m for m in members if self._has_string(m, name.encode()))
         return {name: known[name] for name in names}
 
-    def _strings(self, member: str, names: Iterable[str]) -> Iterator[str]:
-        elf = self.archive.wheel.elfs.get(member)
-        if elf is None and not member.endswith(".py"):
-            return
-        known = self.archive.contents[member].library_names
-        for name in names:
-            text = name.encode()
-            if known is not None and b".so" in text and b"/" not in text:
-                has_string = text in known
-            else:
-                has_string = self._has_string(member, text)
-            if has_string:
-                yield name
-
     def _has_string(self, member: str, text: bytes) -> bool:
-        """Search a member for a name that `library_names` does not hold."""
+        is_elf = member in self.archive.wheel.elfs
+        if not is_elf and not member.endswith(".py"):
+            return False
+        library_names = self.archive.contents[member].library_names
+        if library_names is not None and b".so" in text and b"/" not in text:
+            return text in library_names
         strings = Strings(text)
         for piece in self.archive.inflated(member):
             strings.feed(piece)
         strings.finish()
-        skipped = range(0)
-        if member in self.archive.wheel.elfs:
-            skipped = dynamic_strings(self.archive.buffer(member), member)
+        skipped = dynamic_strings(self.archive.buffer(member), member) if is_elf else range(0)
         return any(found == text and at not in skipped for at, found in strings.found)
 
     # --- Libraries that are not in the wheel
 
     def host(self, name: str, dependent: Elf) -> Library | None:
-        """Find the library `name` for `dependent` in `library-path`, or where its loader searches.
+        """Find a library in `library-path` or where the loader of `dependent` searches.
 
-        Only a library of the class and machine of `dependent` counts.
+        Its class and machine must be those of `dependent`.
         """
         abi = dependent.abi
         known = (self._library_path, name, abi)
-        fitting = (
-            library
-            for library in self._candidates(name, dependent)
-            if library is not None and library.elf.abi == abi
-        )
-        library = next(fitting, None)
-        if library is not None:
-            self._cache.found.setdefault(known, library)
-            return library
-        # The repair may have removed the RPATH, of the build machine, that led to it before.
+        for library in self._candidates(name, dependent):
+            if library is not None and library.elf.abi == abi:
+                self._cache.found.setdefault(known, library)
+                return library
+        # The repair may have removed the build machine's RPATH, which led to it before.
         return self._cache.found.get(known)
 
     def provider_library(
@@ -177,8 +154,8 @@ class GivenLibraries:
     ) -> Library | None:
         """Find the library `name` in `place`, the wheel or directory of a provider.
 
-        Of several, one in `folder` of an install scheme is preferred. Only a library of the class
-        and machine of `dependent` counts.
+        One in `folder` of an install scheme is preferred. Its class and machine must be those of
+        `dependent`.
         """
         given = [known for known in self._given.get(name, ()) if known.path.startswith(f"{place}/")]
         given.sort(key=lambda known: folder_of(known.path, place) != folder)
@@ -210,11 +187,8 @@ class GivenLibraries:
         """The libraries of `library-path`, by file name."""
         path = self._library_path
         if path not in self._cache.given:
-            found: dict[str, list[_GivenLibrary]] = {}
-            for entry in path:
-                for given in _libraries_in(entry):
-                    found.setdefault(given.path.rpartition("/")[2], []).append(given)
-            self._cache.given[path] = found
+            found = (given for entry in path for given in _libraries_in(entry))
+            self._cache.given[path] = grouped(found, lambda given: Path(given.path).name)
         return self._cache.given[path]
 
     def _file(self, path: str) -> Library | None:
@@ -242,31 +216,29 @@ class GivenLibraries:
 
 @dataclass(frozen=True, kw_only=True)
 class HostLibraries(GivenLibraries):
-    """The same, and the libraries that a loader on this machine finds."""
+    """`GivenLibraries`, and the libraries that a loader on this machine finds."""
 
     def _directories(self, dependent: Elf) -> Iterator[str]:
-        loader = self._loader(dependent)
-        entries = (entry for entry in dependent.entries or () if entry.startswith("/"))
-        expanded = (expand(e, None, lib=loader.lib, platform=loader.platform) for e in entries)
-        own = [directory for directory in expanded if directory]
-        if dependent.runpath is None:
-            yield from own
-        for variable in ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH"):
-            for entry in self.environ.get(variable, "").split(":"):
-                if entry:
-                    yield os.path.join(self.environ.get("PWD", ""), entry)  # noqa: PTH118 - text
-        if dependent.runpath is not None:
-            yield from own
+        variables = ("AUDITWHEEL_LD_LIBRARY_PATH", "LD_LIBRARY_PATH")
+        entries = [e for name in variables for e in self.environ.get(name, "").split(":") if e]
+        cwd = self.environ.get("PWD", "")
+        environment = replace(
+            self._loader(dependent),
+            library_path=tuple(os.path.join(cwd, entry) for entry in entries),  # noqa: PTH118 - text
+        )
         if self.settings.ldpaths is not None:
-            yield from (entry for entry in self.settings.ldpaths.split(":") if entry)
-        else:
-            yield from loader.default_directories
+            given = tuple(filter(None, self.settings.ldpaths.split(":")))
+            environment = replace(environment, default_directories=given)
+        for _, places in search_lists([("", dependent)], environment):
+            for element, directory in places.pairs:
+                if element.startswith("/") or places.owner is None:
+                    yield directory
 
     def _loader(self, dependent: Elf) -> Environment:
-        """Return how the loader of `dependent` searches, with ld.so.conf in place of ld.so.cache.
+        """Return the environment of the loader of `dependent`, without files.
 
-        auditwheel reads ld.so.conf too: it finds libraries that ldconfig has not seen yet. And it
-        searches the trusted directories (ld.so(8)) on every machine (lddtree.py, `load_ld_paths`).
+        As auditwheel does (lddtree.py, `load_ld_paths`), it searches ld.so.conf in place of
+        ld.so.cache, which may be older, and the trusted directories (ld.so(8)).
         """
         key = (loader_of(dependent), dependent.libc, dependent.abi)
         if key not in self._cache.loaders:

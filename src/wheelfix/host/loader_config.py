@@ -1,4 +1,4 @@
-"""Configuration of this machine's dynamic loader: its path, default directories, ld.so.cache."""
+"""Dynamic loaders of this machine: paths, default directories, `$LIB`, ld.so.conf, ld.so.cache."""
 
 import itertools
 import os
@@ -15,21 +15,11 @@ from wheelfix.loader.target_platforms import TRIPLETS
 
 _MAX_INCLUDES = 8
 """Depth of ld.so.conf files that include each other."""
-
-
 _MAX_BYTES = 1 << 24
 """Bytes read of a loader, a cache or a configuration file."""
-
-
 _CONFIG = "/etc/ld.so.conf"
-
-
 _CACHE = Path("/etc/ld.so.cache")
-
-
 _CACHE_MAGIC = b"glibc-ld.so.cache1.1"
-
-
 _CACHE_FLAGS: dict[tuple[int, int], frozenset[int]] = {
     (64, Machine.X86_64): frozenset({0x303}),
     (64, Machine.AARCH64): frozenset({0xA03}),
@@ -40,11 +30,7 @@ _CACHE_FLAGS: dict[tuple[int, int], frozenset[int]] = {
     (32, Machine.ARM): frozenset({0x903, 3}),
 }
 """Flags of usable entries by word size and `e_machine` (glibc, dl-cache.h of each machine)."""
-
-
 _DEFAULT_FLAGS = frozenset({1, 3})
-
-
 _LOADERS: dict[int, tuple[str, str]] = {
     Machine.X86_64: ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"),
     Machine.I386: ("/lib/ld-linux.so.2", "/lib/ld-musl-i386.so.1"),
@@ -59,20 +45,14 @@ _LOADERS: dict[int, tuple[str, str]] = {
     ),
 }
 """PT_INTERP of a program of glibc, and of one of musl."""
-
-
 _PLATFORMS: dict[int, str] = {Machine.X86_64: "x86_64", Machine.AARCH64: "aarch64"}
 """AT_PLATFORM (getauxval(3)), where it is the same on all processors of a machine."""
-
-
 _X86_64_LEVELS = (
     {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"},
     {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"},
     {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
 )
 """Flags of /proc/cpuinfo for the levels 2, 3 and 4 (x86-64 psABI, "Micro-Architecture Levels")."""
-
-
 _SYSTEM_DIRECTORIES = re.compile(rb"(?:/(?:[\w.+-]+/)+\0)+")
 """`system_dirs` in glibc's loader (elf/dl-load.c): strings that begin and end with a slash."""
 
@@ -99,7 +79,7 @@ def loader_environment(sample: Elf) -> Environment:
         files={},
         default_directories=_glibc_directories(sample, data),
         cache=parse_cache(_bytes(_CACHE), (sample.bits, sample.machine)),
-        lib=_lib(sample),
+        lib=lib_directory(sample),
         platform=_PLATFORMS.get(sample.machine),
         subdirectories=hwcaps(_cpu_level()) if searches_hwcaps else (),
     )
@@ -140,7 +120,7 @@ def _glibc_directories(sample: Elf, loader: bytes) -> tuple[str, ...]:
     found = max(_SYSTEM_DIRECTORIES.findall(loader), key=len, default=b"")
     if found:
         return tuple(os.fsdecode(path).rstrip("/") for path in found.split(b"\0") if path)
-    lib = _lib(sample)
+    lib = lib_directory(sample)
     return tuple(dict.fromkeys((f"/{lib}", f"/usr/{lib}", "/lib", "/usr/lib")))
 
 
@@ -152,7 +132,7 @@ def _musl_directories(loader: str) -> tuple[str, ...]:
     return found or ("/lib", "/usr/local/lib", "/usr/lib")
 
 
-def _lib(sample: Elf) -> str:
+def lib_directory(sample: Elf) -> str:
     """Return the value of `$LIB`, which Debian sets to the multiarch directory."""
     triplet = TRIPLETS.get(sample.machine)
     if triplet is not None and os.path.isdir(f"/usr/lib/{triplet}"):  # noqa: PTH112 - text
@@ -161,9 +141,9 @@ def _lib(sample: Elf) -> str:
 
 
 def parse_cache(data: bytes, machine: tuple[int, int]) -> dict[str, str]:
-    """Return SONAME to path for `machine` (word size, `e_machine`); nothing if it is no cache.
+    """Return SONAME to path for `machine` (word size, `e_machine`); nothing for another file.
 
-    Of each name the first entry counts that is not for a hwcaps subdirectory (glibc, dl-cache.h).
+    The first entry of a name counts; those for hwcaps subdirectories do not (glibc, dl-cache.h).
     """
     start = data.find(_CACHE_MAGIC)
     if start < 0 or len(data) < start + 48:

@@ -1,7 +1,7 @@
 """Files of this machine that its dynamic loader can reach: links, directories, ELF objects.
 
-The closure is read: every file that some DT_NEEDED name leads to in some searched directory. What
-cannot be opened is absent, as it is for the loader. Nothing is executed.
+Every file with a DT_NEEDED name in a searched directory is read. A file that cannot be opened is
+absent, as it is for the loader. Nothing is executed.
 """
 
 import errno
@@ -90,10 +90,9 @@ class Disk:
     def process(
         self, sample: Elf, main: str | None, library_path: tuple[str, ...] = ()
     ) -> Environment:
-        """Read what the objects read so far can load; return their process on this machine.
+        """Read what the objects so far can load; return their process on this machine.
 
-        The loader, loaded in every process, is that of `sample`. `library_path` are the directories
-        of LD_LIBRARY_PATH.
+        It has the loader of `sample`. `library_path` are the directories of LD_LIBRARY_PATH.
         """
         loader = self.add(loader_of(sample) or "")
         soname = self.files[loader].soname if loader in self.files and loader else None
@@ -123,7 +122,7 @@ class Disk:
             self.add(f"{directory}/{name}")
 
     def add_reachable(self, base: Environment) -> None:
-        """Read every file that some DT_NEEDED name in some search path could lead to."""
+        """Read every file with a DT_NEEDED name in a searched directory."""
         names: set[str] = set()
         directories = {*base.default_directories, *base.library_path}
         done: set[tuple[str, str]] = set()
@@ -202,6 +201,3 @@ class Disk:
             known = self._inodes.setdefault((info.st_dev, info.st_ino), real)
             if known != real:
                 self.hard_links[real] = known
-
-
-# --- What the loader searches ---------------------------------------------------------------------

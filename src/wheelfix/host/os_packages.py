@@ -16,6 +16,7 @@ from urllib.parse import quote
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
 from wheelfix.system.subprocesses import run
+from wheelfix.text import grouped
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"
@@ -149,26 +150,18 @@ def _owners_in_dpkg(names: Collection[str], root: Path) -> Iterator[tuple[str, P
         name, _, arch = stem.partition(":")
         for fields in stanzas.get(name, ()):
             if arch in {"", fields["Architecture"]}:
-                package = Package(
-                    type="deb",
-                    name=name,
-                    version=fields["Version"],
-                    arch=fields["Architecture"],
-                    licence=_debian_licence(root / f"usr/share/doc/{name}/copyright"),
-                )
+                licence = _debian_licence(root / f"usr/share/doc/{name}/copyright")
+                version, machine = fields["Version"], fields["Architecture"]
+                package = Package("deb", name, version, machine, licence=licence)
                 yield from ((file, package) for file in files)
 
 
 def _dpkg_status(path: Path, names: Collection[str]) -> dict[str, list[dict[str, str]]]:
     """Return the stanzas of the packages `names` in the status file, one for each architecture."""
-    found: dict[str, list[dict[str, str]]] = {}
-    for stanza in _read(path).split("\n\n"):
-        head = re.match(r"\n*Package: (.+)", stanza)
-        if head and head[1] in names:
-            fields = _fields(stanza)
-            if {"Version", "Architecture"} <= fields.keys():
-                found.setdefault(head[1], []).append(fields)
-    return found
+    heads = ((re.match(r"\n*Package: (.+)", text), text) for text in _read(path).split("\n\n"))
+    stanzas = [_fields(text) for head, text in heads if head and head[1] in names]
+    whole = filter({"Package", "Version", "Architecture"}.issubset, stanzas)
+    return grouped(whole, lambda fields: fields["Package"])
 
 
 def _fields(stanza: str) -> dict[str, str]:
@@ -216,13 +209,8 @@ def _owners_in_apk(names: Collection[str], root: Path) -> Iterator[tuple[str, Pa
         files = [name for name in _apk_files(lines) if name in names]
         fields = dict(lines)
         if files and {"P", "V", "A"} <= fields.keys():
-            package = Package(
-                type="apk",
-                name=fields["P"],
-                version=fields["V"],
-                arch=fields["A"],
-                licence=fields.get("L") or None,
-            )
+            licence = fields.get("L") or None
+            package = Package("apk", fields["P"], fields["V"], fields["A"], licence=licence)
             yield from ((file, package) for file in files)
 
 
@@ -257,12 +245,5 @@ def _owners_in_rpm(
         if word != "package" or len(fields) < 5:
             continue
         name, epoch, version, arch, licence, *files = fields
-        package = Package(
-            type="rpm",
-            name=name,
-            version=version,
-            arch=arch,
-            epoch=epoch,
-            licence=licence or None,
-        )
+        package = Package("rpm", name, version, arch, epoch=epoch, licence=licence or None)
         yield from ((file, package) for file in files if file in names)

@@ -18,6 +18,7 @@ from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
+from wheelfix.text import grouped
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
@@ -25,6 +26,7 @@ from wheelfix.wheel.platform_tags import parse_platform_tag
 from wheelfix.wheel.unverified import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
+_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -40,7 +42,9 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     candidates = [found for given in settings.provider for found in _look_up(given, base)]
     fitting = list(_for_wheel(candidates, None if wheel is None else wheel.name))
     requirements = () if wheel is None else wheel.metadata.requires_dist
-    usable = [provider for same in _by_name(fitting) for provider in _allowed(same, requirements)]
+    # A directory without a distribution is a group of its own.
+    groups = grouped(fitting, lambda p: (p.name, "" if p.name else f"{p.source} {p.directory}"))
+    usable = [p for same in groups.values() for p in _allowed(same, requirements)]
     first: dict[str, Provider] = {}
     for provider in usable:
         if provider.name and (provider.at_hand or provider.refused):
@@ -90,15 +94,6 @@ def _look_up(given: Provider, base: Path) -> tuple[Provider, ...]:
 
 
 # --- Choice of a version --------------------------------------------------------------------------
-
-
-def _by_name(providers: Iterable[Provider]) -> Iterable[list[Provider]]:
-    """Group providers by distribution; a directory without one is a group of its own."""
-    found: dict[tuple[str, str], list[Provider]] = {}
-    for provider in providers:
-        key = (provider.name, "" if provider.name else f"{provider.source} {provider.directory}")
-        found.setdefault(key, []).append(provider)
-    return found.values()
 
 
 def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterator[Provider]:
@@ -185,7 +180,7 @@ def _compatible(one: tuple[str, str], other: tuple[str, str]) -> bool:
 
 
 def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
-    """Return what another wheel of the run provides; nothing if it cannot be read."""
+    """Return the libraries of another wheel of the run; nothing if it cannot be read."""
     try:
         return in_wheel(path)
     except WheelfixError:
@@ -193,15 +188,15 @@ def in_wheel_beside(path: Path) -> tuple[Provider, ...]:
 
 
 def in_wheel(path: Path) -> tuple[Provider, ...]:
-    """Return what the wheel at `path` provides, one provider for each of its folders.
+    """Return the libraries of the wheel at `path`, one provider for each of its folders.
 
     Only the zip's directory and WHEEL are read. Raises `SettingsError`, `BadWheelError`.
     """
     with open_unverified(path) as archive:
         members = archive.namelist()
-        texts = [member_text(archive, m).lower() for m in members if m.endswith(".dist-info/WHEEL")]
+        texts = [member_text(archive, m) for m in members if m.endswith(".dist-info/WHEEL")]
     name = WheelName.parse(path.name)
-    root = "purelib" if any("root-is-purelib: true" in text for text in texts) else "platlib"
+    root = _root("\n".join(texts))
     data = f"{name.distribution}-{name.version}.data/"
     places = (_place_in_wheel(member, data, root) for member in members)
     return _providers(
@@ -239,11 +234,21 @@ def _wheel_name(path: Path) -> WheelName:
 
 
 def _required_by(path: Path) -> tuple[str, ...]:
-    with suppress(SettingsError), open_unverified(path) as archive:
-        members = (m for m in archive.namelist() if m.count("/") == 1)
-        member = next((m for m in members if m.endswith(".dist-info/METADATA")), None)
-        return read_core_metadata(member_text(archive, member)).requires_dist if member else ()
+    with suppress(SettingsError):
+        return read_core_metadata(metadata_text(path)).requires_dist
     return ()
+
+
+def metadata_text(path: Path) -> str:
+    """Return METADATA of a wheel, empty if it has none. Raises `SettingsError`."""
+    with open_unverified(path) as archive:
+        found = (m for m in archive.namelist() if _METADATA.fullmatch(m))
+        return next((member_text(archive, member) for member in found), "")
+
+
+def _root(wheel_file: str) -> str:
+    """Return the scheme path of the root of a wheel, by its WHEEL."""
+    return "purelib" if "root-is-purelib: true" in wheel_file.lower() else "platlib"
 
 
 def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None:
@@ -255,7 +260,7 @@ def _place_in_wheel(member: str, data: str, root: str) -> tuple[str, str] | None
 
 
 def in_distribution(requirement: str) -> tuple[Provider, ...]:
-    """Return what the distribution that is installed with wheelfix provides, by its RECORD.
+    """Return the libraries of a distribution beside wheelfix, by its RECORD.
 
     Nothing if it is not installed, or has no RECORD.
     """
@@ -263,8 +268,7 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
         distribution = metadata.distribution(name_of(requirement))
     except (metadata.PackageNotFoundError, ValueError):
         return ()
-    wheel_text = (distribution.read_text("WHEEL") or "").lower()
-    root = "purelib" if "root-is-purelib: true" in wheel_text else "platlib"
+    root = _root(distribution.read_text("WHEEL") or "")
     own = Provider(
         requirement=requirement,
         source=f"{distribution.name} {distribution.version}, installed",
@@ -303,22 +307,18 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
 
 def _providers(places: Iterable[tuple[str, str]], own: Provider) -> tuple[Provider, ...]:
     """Return `own` once for each folder with libraries that others may need."""
-    folders: dict[tuple[str, str], list[str]] = {}
-    for scheme, place in places:
-        folder, _, name = place.rpartition("/")
-        if _LIBRARY.fullmatch(name) or unhashed(name):
-            folders.setdefault((scheme, folder), []).append(name)
+    found = ((scheme, *place.rpartition("/")[::2]) for scheme, place in places)
+    libraries = [place for place in found if _LIBRARY.fullmatch(place[2]) or unhashed(place[2])]
+    # A library in site-packages is preferred to a copy in the data scheme.
+    libraries.sort(key=lambda place: place[0] == "data")
     return tuple(
         replace(
             own,
-            libraries=tuple(escape(name) for name in sorted(names)),
+            libraries=tuple(sorted(escape(name) for _, _, name in same)),
             directory=folder,
             scheme=scheme,
         )
-        # A library in site-packages is preferred to a copy in the data scheme.
-        for (scheme, folder), names in sorted(
-            folders.items(), key=lambda item: item[0][0] == "data"
-        )
+        for (scheme, folder), same in grouped(libraries, lambda place: place[:2]).items()
     )
 
 

@@ -19,7 +19,7 @@ from wheelfix.wheel.reader import open_wheel
 
 
 def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[ProviderFiles, ...]:
-    """Return what the `providers`, as looked up, install next to `wheel`.
+    """Return the objects that the looked up `providers` install next to `wheel`.
 
     Only providers that `wheel` needs, directly or not, are read; of several versions the first,
     which is the highest. Raises `WheelfixError` for a wheel that cannot be read.

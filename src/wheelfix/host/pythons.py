@@ -13,21 +13,19 @@ from pathlib import Path
 
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.installed_files import File, by_record, find_dist_info, find_files
-from wheelfix.loader.install_schemes import ENV, Scheme
+from wheelfix.loader.install_schemes import ENV, Scheme, scheme_names
 from wheelfix.loader.install_schemes import installed as installed_path
 from wheelfix.system.subprocesses import run
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import RecordRow, Wheel, WheelName
 from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record
 
 INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
 """Install schemes made by an installer: uv if it is found, or else pip.
 
-The suffix `-pip` or `-uv` chooses the installer: `target-pip`.
+The suffix `-pip` or `-uv` chooses the installer: `target-pip`. For the schemes of other systems,
+the wheel is unpacked to where their installers put files.
 """
-UNPACKED_SCHEMES = ("conda", "debian-system", "debian-prefix-pip", "lib64")
-"""Install schemes of other systems: the wheel is unpacked to where their installers put files."""
-ALL_SCHEMES = ("venv", "prefix", "user", "target-pip", "target-uv", *UNPACKED_SCHEMES)
-"""The schemes that differ; the tags of a wheel may allow fewer of them."""
 _DESCRIBE_PYTHON = """
 import _ctypes, json, platform, sys, sysconfig
 from importlib.machinery import EXTENSION_SUFFIXES
@@ -129,7 +127,7 @@ def make(
     if kind not in INSTALLER_SCHEMES or installer not in {"", "pip", "uv"}:
         raise SettingsError(
             f"the scheme `{scheme}` cannot be made here",
-            hint=f"choose among {', '.join((*INSTALLER_SCHEMES, *UNPACKED_SCHEMES))}, or all",
+            hint=f"choose among {', '.join(scheme_names())}, or all",
         )
     for name in ("home", "tmp", "env"):
         (root / name).mkdir()
@@ -253,8 +251,8 @@ def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: 
                     file.write(piece)
             target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
     record = targets[f"{wheel.dist_info}/RECORD"]
-    rows = (os.path.relpath(target, record.parent.parent) for target in targets.values())
-    record.write_text("".join(f"{row},,\n" for row in rows), encoding="utf-8")
+    paths = (os.path.relpath(target, record.parent.parent) for target in targets.values())
+    record.write_bytes(format_record(RecordRow(path, "", None) for path in paths))
 
 
 def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:

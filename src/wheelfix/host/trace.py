@@ -1,4 +1,4 @@
-"""Run a command under LD_DEBUG, and record which files it loads, and why.
+"""Trace of a command: run under LD_DEBUG, with the files that it loads and the reasons.
 
 LD_DEBUG has the requests and the candidates; /proc/PID/maps has the file, by device and inode at
 the address in the log. The command keeps its streams, folder, signals and exit code, and nothing
@@ -76,9 +76,6 @@ def trace(
     return with_distributions(seen)
 
 
-# --- The command ----------------------------------------------------------------------------------
-
-
 def _spawn(command: Sequence[str], environ: Mapping[str, str], mask: set[signal.Signals]) -> int:
     """Start the command as a shell would: descriptors stay open, signals are reset."""
     # Python ignores these two; its parent process most likely does not.
@@ -129,9 +126,6 @@ def _attend(pid: int, watch: Watch) -> int:
         if received and received.si_signo != signal.SIGCHLD and received.si_code != _SI_KERNEL:
             with suppress(ProcessLookupError):
                 os.kill(pid, received.si_signo)
-
-
-# --- The folder of the logs -----------------------------------------------------------------------
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The result of a trace, from the loader's logs and what was seen in /proc."""
+"""Processes and loaded files of a trace, from the logs of the loader and /proc."""
 
 import os
 import shutil
@@ -20,12 +20,14 @@ from wheelfix.host.installed_files import (
     find_file,
 )
 from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
+from wheelfix.host.loader_config import lib_directory
 from wheelfix.host.loader_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, Watch
-from wheelfix.loader.glibc_search import expand
-from wheelfix.loader.loads import How
+from wheelfix.loader.glibc_search import search_lists
+from wheelfix.loader.loads import Environment, How
 from wheelfix.system.subprocesses import run
+from wheelfix.text import grouped
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""
@@ -34,14 +36,13 @@ _ReadElf = Callable[[str], Elf | None]
 def read_processes(watch: Watch) -> Iterator[Process]:
     """Yield the programs that `watch` has seen, in the order in which their processes began."""
     read_elf: _ReadElf = cache(read_file)
-    with_log: dict[int, list[Process]] = {}
+    found: list[Process] = []
     for log in watch.logs.values():
         programs = log.finish()
         for logged in programs:
-            seen = watch.seen.get(logged.pid)
-            executable = _executable(logged, programs, seen)
-            process = _process(logged, executable, watch, read_elf)
-            with_log.setdefault(logged.pid, []).append(process)
+            executable = _executable(logged, programs, watch.seen.get(logged.pid))
+            found.append(_process(logged, executable, watch, read_elf))
+    with_log = grouped(found, lambda process: process.pid)
     for pid in sorted({*with_log, *watch.seen}, key=lambda pid: _order(watch, pid)):
         seen = watch.seen.get(pid)
         yield from with_log.get(pid, [])
@@ -120,7 +121,7 @@ def _process(
 def _chain(
     requester: str, program: str, executable: str, loaders: Mapping[str, str | None]
 ) -> Iterator[str]:
-    """Yield the requester, what caused it to be loaded, and so on up to the program."""
+    """Yield the requester, the object that caused its load, and so on up to the program."""
     path: str | None = requester
     seen = {program}
     while path is not None and path not in seen:
@@ -174,20 +175,12 @@ def _rule(
     requester = read_elf(chain[0])
     if how not in {How.RPATH, How.RUNPATH} or requester is None:
         return how, owner
-    if requester.runpath is not None:
-        return How.RUNPATH, request.requester
-    for path in chain:
-        elf = read_elf(path)
-        if elf is not None and elf.runpath is None and _leads(elf.rpath, path, request.path or ""):
-            return (How.RPATH if path == chain[0] else How.INHERITED), path
-    return How.INHERITED, owner
-
-
-def _leads(search_path: str | None, owner: str, path: str) -> bool:
-    """Whether a directory of `search_path`, or one of its subdirectories, holds `path`."""
-    origin = owner.rpartition("/")[0]
-    entries = (expand(entry, origin) for entry in (search_path or "").split(":"))
-    return any(path.startswith(f"{entry.rstrip('/')}/") for entry in entries if entry)
+    path, lib = request.path or "", lib_directory(requester)
+    environment = Environment(libc=Libc.GLIBC, files={}, lib=lib)
+    for step, places in search_lists([(file, read_elf(file)) for file in chain], environment):
+        if any(path.startswith(f"{directory}/") for _, directory in places.pairs if directory):
+            return step, places.owner
+    return (How.INHERITED if how is How.RPATH else how), owner
 
 
 def _skipped(

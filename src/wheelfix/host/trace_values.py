@@ -297,6 +297,6 @@ def rule(loaded: Loaded) -> str:
 
 
 def cause(loaded: Loaded) -> str:
-    """Return who requested the file, and the rule that found it, in words."""
+    """Return what requested the file, and the rule that found it, in words."""
     verb = "opened by" if loaded.dlopen else "needed by"
     return f"{verb} {loaded.requester}, found by {rule(loaded)}"

@@ -245,7 +245,7 @@ def _absolute(request: LoggedRequest, cwd: str | None) -> str:
 
 
 def _forget(descriptor: int) -> None:
-    """Free the disk space of what was read, if the file system can (fallocate(2))."""
+    """Free the disk space of the part read so far, if the file system can (fallocate(2))."""
     end = os.lseek(descriptor, 0, os.SEEK_CUR)
     fallocate = ctypes.CDLL(None, use_errno=True).fallocate64
     fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]

@@ -17,8 +17,7 @@ from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
 from wheelfix.host.loader_files import read_file, read_process
 from wheelfix.host.pythons import (
-    ALL_SCHEMES,
-    UNPACKED_SCHEMES,
+    INSTALLER_SCHEMES,
     FreshEnvironment,
     Interpreter,
     all_pythons,
@@ -38,7 +37,7 @@ from wheelfix.host.verify_values import (
     Verified,
     WheelUnderTest,
 )
-from wheelfix.loader.install_schemes import Scheme, interpreters, schemes
+from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
 from wheelfix.loader.loads import Load
 from wheelfix.loader.search import load_all
 from wheelfix.system.subprocesses import run
@@ -65,7 +64,7 @@ def verify(
             layout = allowed.get(scheme)
             with scratch() as folder:
                 root = Path(os.path.realpath(folder))
-                if layout is not None and scheme in UNPACKED_SCHEMES:
+                if layout is not None and scheme.partition("-")[0] not in INSTALLER_SCHEMES:
                     place = make_unpacked(layout, python, root, environ)
                 else:
                     place = make(scheme, python, root, environ)
@@ -128,9 +127,9 @@ def _chosen(
     wanted: Sequence[str], allowed: Mapping[str, Scheme], name: WheelName, python: Interpreter
 ) -> tuple[str, ...]:
     """Return the schemes to make; raises `SettingsError` for one that the tags exclude."""
-    usable = tuple(scheme for scheme in ALL_SCHEMES if scheme in allowed and can_make(scheme))
+    usable = tuple(filter(can_make, allowed))
     for scheme in wanted:
-        if scheme in UNPACKED_SCHEMES and scheme not in allowed:
+        if scheme in scheme_names() and scheme not in allowed:
             raise SettingsError(
                 f"`{name}` is not installed by `{scheme}` for {python.name}",
                 hint=f"its tags allow {', '.join(usable)}",
@@ -231,7 +230,7 @@ def _run_attempts(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[A
 
 
 def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answer]:
-    """Run the attempts by one process of the probe, which forks for each."""
+    """Run the attempts in one process of the probe, which forks for each."""
     jobs = [
         {
             "kind": attempt.kind,
@@ -260,7 +259,5 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
 
 def _command(subject: WheelUnderTest, attempt: Attempt) -> list[str]:
     name = attempt.what.rpartition("/")[2]
-    for command in subject.options.runs:
-        if command[0] == name:
-            return [attempt.what, *command[1:]]
-    return [attempt.what, "--version"]
+    given = (list(command[1:]) for command in subject.options.runs if command[0] == name)
+    return [attempt.what, *next(given, ["--version"])]

@@ -86,10 +86,10 @@ def _compared(check: Check, load: Load, members: Mapping[str, str]) -> Check:
 
 
 def _without_dependents(found: Sequence[Check]) -> Iterator[Check]:
-    """Yield the checks, without failures of libraries that depend on another one's loading.
+    """Yield the checks, without failures of libraries that load with a dependent.
 
     A library that does not load alone is fine if another object, or an import, has loaded it: that
-    one provides what it needs.
+    one provides the missing libraries and symbols.
     """
     loaded = {member for check in found if check.status is Status.OK for member in check.loaded}
     for check in found:

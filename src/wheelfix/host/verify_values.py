@@ -1,4 +1,4 @@
-"""Values of a verification: what to verify, the attempts, and their results."""
+"""Values of a verification: options, the wheel under test, attempts, results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Options:
 
 
 Answer = Mapping[str, Any]
-"""What the probe answers to one attempt; `verify_probe` has the keys."""
+"""The answer of the probe to one attempt; `verify_probe` has the keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

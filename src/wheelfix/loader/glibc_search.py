@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType
+from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.loads import Environment, How, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
 
@@ -118,3 +120,17 @@ class GlibcProcess(LoaderProcess):
     def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
         soname = loaded.elf.soname if loaded.elf else None
         return (name, loaded.opened, *([soname] if soname else []))
+
+
+def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environment) -> SearchLists:
+    """Yield the lists that are searched for what the first object of `chain` needs, in order.
+
+    `chain` are an object, the one that caused it to be loaded, and so on up to the program, each
+    with its path. ld.so.cache is left out.
+    """
+    loader: LinkMap | None = None
+    for path, elf in reversed(chain):
+        origin = path.rpartition("/")[0] or "/"
+        loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
+    process = GlibcProcess(FileSystem(replace(environment, cache={})), None)
+    return process._search_lists(loader, "")  # noqa: SLF001 - of this module

@@ -1,4 +1,4 @@
-"""Carrying out of a plan: the new bytes of members, verified against the prediction."""
+"""Edited members of a wheel: their new bytes, compared with the prediction."""
 
 import mmap
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -111,9 +111,6 @@ def _source(
     return _Source(data, edit.elf)
 
 
-# --- One object --------------------------------------------------------------------------------
-
-
 def _edit(
     job: _Job, *, archive: Archive, workdir: Path, patchelf: Callable[[], Patchelf]
 ) -> tuple[Path, str]:
@@ -171,9 +168,6 @@ def _patch(path: Path, member: str, now: Elf, wanted: Elf, patchelf: Patchelf) -
     shrunken.unlink()
 
 
-# --- Files -------------------------------------------------------------------------------------
-
-
 @contextmanager
 def _opened(data: str | NewContent, archive: Archive) -> Generator[memoryview]:
     match data:
@@ -197,9 +191,6 @@ def _mapped(path: Path) -> Generator[memoryview]:
         memoryview(mapping) as data,
     ):
         yield data
-
-
-# --- The codec -------------------------------------------------------------------------------
 
 
 def codec_of(choice: ZipCodec) -> Codec:

@@ -11,7 +11,7 @@ import os
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib import import_module
@@ -43,7 +43,7 @@ class Question:
 
 
 class PolicyFindings(NamedTuple):
-    """What one platform policy says of the wheel."""
+    """The findings of auditwheel for one platform policy."""
 
     name: str
     """The platform tag: `manylinux_2_17_x86_64`."""
@@ -57,7 +57,7 @@ class PolicyFindings(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysis:
-    """What auditwheel found out about a wheel (its `WheelAbIInfo`)."""
+    """The findings of auditwheel for a wheel (its `WheelAbIInfo`)."""
 
     policies: tuple[PolicyFindings, ...]
     """The weakest first, which is `linux_<arch>`: it promises nothing."""
@@ -117,18 +117,16 @@ class Auditwheel:
             worker = self._idle.pop()
         except IndexError:
             worker = _start()
-        with ExitStack() as failure:
-            failure.callback(worker.kill)
+        try:
             worker.start_call(analyze, question)
             answer: Analysis | Refusal | Exception = worker.answer(TIMEOUT)
-            match answer:
-                case WorkerTimeoutError():
-                    cause = f"auditwheel did not end within {TIMEOUT:g} seconds"
-                    raise ToolError(cause, hint=_AGAIN)
-                case WorkerDiedError():
-                    raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
-                case _:
-                    failure.pop_all()
+        except BaseException:  # Ctrl-C
+            worker.kill()
+            raise
+        if isinstance(answer, WorkerTimeoutError):
+            raise ToolError(f"auditwheel did not end within {TIMEOUT:g} seconds", hint=_AGAIN)
+        if isinstance(answer, WorkerDiedError):
+            raise ToolError("auditwheel's process ended abruptly", hint=_AGAIN)
         self._idle.append(worker)
         if isinstance(answer, Exception):
             raise answer
@@ -151,7 +149,7 @@ def _start() -> WorkerProcess:
 
 
 def _import() -> None:
-    """Import what `analyze` is going to need, which says what is wrong with it."""
+    """Import what `analyze` needs; that reports a failure."""
     with suppress(BaseException):
         import_module("auditwheel.wheel_abi")
 
@@ -254,7 +252,7 @@ def _target(question: Question) -> tuple[Any, Any, str | None]:
 
 
 class _Records(logging.Handler):
-    """What auditwheel logs and its result does not say."""
+    """Messages of auditwheel that are not in its result."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""auditwheel's decisions about a wheel: what to graft, the platform tags, the verdict.
+"""auditwheel's decisions about a wheel: libraries to graft, platform tags, the verdict.
 
-auditwheel analyses a view of the wheel (see `auditwheel_view`). What follows from the analysis is
-decided here as auditwheel's main_repair.py and main_show.py do it.
+auditwheel analyses a view of the wheel (see `auditwheel_view`). The decisions follow from that
+analysis as in auditwheel's main_repair.py and main_show.py.
 """
 
 import os
@@ -42,18 +42,18 @@ from wheelfix.wheel.model import Wheel
 
 
 def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Path) -> Graft:
-    """Ask auditwheel what to graft into `wheel`; everything is written in `workdir`.
+    """Ask auditwheel what to graft into `wheel`; all files are written to `workdir`.
 
-    Of the user's environment LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH count, relative to its
-    PWD.
+    LD_LIBRARY_PATH and AUDITWHEEL_LD_LIBRARY_PATH of the user's environment are used, relative to
+    its PWD.
 
-    Raises `BadWheelError` if no policy that was asked for allows the wheel, `SettingsError` for a
-    platform that is not possible, `ToolError` if a library is missing or auditwheel is.
+    Raises `BadWheelError` if no requested policy allows the wheel, `SettingsError` for a platform
+    that is not possible, `ToolError` if auditwheel or a library is missing.
     """
     if not wheel.elfs:
         return Graft(tags=tags_of(wheel))
     policies = _policies()
-    view = build_view(wheel, settings, _inspected(policies))
+    view = _view(wheel, settings, policies)
     question = _question(view, settings, auditwheel.environ, workdir)
     analysis = _analyze(auditwheel, question, wheel)
     requested, platforms = _platforms(analysis, wheel, settings, policies)
@@ -78,15 +78,13 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
 
 
 def verdict(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Path) -> Verdict:
-    """Ask auditwheel which platform tag the objects of `wheel` allow; it writes in `workdir` only.
+    """Ask auditwheel which platform tag the objects of `wheel` allow; files go to `workdir`.
 
-    Exclude patterns count. Apart from those for paths, the libraries of this machine do not:
-    the answer is the same on any.
-
-    Raises as `graft` does.
+    Exclude patterns are used. Unless one of them is for paths, the answer does not depend on the
+    libraries of this machine. Raises as `graft` does.
     """
     policies = _policies()
-    view = build_view(wheel, settings, _inspected(policies))
+    view = _view(wheel, settings, policies)
     question = replace(_question(view, settings, auditwheel.environ, workdir), platform=None)
     if not any(pattern.startswith(("/", "*", "?", "[")) for pattern in settings.exclude):
         # What this machine has for an external library makes no difference to the tag.
@@ -114,13 +112,10 @@ def _policies() -> tuple[Policy, ...]:
     return read_policies()
 
 
-def _inspected(policies: Sequence[Policy]) -> Inspected:
-    """Return the names that auditwheel inspects."""
-    return Inspected(
-        symbols=judged_symbols(policies),
-        libraries=judged_libraries(policies),
-        platform=platform_libraries(policies),
-    )
+def _view(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> View:
+    symbols, libraries = judged_symbols(policies), judged_libraries(policies)
+    inspected = Inspected(symbols, libraries, platform_libraries(policies))
+    return build_view(wheel, settings, inspected)
 
 
 def _question(
@@ -203,7 +198,7 @@ def _platforms(
     names = [policy.name for policy in analysis.policies]
     best = names.index(analysis.overall)
     if settings.plat == "auto":
-        requested = max(best, 1)  # what is worse than the weakest tag is named below
+        requested = max(best, 1)  # not `linux_<arch>`: its obstacle is raised below
     else:
         requested = _requested(analysis, wheel, settings.plat)
     obstacles = {

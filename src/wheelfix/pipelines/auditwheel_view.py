@@ -1,7 +1,7 @@
 """The view of a wheel: a small wheel that auditwheel analyses in place of the real one.
 
-auditwheel judges a wheel as it is zipped, wheelfix as it is installed. The view is laid out so
-that auditwheel finds in it what is found once the wheel is installed:
+auditwheel judges a wheel as it is zipped, wheelfix as it is installed. In the view, auditwheel
+finds the libraries that the loader finds once the wheel is installed:
 
 - Each object stands in a folder of its own, without `*.data`, `purelib` and relative search paths.
 - DT_NEEDED names that the wheel itself ships are left out, so that they are never grafted. One
@@ -20,11 +20,13 @@ import posixpath
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from typing import NamedTuple
 
-from wheelfix.elf.model import Abi, Elf, ElfType, Libc, VersionNeed
+from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
 from wheelfix.settings import Settings
+from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 # Names by which auditwheel recognizes the C library, and one that it always removes: they stay in
@@ -34,28 +36,28 @@ _LIBPYTHON = "libpython"
 _HOOKS = ("PyInit_", "init", "_cffi_pypyinit_")
 
 _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
-"""What is searched for and where: the folder, DT_NEEDED entries, absolute search path entries."""
+"""A search: its folder, DT_NEEDED entries, and absolute search path entries."""
 
 
 class Inspected(NamedTuple):
-    """The names that auditwheel inspects in each object by itself."""
+    """The names that auditwheel inspects in each object."""
 
     symbols: Container[str]
     """Undefined symbols."""
     libraries: Container[str]
-    """DT_NEEDED entries: libraries of which some symbols must not be used."""
+    """DT_NEEDED entries: libraries with symbols that no wheel may use."""
     platform: Container[str]
     """Libraries that every glibc platform provides, wherever this machine has them."""
 
 
 class View(NamedTuple):
-    """The files of the view, and what they stand for."""
+    """The files of the view, and the members that they represent."""
 
     filename: str
     members: Mapping[str, bytes]
     """By name in the view."""
     names: Mapping[str, tuple[str, ...]]
-    """Object in the view -> the members that it stands for; an anchor stands for none."""
+    """Object in the view -> the members that it represents; an anchor represents none."""
     represented: Mapping[str, tuple[str, ...]]
     """Object in the view -> the members whose libraries it searches for."""
     excluded: frozenset[str]
@@ -66,7 +68,7 @@ class _Group(NamedTuple):
     """The objects of one class, byte order and machine: those that can load each other."""
 
     folder: str
-    """Where the shipped libraries stand."""
+    """The folder of the shipped libraries in the view."""
     elfs: Mapping[str, Elf]
     shipped: Mapping[str, str]
     """Name in DT_NEEDED -> the member that has it as file name or SONAME."""
@@ -83,12 +85,10 @@ class _Group(NamedTuple):
 
     def verneed(self) -> tuple[VersionNeed, ...]:
         """Return the versions that any of the objects needs: auditwheel puts them together."""
-        versions: dict[str, dict[str, None]] = {}
-        for elf in self.elfs.values():
-            for need in elf.verneed:
-                versions.setdefault(need.file, {}).update(dict.fromkeys(need.versions))
+        needs = (need for elf in self.elfs.values() for need in elf.verneed)
         return tuple(
-            VersionNeed(file=file, versions=tuple(found)) for file, found in versions.items()
+            VersionNeed(file, tuple(dict.fromkeys(v for need in same for v in need.versions)))
+            for file, same in grouped(needs, attrgetter("file")).items()
         )
 
 
@@ -156,14 +156,12 @@ def _excluded(elfs: Iterable[Elf], patterns: Iterable[str]) -> frozenset[str]:
 
 
 def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
-    by_abi: dict[Abi, dict[str, Elf]] = {}
-    for member, elf in elfs.items():
-        if not member.endswith(".py"):  # auditwheel never opens these
-            by_abi.setdefault(elf.abi, {})[member] = elf
+    opened = [item for item in elfs.items() if not item[0].endswith(".py")]  # as by auditwheel
+    by_abi = grouped(opened, lambda item: item[1].abi)
     groups: list[_Group] = []
     for number, found in enumerate(by_abi.values()):
         # auditwheel fails if an extension without a known C library comes before all others.
-        ordered = dict(sorted(found.items(), key=lambda item: item[1].libc is None))
+        ordered = dict(sorted(found, key=lambda item: item[1].libc is None))
         shipped = _shipped(ordered, excluded)
         entries = _search_entries(ordered, shipped)
         libcs = frozenset(elf.libc for elf in ordered.values() if elf.libc is not None)
@@ -172,7 +170,7 @@ def _groups(elfs: Mapping[str, Elf], excluded: Container[str]) -> list[_Group]:
 
 
 def _shipped(elfs: Mapping[str, Elf], excluded: Container[str]) -> dict[str, str]:
-    """Return which names in DT_NEEDED are those of a member; a file name goes before a SONAME."""
+    """Return DT_NEEDED name -> the member of that name; a file name goes before a SONAME."""
     providers: dict[str, str] = {}
     for member in elfs:
         providers.setdefault(posixpath.basename(member), member)
@@ -267,7 +265,7 @@ def _search_path(group: _Group, entries: Iterable[str]) -> str | None:
 
 
 def _anchor(group: _Group) -> bytes:
-    """Build the object that needs what is shipped, and the C library of one of its dependents."""
+    """Build the object that needs the shipped libraries, and the C library of a dependent."""
     needed = (name for elf in group.elfs.values() for name in elf.needed)
     libc = next((name for name in needed if name.startswith(_C_LIBRARIES)), None)
     some = next(iter(group.elfs.values()))

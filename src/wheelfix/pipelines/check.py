@@ -1,4 +1,4 @@
-"""Check of wheels: read them, run the rules, and set suppressed findings apart.
+"""Check of wheels: reading, the rules, and suppressed findings.
 
 Only the wheels and what the settings name (`library-path`, `provider`, `against`) are read: with
 the same of them, a wheel gets the same report on every machine.
@@ -111,9 +111,6 @@ def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: -finding.severity))
 
 
-# --- Several wheels -------------------------------------------------------------------------------
-
-
 def check_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
@@ -139,28 +136,19 @@ def _checked(task: tuple[Path, Settings], baseline: Baseline) -> Report:
 
 def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
     """Return the report of a wheel whose check ended with `error` (`Workers.map_in_order`)."""
-    return Report(source=path, error=_unfinished_error(path, settings, error))
-
-
-def _unfinished_error(path: Path, settings: Settings, error: Exception) -> WheelfixError:
     match error:
         case WorkerTimeoutError():
-            return WheelfixError(
-                f"`{path.name}`: it took longer than {settings.timeout} s",
-                hint="--timeout gives each wheel more",
-            )
+            message = f"it took longer than {settings.timeout} s"
+            hint = "--timeout gives each wheel more"
         case WorkerDiedError():
-            return WheelfixError(
-                f"`{path.name}`: the process that checked it ended abruptly",
-                hint="it may have taken too much memory; check it by itself",
-            )
+            message = "the process that checked it ended abruptly"
+            hint = "it may have taken too much memory; check it by itself"
         case MemoryError():
-            return WheelfixError(
-                f"`{path.name}`: there is not enough memory to check it",
-                hint="check it by itself, on a machine with more memory",
-            )
+            message = "there is not enough memory to check it"
+            hint = "check it by itself, on a machine with more memory"
         case _:
-            return internal_error(error)
+            return Report(source=path, error=internal_error(error))
+    return Report(source=path, error=WheelfixError(f"`{path.name}`: {message}", hint=hint))
 
 
 def _beside(paths: Sequence[Path], settings: Sequence[Settings]) -> Iterator[Settings]:
@@ -186,16 +174,14 @@ def check_set(
     """
     settings = settings_for(None)
     read = [report for report in reports if report.wheel is not None]
-    context = SetContext(
-        wheels=tuple(report.wheel for report in read if report.wheel is not None),
-        settings=settings,
-    )
+    wheels = tuple(report.wheel for report in reports if report.wheel is not None)
+    context = SetContext(wheels=wheels, settings=settings)
     rules = selected_rules(settings, RELEASE_RULES)
     counting, suppressed = partition_findings(
         find_in_set(context, rules), settings, _distribution_of, baseline
     )
-    every = [ignored.finding for report in read for ignored in report.suppressed]
-    every += [ignored.finding for ignored in suppressed]
+    every = [entry.finding for report in read for entry in report.suppressed]
+    every += [entry.finding for entry in suppressed]
     asked = (settings_for(report.source.name) for report in read)
     unused = replace(context, unused_ignores=unused_ignores(asked, every))
     rules = selected_rules(settings, IGNORE_RULES)

@@ -1,4 +1,4 @@
-"""The result of a check, from which every output format is made."""
+"""The result of a check: reports of wheels, with findings, verdict and error."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Grafts: what is copied into a wheel from this machine, and the edits that do it.
+"""Grafts: the libraries of this machine to copy into a wheel, and the edits for that.
 
 Names, references and tags are those of auditwheel's repair.py (`repair_wheel`, `copylib`) and
 wheeltools.py (`add_platforms`).
@@ -22,6 +22,7 @@ from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
+from wheelfix.text import grouped
 from wheelfix.wheel.edits import (
     AddMember,
     DropEntry,
@@ -61,7 +62,7 @@ class HostLibrary(NamedTuple):
 
 
 class GraftedLibrary(NamedTuple):
-    """A library of this machine that belongs into the wheel."""
+    """A library of this machine that is copied into the wheel."""
 
     member: str
     """Its name in the wheel: `pkg.libs/libfoo-1a2b3c4d.so.1`."""
@@ -78,7 +79,7 @@ class GraftedLibrary(NamedTuple):
 
 
 class Tags(NamedTuple):
-    """What a wheel says of its platforms."""
+    """The platforms in the file name and in WHEEL."""
 
     platforms: tuple[str, ...]
     """The platform tags of the file name."""
@@ -90,10 +91,10 @@ class Tags(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Graft:
-    """What auditwheel decided, in terms of the real wheel."""
+    """auditwheel's decisions, with the names of the real wheel."""
 
     tags: Tags
-    """As they are to be."""
+    """After the repair."""
     libraries: tuple[GraftedLibrary, ...] = ()
     """Sorted by member."""
     renames: Mapping[str, tuple[tuple[str, str], ...]] = field(
@@ -105,7 +106,7 @@ class Graft:
     excluded: frozenset[str] = frozenset()
     """Names, and paths of this machine, that an exclude pattern kept out."""
     messages: tuple[str, ...] = ()
-    """What the user should know, in terms of the real wheel."""
+    """Messages for the user, with the names of the real wheel."""
 
 
 # --- Libraries ------------------------------------------------------------------------------------
@@ -141,11 +142,11 @@ def _copy(source: Path, path: Path) -> HostLibrary:
 def grafted_libraries(
     externals: Externals, hosts: Mapping[Path, HostLibrary], wheel: Wheel, folder: str
 ) -> tuple[GraftedLibrary, ...]:
-    """Return what the wheel's objects need, and what that needs in its turn.
+    """Return the libraries that the wheel's objects need, directly or not.
 
-    `folder` is where the libraries are to stand in the wheel. Under a name that the wheel ships,
-    a grafted library gets what is shipped. Where two objects find different libraries under one
-    name, a grafted library gets those of the first object that needs it.
+    `folder` is their folder in the wheel. A grafted library loads the wheel's own libraries before
+    others of the same name. Where two objects find different libraries under one name, a grafted
+    library loads those of the first object that needs it.
     """
     shipped = {posixpath.basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
     found: dict[str, GraftedLibrary] = {}
@@ -214,10 +215,7 @@ def tags_of(wheel: Wheel) -> Tags:
 
 
 def edits(graft: Graft, wheel: Wheel) -> Iterator[Edit]:
-    """Yield the edits that carry out what auditwheel decided, without search paths.
-
-    Those are set by rules, which know where the files are installed.
-    """
+    """Yield the edits for auditwheel's decisions, without search paths: rules set those."""
     for library in graft.libraries:
         yield from _library(library)
     for member in wheel.elfs:
@@ -254,7 +252,7 @@ def _metadata(tags: Tags, wheel: Wheel) -> Iterator[Edit]:
         yield SetRootIsPurelib(value=tags.root_is_purelib)
 
 
-# --- What is left to other wheels -----------------------------------------------------------------
+# --- Libraries of other wheels --------------------------------------------------------------------
 
 
 def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
@@ -267,8 +265,6 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
         for library in graft.libraries
         if any(fnmatchcase(library.original, pattern) for pattern in patterns)
     }
-    if not kept:
-        return graft
 
     def still(renames: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         return tuple((old, kept.get(new, new)) for old, new in renames if kept.get(new) != old)
@@ -289,10 +285,10 @@ def with_names_kept(graft: Graft, patterns: Sequence[str]) -> Graft:
 def borrowed(
     wheel: Wheel, settings: Settings, host: Callable[[str, Elf], object | None]
 ) -> Iterator[Edit]:
-    """Yield the edits that let objects need what only the provider's own build has found.
+    """Yield the edits that rename DT_NEEDED entries for libraries that only a provider grafted.
 
-    A build may leave the search path to a library in one of its wheels, and not in the others.
-    `host` finds a library on this machine.
+    A build may leave the search path to a library in one of its wheels, and not in the others:
+    for these, `host` does not find the library on this machine.
     """
     names = {old: new for provider in sharing(settings) for old, new in provider.grafted}
     shipped = {posixpath.basename(member) for member in wheel.elfs} if names else frozenset[str]()
@@ -305,11 +301,11 @@ def borrowed(
 def without_owned(
     graft: Graft, wheel: Wheel, settings: Settings
 ) -> tuple[Graft, tuple[GraftedLibrary, ...]]:
-    """Return `graft` without the libraries that a provider shares, and these.
+    """Return `graft` without the libraries that a provider shares, and these libraries.
 
-    auditwheel puts a hash of a library's bytes into its name: the same name is the same file. All
-    references keep the new name. What only such a library needs is left out, too; what an object
-    outside site-packages may load stays, since no search path leads from there to the provider.
+    The same name is the same file, since auditwheel puts a hash of the bytes into it. References
+    keep the new name. Libraries that only these need are left out, too. Libraries that an object
+    outside site-packages may load stay: no search path leads from there to the provider.
     """
     shared = sharing(settings)
     sonames = {library.soname for library in graft.libraries}
@@ -326,7 +322,7 @@ def without_owned(
 
 
 def sharing(settings: Settings) -> tuple[Provider, ...]:
-    """Return the providers from which the wheel takes what both would graft."""
+    """Return the providers that share their grafted libraries with the wheel."""
     with_all = settings.share is Share.REQUIRED
     return tuple(provider for provider in settings.provider if provider.shared or with_all)
 
@@ -340,11 +336,9 @@ def _outside(wheel: Wheel) -> Iterator[str]:
 
 
 def _reached(graft: Graft, wheel: Wheel, members: Iterable[str]) -> set[str]:
-    """Return the new names of what `members` need, and of what that needs in its turn."""
+    """Return the new names of the libraries that `members` need, directly or not."""
     grafted = {library.soname: [new for _, new in library.renames] for library in graft.libraries}
-    shipped: dict[str, list[str]] = {}
-    for member in wheel.elfs:
-        shipped.setdefault(posixpath.basename(member), []).append(member)
+    shipped = grouped(wheel.elfs, posixpath.basename)
 
     def needs(member: str) -> Iterator[str]:
         renames = dict(graft.renames.get(member, ()))

@@ -80,10 +80,10 @@ def find_patchelf() -> Patchelf:
 
 def _version(program: str) -> str:
     try:
-        said = run([program, "--version"]).stdout
+        output = run([program, "--version"]).stdout
     except ToolError as error:
         raise ToolError(error.message, hint=INSTALL_HINT) from error
-    return " ".join(said.split()[-1:]) or "unknown"
+    return " ".join(output.split()[-1:]) or "unknown"
 
 
 def calls(before: Elf, after: Elf) -> Iterator[list[str]]:
@@ -167,9 +167,6 @@ def _literal(text: str) -> str:
             hint="drop the entry: no Linux loader gives `@` a meaning",
         )
     return text
-
-
-# --- strip ----------------------------------------------------------------------------------------
 
 
 def strip(path: Path) -> None:

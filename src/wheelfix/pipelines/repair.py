@@ -1,7 +1,7 @@
 """Repair of one wheel: read, decide, graft, decide, write, read back, judge, publish.
 
-Decisions are values, made by the rules and by auditwheel; a wheel is written once, when all is
-decided, and gets its name only after what was written has been read and judged.
+Decisions are values, made by the rules and by auditwheel. A wheel is written once, after all
+decisions, and gets its name only once the written file was read back and judged.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -18,7 +18,7 @@ from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
 from wheelfix.pipelines.apply_edits import apply, codec_of
 from wheelfix.pipelines.auditwheel_call import Auditwheel
-from wheelfix.pipelines.graft import GraftedLibrary
+from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
     breaks_by_stage,
@@ -113,7 +113,7 @@ def repair_with(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Job:
-    """What the steps of one repair share."""
+    """The values that all steps of one repair use."""
 
     path: Path
     archive: Archive
@@ -124,17 +124,17 @@ class _Job:
     codec: Codec
     rules: tuple[Rule, ...]
     definitions: HostLibraries
-    """What the wheel as it was read and this machine's libraries define."""
+    """The symbols that the original wheel and this machine's libraries define."""
 
     @property
     def false_rows(self) -> frozenset[str]:
-        """The members about which RECORD is wrong, where that was ignored."""
+        """The members with a wrong row in RECORD, where that was ignored."""
         return frozenset(problem.member for problem in self.archive.wheel.record_problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """All that is decided before anything is written."""
+    """All decisions, before anything is written."""
 
     found: tuple[Finding, ...]
     """What is wrong with the wheel as read."""
@@ -148,22 +148,11 @@ class _Plan:
     messages: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grafted:
-    """What a graft does to the wheel."""
-
-    edits: tuple[PlannedEdit, ...] = ()
-    libraries: tuple[GraftedLibrary, ...] = ()
-    excluded: frozenset[str] = frozenset()
-    """Names in DT_NEEDED, and paths of this machine, that an exclude pattern kept out."""
-    messages: tuple[str, ...] = ()
-
-
 # --- The two ways to end --------------------------------------------------------------------------
 
 
 def _rehearsed(job: _Job) -> Outcome:
-    """Return what a repair would do, judged on the predicted wheel."""
+    """Return the outcome of a dry run, judged on the predicted wheel."""
     plan = _decide(job)
     return _judged(job, plan, _planned(job, plan, Status.PLANNED))
 
@@ -210,7 +199,7 @@ def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
 
 
 def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
-    """Run all rules on the result, with auditwheel's verdict among what they look at."""
+    """Run all rules on the result and auditwheel's verdict on it."""
     wheel = outcome.after or plan.after.wheel
     verdict = _verdict(job, wheel, plan.excluded)
     context = replace(
@@ -257,11 +246,11 @@ def _decide(job: _Job) -> _Plan:
         return _Plan(found=found, after=after, edits=edits)
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
-    graft = _graft(job, pruned.wheel)
-    grafted = pruned.after([step.edit for step in graft.edits])
+    graft, grafting_steps = _graft(job, pruned.wheel)
+    grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
     stripped, strips = _strip(fixed.wheel, settings)
-    edits = (*early, *graft.edits, *late, *strips)
+    edits = (*early, *grafting_steps, *late, *strips)
     listing = _list_grafted(job, stripped, graft.libraries, edits)
     return _Plan(
         found=found,
@@ -286,36 +275,28 @@ def _refuse_false_record(job: _Job) -> None:
         )
 
 
-def _graft(job: _Job, wheel: Wheel) -> _Grafted:
+def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
     """Let auditwheel decide what to graft, unless the wheel is repaired already."""
     if _is_repaired(job, wheel):
-        return _Grafted()
+        return Graft(tags=grafting.tags_of(wheel)), ()
     job.progress("grafting")
     settings = job.settings
     sharing, borrowed = plan_in_order(
         wheel,
         grafting.borrowed(wheel, settings, job.definitions.host),
         "graft",
-        "graft",
         "take what another wheel of the product has",
     )
     whole = asking.graft(job.auditwheel, sharing, _graft_settings(settings), job.workdir)
     rest, owned = grafting.without_owned(whole, sharing, settings)
     graft = grafting.with_names_kept(rest, settings.keep_names)
+    edits = grafting.edits(graft, sharing)
     grafted, steps = plan_in_order(
-        sharing,
-        grafting.edits(graft, sharing),
-        "graft",
-        "graft",
-        "vendor what the platform does not give",
+        sharing, edits, "graft", "vendor what the platform does not give"
     )
     refuse_changed_search_paths(sharing, grafted)
-    return _Grafted(
-        edits=(*borrowed, *steps),
-        libraries=graft.libraries,
-        excluded=graft.excluded,
-        messages=(*graft.messages, *graft_notes(graft, owned, grafted, settings)),
-    )
+    messages = (*graft.messages, *graft_notes(graft, owned, grafted, settings))
+    return replace(graft, messages=messages), (*borrowed, *steps)
 
 
 def _is_repaired(job: _Job, wheel: Wheel) -> bool:
@@ -342,7 +323,7 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
         return wheel, ()
     strippable = (member for member, elf in wheel.elfs.items() if elf.dynamic and elf.symtab)
     edits = [Strip(member=member) for member in strippable]
-    return plan_in_order(wheel, edits, "strip", "strip", "strip symbols")
+    return plan_in_order(wheel, edits, "strip", "strip symbols")
 
 
 def _list_grafted(
@@ -354,7 +335,7 @@ def _list_grafted(
     made = [step.edit for step in steps]
     taken = provided_libraries(wheel, job.settings.provider)
     edits = sbom_edits(libraries, taken, job.auditwheel.environ, wheel, made)
-    return plan_in_order(wheel, edits, "graft", "graft", "list what is grafted")[1]
+    return plan_in_order(wheel, edits, "graft", "list what is grafted")[1]
 
 
 def _unmatched(patterns: Sequence[str], wheel: Wheel, excluded: Collection[str]) -> tuple[str, ...]:

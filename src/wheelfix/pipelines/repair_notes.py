@@ -1,4 +1,4 @@
-"""What a repair has to say of a graft besides its findings: messages for people."""
+"""Messages about a graft: libraries left out, or that could be; corrected RECORD entries."""
 
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -11,7 +11,7 @@ from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
 _LARGE = 10 * 2**20
-"""Bytes of a library from which on it is worth a word that a well-known wheel has it."""
+"""Bytes of a library from which on a message names the well-known wheel that has it."""
 
 
 def record_notes(wheel: Wheel) -> Iterator[str]:
@@ -23,7 +23,7 @@ def record_notes(wheel: Wheel) -> Iterator[str]:
 def graft_notes(
     graft: Graft, owned: Iterable[GraftedLibrary], wheel: Wheel, settings: Settings
 ) -> Iterator[str]:
-    """Yield the messages about a graft: what was left out, and what could have been.
+    """Yield the messages about a graft: libraries that were, or could be, left out.
 
     `owned` are the libraries that another wheel shares, and `wheel` is the wheel after the graft.
     """
@@ -49,7 +49,7 @@ def _left_out(wheel: Wheel, excluded: Collection[str], settings: Settings) -> It
 def _owned_by_others(
     owned: Iterable[GraftedLibrary], grafted: Iterable[GraftedLibrary], settings: Settings
 ) -> Iterator[str]:
-    """Yield for each library that an owner has, or has another file of, where it comes from."""
+    """Yield a message for each library of which an owner has the same or another file."""
     owners = sharing(settings)
     for library in owned:
         provider = provider_of(library.soname, owners)

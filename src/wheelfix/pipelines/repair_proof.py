@@ -1,4 +1,4 @@
-"""Proof of a repair: what was written is what was planned, and what was changed loads."""
+"""Proof of a repair: the written wheel is as planned, and its changed objects load."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,20 +19,17 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import Break, broken
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 from wheelfix.wheel.model import Wheel, WheelName, is_vendored
 from wheelfix.wheel.reader import Archive, open_rewritten
 
 _REPORT = "nothing was published; please report this wheel"
 
-# --- What was written -----------------------------------------------------------------------------
-
 
 def read_back(archive: Archive, pending: PendingFile, predicted: Wheel) -> Wheel:
     """Read the written wheel, and return it if it is as `predicted`.
 
-    Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed
-    meanwhile.
+    Raises `VerificationError` if it is not, `BadWheelError` if the input, `archive`, has changed.
     """
     archive.check_unchanged()
     try:
@@ -73,20 +70,20 @@ def _differences(found: Wheel, predicted: Wheel) -> list[str]:
 
 
 def _without_segments(wheel: Wheel) -> dict[str, Elf]:
-    """Return what the objects say, without the segments, which patchelf may add."""
+    """Return the objects without their segments: patchelf may add some."""
     return {member: replace(elf, segments=()) for member, elf in wheel.elfs.items()}
 
 
 def verified(
     path: Path, name: WheelName, settings: Settings, environ: Mapping[str, str]
 ) -> tuple[Finding, ...]:
-    """Install the wheel at `path`, try everything in it, and return what fails."""
+    """Verify the wheel at `path` once installed; return the failures as findings."""
     options = Options(beside=tuple(map(Path, provider_wheels(settings.provider))))
     return verify_findings(tuple(verify(path, options, environ, name=name)))
 
 
 def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
-    """Return what failed, in the form of findings."""
+    """Return the failed checks as findings."""
     return tuple(
         Finding(
             code="verify",
@@ -100,9 +97,6 @@ def verify_findings(results: Sequence[Verified]) -> tuple[Finding, ...]:
         for check in result.checks
         if check.failed
     )
-
-
-# --- What each stage left -------------------------------------------------------------------------
 
 
 def refuse_changed_search_paths(before: Wheel, after: Wheel) -> None:
@@ -136,9 +130,6 @@ def breaks_by_stage(stages: Mapping[str, Context], rules: Iterable[Rule]) -> dic
     return found
 
 
-# --- What the changed files will load -------------------------------------------------------------
-
-
 def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:
     """Return for each object that is not as in `before` what it loads in each install scheme."""
     changed = [
@@ -154,17 +145,18 @@ def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:
 
 
 def _requests_for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str, list[Request]]:
-    """Return what each vendored library, by its path, asks for when other files load it.
+    """Return the requests of vendored libraries, by path, when other files load them.
 
-    It is not opened by itself, and it may inherit the DT_RPATH that leads to its libraries.
+    They are not opened by themselves, and may inherit the DT_RPATH that leads to their libraries.
     """
-    found: dict[str, list[Request]] = {}
-    for member, load in loads.items():
-        if not is_vendored(member):
-            for request in load.requests:
-                if is_vendored(layout.members.get(request.requester or "", "")):
-                    found.setdefault(request.requester or "", []).append(request)
-    return found
+    requests = (
+        request
+        for member, load in loads.items()
+        if not is_vendored(member)
+        for request in load.requests
+        if is_vendored(layout.members.get(request.requester or "", ""))
+    )
+    return grouped(requests, lambda request: request.requester or "")
 
 
 def _load(

@@ -1,4 +1,4 @@
-"""The outcome of a repair: what was done, or would be done."""
+"""The outcome of a repair: status, wheel, edits, findings, loads, messages, error."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,7 @@
-"""Repair of several wheels: those that require each other in order, the required ones first.
+"""Repair of several wheels, required ones first.
 
-Wheels take from an owner, a wheel of the set that they require, the libraries that it has once it
-is repaired. Which wheel owns for which is decided by `wheelfix.analysis.providers_in_run`.
+A wheel takes libraries from its owners: the repaired wheels of the set that it requires. Which
+wheel owns for which is decided by `wheelfix.analysis.providers_in_run`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel
 
 
-class Attempt(Protocol):
+class RepairWheel(Protocol):
     """Repair one wheel; failures are in the outcome."""
 
     def __call__(self, path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
@@ -36,7 +36,7 @@ class Attempt(Protocol):
 def repair_each(
     paths: Sequence[Path],
     settings_for: Callable[[str], Settings],
-    attempt: Attempt,
+    attempt: RepairWheel,
     *,
     publish: bool = True,
     jobs: int = 1,
@@ -62,8 +62,8 @@ def repair_each(
         grafted: list[Mapping[str, int]] = []
         for index, outcome in enumerate(outcomes):
             grafted.append(_grafted(outcome.after) if run.shares(index) else {})
-            said = _repeated(run, index, grafted)
-            yield replace(outcome, messages=(*outcome.messages, *said))
+            messages = (*outcome.messages, *_repeated(run, index, grafted))
+            yield replace(outcome, messages=messages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ class _Run:
     parts: Sequence[Part]
     places: Sequence[SetMember]
     settings_for: Callable[[str], Settings]
-    attempt: Attempt
+    attempt: RepairWheel
     scratch: Path | None
     """Where owners are written in a dry run."""
     owning: frozenset[int]

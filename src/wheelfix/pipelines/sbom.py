@@ -1,7 +1,7 @@
-"""The SBOM of grafted libraries, and of the distributions that others come from (PEP 770).
+"""The SBOM of a wheel: grafted libraries, and distributions that provide libraries (PEP 770).
 
-CycloneDX 1.6 (ECMA-424), without a serial number and without the time, so that the same wheel
-gets the same list. Packages are named by package URLs (ECMA-427).
+CycloneDX 1.6 (ECMA-424), without a serial number and a time, so that the same wheel gets the same
+list. Packages are named by package URLs (ECMA-427).
 """
 
 import hashlib
@@ -19,12 +19,12 @@ from packaging.utils import canonicalize_name
 import wheelfix
 from wheelfix.analysis.providers import ProvidedLibraries
 from wheelfix.host.os_packages import Package, owners, package_url
+from wheelfix.host.provider_lookup import metadata_text
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.settings import Provider
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, MoveMember, NewFile, RemoveMember
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.unverified import member_text, open_unverified
 
 _MEMBER = "sboms/wheelfix.cdx.json"
 """Its name in the dist-info folder (PEP 770, "Specification")."""
@@ -36,11 +36,10 @@ _LIBRARY = "wheelfix:library"
 """The property that names a library of such a component, as DT_NEEDED does."""
 _LONGEST_LICENCE = 100
 """Letters of a licence's name; some write the whole text into the field."""
-_METADATA = re.compile(r"[^/]+\.dist-info/METADATA")
 
 
 class Library(NamedTuple):
-    """A grafted library: what it was, and where it is."""
+    """A grafted library: its origin, and its members."""
 
     file: str
     """The name of the host's file."""
@@ -57,7 +56,7 @@ class Library(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """A distribution that has to be installed, too, for the libraries that it has."""
+    """A distribution that has to be installed with the wheel, for its libraries."""
 
     name: str
     """In its normal form (PEP 503)."""
@@ -100,11 +99,11 @@ def sbom_edits(
     wheel: Wheel,
     edits: Iterable[Edit],
 ) -> Iterator[Edit]:
-    """Yield the edits that put an SBOM into `wheel`, which `edits` have made.
+    """Yield the edits that put an SBOM into `wheel`, the wheel after `edits`.
 
-    It lists what was `grafted`, the distributions that libraries are `taken` from, and what the
-    lists of earlier repairs have; auditwheel's own list becomes a part of it. `environ` says where
-    the system's package managers are. Raises `ToolError` if one of them does not end.
+    It lists the `grafted` libraries, the distributions of libraries `taken` from others, and the
+    components in the lists of earlier repairs and of auditwheel, which it replaces. `environ` has
+    the PATH of the system's package managers. Raises `ToolError` if one of them does not end.
     """
     edits = tuple(edits)
     present = {member.name for member in wheel.members}
@@ -168,10 +167,10 @@ def write_sbom(
     expected: Sequence[Expected] = (),
     earlier: Earlier = _NOTHING,
 ) -> bytes:
-    """Return the SBOM of `libraries`, whose members are all in `wheel`, and of what else it uses.
+    """Return the SBOM of `libraries`, all of them in `wheel`, and of the `expected` distributions.
 
-    `tools` are the names and the versions of the programs that made the wheel. What `earlier` has
-    under another reference stays.
+    `tools` are the names and versions of the programs that made the wheel. Components of `earlier`
+    with another reference stay.
     """
     own = _wheel_component(wheel.name)
     found = {
@@ -222,10 +221,10 @@ def write_sbom(
 
 
 def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | None:
-    """Return what is still true of a list; None if it is no CycloneDX with components.
+    """Return the part of a list that still holds; None if it is no CycloneDX with components.
 
-    `places` returns where a member of that time is now. Components whose members are gone are left
-    out; a component without a place, as auditwheel writes it, stays.
+    `places` returns the present names of a former member. Components whose members are gone are
+    left out; a component without a place, as auditwheel writes it, stays.
     """
     try:
         document: Any = json.loads(text)
@@ -256,7 +255,7 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
 
 
 def joined(lists: Iterable[Earlier]) -> Earlier:
-    """Return several lists as one; what a later one has replaces what an earlier one has."""
+    """Return several lists as one; later components replace earlier ones."""
     found = Earlier()
     for later in lists:
         found = Earlier(
@@ -287,7 +286,7 @@ def _moved(
 
 
 def _reference_of(component: dict[str, Any]) -> str:
-    """Return the reference of a component that we could have written; `TypeError` otherwise."""
+    """Return the reference of a component. Raises `TypeError` if that or its name is no text."""
     ref, name = component["bom-ref"], component["name"]
     if not isinstance(ref, str) or not isinstance(name, str):
         raise TypeError(ref)
@@ -314,7 +313,7 @@ def _holds(component: Mapping[str, Any], expected: Sequence[Expected], wheel: Wh
 
 
 def _component(ref: str, name: str, **known: object) -> dict[str, Any]:
-    """Return a component with what is `known` of it, in this order."""
+    """Return a component with the fields `known`, in this order, without empty ones."""
     given = {key: value for key, value in known.items() if value}
     return {"type": "library", "bom-ref": ref, "name": name, **given}
 
@@ -381,10 +380,7 @@ def _licences(text: str | None) -> list[dict[str, Any]]:
 
 
 def described(taken: ProvidedLibraries) -> Expected:
-    """Return what is known of a provider that libraries are taken from.
-
-    Its wheel is hashed, if there is one; its licence is what its METADATA declares.
-    """
+    """Describe a provider: with the hash of its wheel, if found, and the licence in METADATA."""
     provider = taken.provider
     wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
     return Expected(
@@ -407,9 +403,7 @@ def _sha256(path: Path) -> str:
 def _metadata(provider: Provider, wheel: Path | None) -> str:
     """Return the METADATA of the provider; empty if it was not found."""
     if wheel is not None:
-        with open_unverified(wheel) as archive:
-            names = (name for name in archive.namelist() if _METADATA.fullmatch(name))
-            return next((member_text(archive, name) for name in names), "")
+        return metadata_text(wheel)
     if not provider.at_hand:
         return ""
     try:
@@ -419,10 +413,10 @@ def _metadata(provider: Provider, wheel: Path | None) -> str:
 
 
 def _declared_licence(text: str) -> str | None:
-    """Return what METADATA declares (PEP 639, and what was before it), if it is a mere name."""
+    """Return the licence in METADATA (PEP 639, and its predecessors), if it is a mere name."""
     fields = read_core_metadata(text).fields
-    said = [value for name in ("license-expression", "license") for n, value in fields if n == name]
-    known = next((value for value in said if 0 < len(value) <= _LONGEST_LICENCE), None)
+    texts = [text for name in ("license-expression", "license") for n, text in fields if n == name]
+    known = next((text for text in texts if 0 < len(text) <= _LONGEST_LICENCE), None)
     classifiers = [
         value.rpartition(" :: ")[2]
         for name, value in fields

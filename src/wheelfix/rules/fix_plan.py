@@ -88,12 +88,12 @@ def planned(draft: Draft, edit: Edit, code: str, name: str, title: str) -> Plann
 
 
 def plan_in_order(
-    wheel: Wheel, edits: Iterable[Edit], code: str, name: str, title: str
+    wheel: Wheel, edits: Iterable[Edit], stage: str, title: str
 ) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
     """Return the wheel that `edits` make of `wheel`, and what each changes when it is applied."""
     draft = Draft(wheel)
     steps: list[PlannedEdit] = []
     for edit in edits:
-        steps.append(planned(draft, edit, code, name, title))
+        steps.append(planned(draft, edit, stage, stage, title))
         edit.apply(draft)
     return draft.finish(), tuple(steps)

@@ -1,0 +1,27 @@
+"""Fresh environments with a wheel in them."""
+
+import os
+import sys
+from pathlib import Path
+
+from tests.support.build import make_wheel
+from wheelfix.host.installed_files import recorded
+from wheelfix.host.pythons import interpreter, make_unpacked, unpack
+from wheelfix.loader.install_schemes import schemes
+from wheelfix.wheel.model import WheelName
+
+
+def test_record_of_an_unpacked_wheel_quotes_file_names_as_csv_does(tmp_path: Path) -> None:
+    tag = f"cp3{sys.version_info.minor}"
+    names = ["demo/a,b.so", 'demo/"quoted".so', "demo/plain.so"]
+    wheel = make_wheel(
+        tmp_path / "dist", tag=f"{tag}-{tag}-linux_x86_64", files=dict.fromkeys(names, "")
+    )
+    python = interpreter(sys.executable, os.environ)
+    allowed = schemes(WheelName.parse(wheel.name))
+    (scheme,) = (s for s in allowed if s.name == "lib64" and s.python == python.name)
+    place = make_unpacked(scheme, python, tmp_path, os.environ)
+    unpack(wheel, None, place, scheme)
+    (dist_info,) = tmp_path.rglob("*.dist-info")
+    listed = {os.path.relpath(path, dist_info.parent) for path in recorded(dist_info)}
+    assert listed >= set(names)
