@@ -31,11 +31,7 @@ class Alternative:
 
 
 def alternatives(
-    installation: Installation,
-    root: str,
-    after: Sequence[str],
-    known: Load,
-    steps: Iterable[Step],
+    installation: Installation, root: str, after: Sequence[str], known: Load, steps: Iterable[Step]
 ) -> tuple[Alternative, ...]:
     """Return what can differ from `known`, the load of `root` after `after`, and its `steps`."""
     found = (

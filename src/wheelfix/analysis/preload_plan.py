@@ -233,10 +233,7 @@ def _reason_for_none(wheel: Wheel) -> str | None:
 
 
 def _why_no_hook(
-    entry: str,
-    wheel: Wheel,
-    modules: Mapping[str, tuple[str, ...]],
-    reasons: Mapping[str, str],
+    entry: str, wheel: Wheel, modules: Mapping[str, tuple[str, ...]], reasons: Mapping[str, str]
 ) -> str:
     """Return why no shim runs before `entry`, as a predicate of it."""
     if entry in wheel.elfs and wheel.elfs[entry].is_executable:

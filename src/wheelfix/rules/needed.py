@@ -223,10 +223,7 @@ def libpython_needed(context: Context) -> Iterator[Hit]:
                     member=member,
                     entry=name,
                     hint="`wheelfix repair` drops the entry",
-                    fix=Fix(
-                        title="drop libpython",
-                        edits=(DropNeeded(member=member, name=name),),
-                    ),
+                    fix=Fix(title="drop libpython", edits=(DropNeeded(member=member, name=name),)),
                 )
 
 

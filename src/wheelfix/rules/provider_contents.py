@@ -4,11 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from wheelfix.analysis.providers import (
-    ProviderUse,
-    editions,
-    folder_of,
-)
+from wheelfix.analysis.providers import ProviderUse, editions, folder_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
 from wheelfix.loader.as_needed import Library

@@ -3,11 +3,7 @@
 import posixpath
 from collections.abc import Iterator
 
-from wheelfix.analysis.providers import (
-    ProviderUse,
-    by_provider,
-    editions,
-)
+from wheelfix.analysis.providers import ProviderUse, by_provider, editions
 from wheelfix.loader.install_schemes import Key, describe, entries_between, split
 from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context

@@ -6,12 +6,7 @@ from dataclasses import replace
 from packaging.requirements import InvalidRequirement, Requirement
 
 from wheelfix.analysis.preload_plan import module_name
-from wheelfix.analysis.providers import (
-    ProviderUse,
-    by_provider,
-    is_for_extra,
-    requirements_on,
-)
+from wheelfix.analysis.providers import ProviderUse, by_provider, is_for_extra, requirements_on
 from wheelfix.loader.install_schemes import Key, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity

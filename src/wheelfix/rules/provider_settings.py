@@ -3,10 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.providers import (
-    provider_of,
-    suggest_pattern,
-)
+from wheelfix.analysis.providers import provider_of, suggest_pattern
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule

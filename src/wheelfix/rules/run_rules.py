@@ -6,13 +6,7 @@ from fnmatch import fnmatchcase
 
 from wheelfix.errors import RuleError, WheelfixError
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.findings import (
-    Finding,
-    Hit,
-    Severity,
-    Suppressed,
-    SuppressionReason,
-)
+from wheelfix.rules.findings import Finding, Hit, Severity, Suppressed, SuppressionReason
 from wheelfix.rules.rule import AnyRule, Rule, SetRule, names_rule
 from wheelfix.settings import Settings
 

@@ -222,9 +222,7 @@ def relative_entry(context: Context) -> Iterator[Hit]:
     Safe: the entry is dropped; for libraries of the wheel, WF101 adds a correct one.
     """
     yield from _useless(
-        context,
-        EntryKind.RELATIVE,
-        "searches `{}`, relative to the current directory",
+        context, EntryKind.RELATIVE, "searches `{}`, relative to the current directory"
     )
 
 

@@ -125,10 +125,7 @@ def _resembling(name: str) -> tuple[str, ...]:
 
 
 def _undefined(
-    context: Context,
-    unresolved: Unresolved,
-    reference: VersionedName,
-    definers: Mapping[str, str],
+    context: Context, unresolved: Unresolved, reference: VersionedName, definers: Mapping[str, str]
 ) -> Hit:
     name, number = reference[0], len(unresolved.references)
     definer = definers.get(name)
