@@ -6,9 +6,11 @@ from wheelfix.elf.model import Libc
 from wheelfix.wheel.platform_tags import (
     Family,
     PlatformTag,
+    may_coexist,
     oldest_promised,
     parse_platform_tag,
     promised_libcs,
+    satisfies,
 )
 
 X86 = "x86_64"
@@ -64,3 +66,38 @@ def test_32_bit_architectures_are_known() -> None:
     wide = ["linux_x86_64", "manylinux2014_aarch64", "any"]
     assert all(parse_platform_tag(tag).is_32_bit for tag in narrow)
     assert not any(parse_platform_tag(tag).is_32_bit for tag in wide)
+
+
+@pytest.mark.parametrize(
+    ("overall", "platforms", "left"),
+    [
+        ("manylinux_2_17_x86_64", ["manylinux_2_17_x86_64", "manylinux2014_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["manylinux1_x86_64"], ["manylinux1_x86_64"]),
+        ("manylinux_2_17_x86_64", ["manylinux_2_28_x86_64", "linux_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["manylinux_2_28_aarch64"], ["manylinux_2_28_aarch64"]),
+        ("linux_x86_64", ["manylinux_2_28_x86_64"], ["manylinux_2_28_x86_64"]),
+        ("linux_x86_64", ["linux_x86_64"], []),
+        ("musllinux_1_2_x86_64", ["musllinux_1_1_x86_64"], []),
+        ("manylinux_2_17_x86_64", ["musllinux_1_2_x86_64"], ["musllinux_1_2_x86_64"]),
+    ],
+)
+def test_which_tags_objects_may_carry(overall: str, platforms: list[str], left: list[str]) -> None:
+    assert [tag for tag in platforms if not satisfies(overall, tag)] == left
+
+
+@pytest.mark.parametrize("one", ["any", "linux_x86_64", "musllinux_1_2_x86_64", "win_amd64"])
+def test_the_same_machine_may_accept_tags_of_one_platform(one: str) -> None:
+    others = {
+        "any": ["manylinux_2_17_x86_64", "win_amd64", "any"],
+        "linux_x86_64": ["manylinux_2_17_x86_64", "musllinux_1_2_x86_64"],
+        "musllinux_1_2_x86_64": ["musllinux_1_1_x86_64"],
+        "win_amd64": ["win_amd64"],
+    }[one]
+    assert all(may_coexist(one, other) and may_coexist(other, one) for other in others)
+
+
+@pytest.mark.parametrize("other", ["musllinux_1_2_x86_64", "manylinux_2_17_i686", "win_amd64"])
+def test_no_machine_accepts_tags_of_different_platforms(other: str) -> None:
+    assert not may_coexist("manylinux_2_17_x86_64", other)
+    assert not may_coexist(other, "manylinux_2_17_x86_64")
+    assert not may_coexist(other, "macosx_11_0_arm64")

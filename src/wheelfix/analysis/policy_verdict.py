@@ -73,30 +73,6 @@ class Verdict(NamedTuple):
     """Whether `external` is the only obstacle: with these libraries, the tag is met."""
 
 
-def satisfies(verdict: Verdict, platforms: Iterable[str]) -> bool:
-    """Whether the objects that `verdict` is about may carry every tag of `platforms`."""
-    return not unmet(verdict, platforms)
-
-
-def unmet(verdict: Verdict, platforms: Iterable[str]) -> tuple[str, ...]:
-    """Return the tags of `platforms` that promise more than `verdict` found.
-
-    A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
-    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
-    """
-    found = parse_platform_tag(verdict.overall)
-
-    def allowed(tag: str) -> bool:
-        wanted = parse_platform_tag(tag)
-        if wanted.libc is None:
-            return wanted.family is not Family.ANDROID or tag == verdict.overall
-        if (found.family, found.arch) != (wanted.family, wanted.arch):
-            return False
-        return wanted.libc is Libc.MUSL or wanted.version >= found.version
-
-    return tuple(tag for tag in platforms if not allowed(tag))
-
-
 class _Subject(NamedTuple):
     """The objects that count, by what is required of them."""
 

@@ -18,7 +18,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
 from wheelfix.wheel.model import WheelName
-from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 
 
 class Part(NamedTuple):
@@ -90,6 +90,8 @@ class _Reach(NamedTuple):
     """The Pythons and machines that the tags of a wheel allow."""
 
     pythons: frozenset[str]
+    tags: tuple[str, ...]
+    """The platform tags for Linux."""
     machines: frozenset[str]
     libcs: frozenset[Libc | None]
     """None for a `linux` tag, which promises neither."""
@@ -109,11 +111,13 @@ _Required = tuple[dict[int, bool], list[str]]
 
 
 def _reach(name: WheelName) -> _Reach:
-    tags = [tag for tag in map(parse_platform_tag, name.platforms) if tag.is_linux]
+    tags = {tag: parse_platform_tag(tag) for tag in name.platforms}
+    linux = {tag: parsed for tag, parsed in tags.items() if parsed.is_linux}
     return _Reach(
         pythons=frozenset(interpreters(name)),
-        machines=frozenset(tag.arch for tag in tags),
-        libcs=frozenset(tag.libc for tag in tags),
+        tags=tuple(linux),
+        machines=frozenset(parsed.arch for parsed in linux.values()),
+        libcs=frozenset(parsed.libc for parsed in linux.values()),
     )
 
 
@@ -161,8 +165,8 @@ def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
 
 def _meets(one: _Reach, other: _Reach) -> bool:
     """Whether there are machines and Pythons for both."""
-    same_libc = None in one.libcs | other.libcs or one.libcs & other.libcs
-    return bool(one.machines & other.machines and one.pythons & other.pythons and same_libc)
+    machines = (may_coexist(tag, theirs) for tag in one.tags for theirs in other.tags)
+    return not one.pythons.isdisjoint(other.pythons) and any(machines)
 
 
 def _covers(provider: _Reach, dependent: _Reach) -> bool:

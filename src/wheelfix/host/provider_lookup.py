@@ -22,7 +22,7 @@ from wheelfix.text import grouped
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 from wheelfix.wheel.unverified import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
@@ -154,26 +154,21 @@ def _misfit(provider: WheelName, wheel: WheelName | None) -> str | None:
     """Return why `provider` cannot be installed with `wheel`; None if it can."""
     if wheel is None:
         return None
-    theirs, ours = ({*map(_platform, name.platforms)} for name in (provider, wheel))
-    if not any(_compatible(one, other) for one in theirs for other in ours):
-        names = (" or ".join(sorted(" ".join(e).strip() for e in some)) for some in (theirs, ours))
-        return "for {}, and the wheel for {}".format(*names)
+    if not any(may_coexist(one, other) for one in provider.platforms for other in wheel.platforms):
+        theirs, ours = (
+            " or ".join(sorted({*map(_platform, name.platforms)})) for name in (provider, wheel)
+        )
+        return f"for {theirs}, and the wheel for {ours}"
     pythons = interpreters(provider)
     if not set(pythons).intersection(interpreters(wheel)):
         return f"for {', '.join(pythons)}, and the wheel for {', '.join(interpreters(wheel))}"
     return None
 
 
-def _platform(tag: str) -> tuple[str, str]:
-    """Return the C library and the machine of a platform tag, each empty if it may be any."""
+def _platform(tag: str) -> str:
+    """Return the C library and the architecture of a tag for Linux, any other tag as it is."""
     parsed = parse_platform_tag(tag)
-    if not parsed.is_linux:
-        return "", "" if tag == "any" else tag
-    return parsed.libc or "", parsed.arch
-
-
-def _compatible(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    return all(not a or not b or a == b for a, b in zip(one, other, strict=True))
+    return f"{parsed.libc or ''} {parsed.arch}".strip() if parsed.is_linux else tag
 
 
 # --- Wheels, distributions, directories -----------------------------------------------------------

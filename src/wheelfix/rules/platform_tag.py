@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
-from wheelfix.analysis.policy_verdict import Verdict, satisfies
+from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -12,7 +12,7 @@ from wheelfix.settings import name_of
 from wheelfix.text import in_units
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
 
 
 def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
@@ -23,9 +23,8 @@ def keeps_promise(wheel: Wheel, verdict: Verdict) -> bool:
     """
     bound = any(elf.libc is not None for elf in wheel.elfs.values())
     musl = _is_musllinux(verdict.overall)
-    return satisfies(
-        verdict, [tag for tag in wheel.name.platforms if bound or _is_musllinux(tag) == musl]
-    )
+    tags = (tag for tag in wheel.name.platforms if bound or _is_musllinux(tag) == musl)
+    return all(satisfies(verdict.overall, tag) for tag in tags)
 
 
 def _is_musllinux(tag: str) -> bool:

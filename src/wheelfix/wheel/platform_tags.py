@@ -94,6 +94,32 @@ def parse_platform_tag(tag: str) -> PlatformTag:
     return PlatformTag(Family.OTHER)
 
 
+def satisfies(found: str, tag: str) -> bool:
+    """Return whether objects for the platform tag `found` may carry `tag`.
+
+    A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
+    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
+    """
+    required, wanted = parse_platform_tag(found), parse_platform_tag(tag)
+    if wanted.libc is None:
+        return wanted.family is not Family.ANDROID or tag == found
+    if (required.family, required.arch) != (wanted.family, wanted.arch):
+        return False
+    return wanted.libc is Libc.MUSL or wanted.version >= required.version
+
+
+def may_coexist(one: str, other: str) -> bool:
+    """Return whether some machine accepts both platform tags, whatever versions they promise.
+
+    `any` goes with every tag, and `linux_*` with both C libraries of its architecture.
+    """
+    if one == other or "any" in {one, other}:
+        return True
+    first, second = parse_platform_tag(one), parse_platform_tag(other)
+    same_libc = first.libc is second.libc or None in {first.libc, second.libc}
+    return first.is_linux and second.is_linux and first.arch == second.arch and same_libc
+
+
 def promised_libcs(tags: Iterable[str]) -> frozenset[Libc]:
     """Return the C libraries that `tags` promise; none for `linux_*` and `any`."""
     return frozenset(libc for tag in tags if (libc := parse_platform_tag(tag).libc) is not None)
