@@ -17,8 +17,9 @@ from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Key, Layout, split
+from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, Layout, site_path, split
 from wheelfix.loader.loads import Load
+from wheelfix.loader.python_api import init_functions
 from wheelfix.settings import Provider, name_of
 from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -26,7 +27,6 @@ from wheelfix.wheel.platform_tags import promised_libcs
 FindLibrary = Callable[[str, Elf, Provider], Library | None]
 """Find a provider's library by its name for a dependent; None if its exports cannot be read."""
 
-_SITE = (Key.PURELIB, Key.PLATLIB)
 _MUSL = "musl does not use a library that was opened by its path for a DT_NEEDED name"
 
 
@@ -188,8 +188,8 @@ def _opening_sources(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
     for source, opening in openings(wheel):
         key, path = place_of(wheel, source, opening) or (Key.DATA, "")
-        if key in _SITE and opening.on_import and opening.where is LookupPlace.SOURCE:
-            opened = (places.get((other, path)) for other in dict.fromkeys((key, *_SITE)))
+        if key in LIBRARY_KEYS and opening.on_import and opening.where is LookupPlace.SOURCE:
+            opened = (places.get((other, path)) for other in dict.fromkeys((key, *LIBRARY_KEYS)))
             found.setdefault(source, {}).update(dict.fromkeys(filter(None, opened)))
     return {source: tuple(members) for source, members in found.items() if members}
 
@@ -206,10 +206,10 @@ def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
 
     The last part for a package's own source is `__init__`.
     """
-    elf, place = wheel.elfs.get(member), split(member, wheel)
-    if place is None or place[0] not in _SITE:
+    elf, path = wheel.elfs.get(member), site_path(member, wheel)
+    if path is None:
         return None
-    *folders, name = place[1].split("/")
+    *folders, name = path.split("/")
     stem = name.partition(".")[0]
     own = stem == "__init__" and elf is not None
     parts = tuple(folders) if own else (*folders, stem)
@@ -217,9 +217,18 @@ def module_name(member: str, wheel: Wheel) -> tuple[str, ...] | None:
         return None
     if elf is None:
         return parts if name.endswith(".py") else None
-    hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
-    known = hooks.intersection(elf.module_hooks) or not parts[-1].isascii()
-    return parts if elf.module_hooks and known and not elf.is_executable else None
+    hooks = set(init_functions(parts[-1])).intersection(elf.module_hooks)
+    return parts if hooks and not elf.is_executable else None
+
+
+def package_sources(wheel: Wheel) -> dict[tuple[str, ...], str]:
+    """Return the `__init__.py` of each package of the wheel, by the parts of the package's name."""
+    paths = {member: site_path(member, wheel) or "" for member in wheel.sources}
+    return {
+        tuple(path.split("/")[:-1]): member
+        for member, path in paths.items()
+        if path.endswith("/__init__.py")
+    }
 
 
 def _reason_for_none(wheel: Wheel) -> str | None:
@@ -249,12 +258,7 @@ def _hooks(wheel: Wheel, modules: Mapping[str, tuple[str, ...]]) -> dict[str, Ho
     Modules share the deepest package that contains them all. The outermost package would also do,
     but several distributions may share it, each with its own `__init__.py`.
     """
-    places = ((member, split(member, wheel)) for member in wheel.sources)
-    inits = {
-        tuple(place[1].split("/")[:-1]): member
-        for member, place in places
-        if place is not None and place[0] in _SITE and place[1].endswith("/__init__.py")
-    }
+    inits = package_sources(wheel)
 
     @cache
     def can_import_shim(folder: tuple[str, ...]) -> bool:
@@ -307,10 +311,9 @@ def _present_shims(wheel: Wheel) -> Iterator[tuple[str, Shim]]:
 
 def opened_by_shims(wheel: Wheel) -> dict[str, tuple[str, ...]]:
     """Return extension modules, and the libraries that shims of `wheel` open before each."""
-    shims = {
-        tuple((split(init, wheel) or ("", ""))[1].split("/")[:-1]): shim
-        for init, shim in _present_shims(wheel)
-    }
+    present = dict(_present_shims(wheel))
+    packages = package_sources(wheel).items() if present else ()
+    shims = {package: present[init] for package, init in packages if init in present}
     found: dict[str, tuple[str, ...]] = {}
     for member in wheel.elfs if shims else ():
         parts = module_name(member, wheel) or ()

@@ -15,6 +15,7 @@ from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.loads import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Scope, SymbolIndex
 from wheelfix.wheel.edits import Edit
@@ -22,7 +23,6 @@ from wheelfix.wheel.model import Wheel
 
 ALLOCATOR = frozenset({"malloc", "free", "calloc", "realloc"})
 """Functions that a library may define in place of the C library's."""
-_MODULE_HOOKS = ("PyInit_", "PyInitU_", "PyModExport_", "PyModExportU_")
 
 
 class Definitions(Protocol):
@@ -159,10 +159,9 @@ class LoadedWheel:
         return replace(self.environment, files={**self.environment.files, **changed})
 
 
-def module_hooks(file: str) -> list[str]:
+def module_hooks(file: str) -> tuple[str, str]:
     """Return the names of the functions by which CPython would initialize `file` as a module."""
-    stem = file.rpartition("/")[2].partition(".")[0]
-    return [prefix + stem for prefix in _MODULE_HOOKS]
+    return init_functions(file.rpartition("/")[2].partition(".")[0])
 
 
 def _own_libraries(

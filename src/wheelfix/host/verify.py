@@ -39,6 +39,7 @@ from wheelfix.host.verify_values import (
 )
 from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
 from wheelfix.loader.loads import Load
+from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_all
 from wheelfix.system.subprocesses import run
 from wheelfix.system.tempfiles import scratch
@@ -194,7 +195,7 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
             parts = relative.removesuffix(suffix).split("/")
             if any("." in part or not part.isidentifier() for part in parts):
                 return None
-            hooks = {f"PyInit_{parts[-1]}", f"PyModExport_{parts[-1]}"}
+            hooks = set(init_functions(parts[-1]))
             return ".".join(parts) if hooks.intersection(elf.module_hooks) else None
     return None
 

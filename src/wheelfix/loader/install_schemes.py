@@ -67,7 +67,8 @@ class Scheme(NamedTuple):
         return path
 
 
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+"""The keys of site-packages."""
 
 
 class Layout(NamedTuple):
@@ -253,6 +254,12 @@ def split(member: str, wheel: Wheel) -> tuple[Key, str] | None:
         return None
 
 
+def site_path(member: str, wheel: Wheel) -> str | None:
+    """Return the path of `member` below site-packages, None if it is not installed there."""
+    key, path = split(member, wheel) or (None, None)
+    return path if key in LIBRARY_KEYS else None
+
+
 def installed(member: str, wheel: Wheel, scheme: Scheme) -> str | None:
     """Return the path of `member` (a file or a folder) in `scheme`, None if not installed.
 
@@ -294,7 +301,7 @@ def _places(
         if (place := split(name, wheel))
     }
     places = {place for name in names if (place := split(name, wheel))}
-    top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
+    top_items = {rest.partition("/")[0] for key, rest in places if key in LIBRARY_KEYS}
     folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
     return opened, frozenset(top_items), folders
 
@@ -307,7 +314,7 @@ def _layout(
 ) -> Layout:
     scheme = group[0]
     # Installers start with the root; later files overwrite those with the same path.
-    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in _LIBRARY_KEYS)
+    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in LIBRARY_KEYS)
     members = {
         _join(scheme.base(key), rest): member
         for member, (key, rest) in ordered
@@ -348,7 +355,7 @@ def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
     other top item of the home whose path does not begin that of `lib/python`, and skips what
     the target has already (pip's `_handle_target_dir`; pypa/pip 8799, 10399).
     """
-    if not scheme.moves_items or key in _LIBRARY_KEYS:
+    if not scheme.moves_items or key in LIBRARY_KEYS:
         return False
     item = {Key.SCRIPTS: "bin", Key.HEADERS: "include"}.get(key) or rest.partition("/")[0]
     return bool(item) and (item in taken or "lib/python".startswith(item))

@@ -24,6 +24,17 @@ class ApiName(NamedTuple):
     """The minor version that added it to the stable ABI."""
 
 
+def init_functions(module: str) -> tuple[str, str]:
+    """Return the functions that CPython looks up to import an extension module of this name.
+
+    `_PyImport_GetModInitFunc` in Python/importdl.c, PEP 489, PEP 793.
+    """
+    if module.isascii():
+        return f"PyInit_{module}", f"PyModExport_{module}"
+    name = module.encode("punycode").decode("ascii").replace("-", "_")
+    return f"PyInitU_{name}", f"PyModExportU_{name}"
+
+
 def is_python_name(symbol: str) -> bool:
     """Return whether `symbol` looks like a name that only a Python interpreter defines."""
     return _NAME.fullmatch(symbol) is not None

@@ -20,7 +20,7 @@ from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import LIBRARY_KEYS, split
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
 from wheelfix.text import grouped
 from wheelfix.wheel.edits import (
@@ -331,7 +331,7 @@ def _outside(wheel: Wheel) -> Iterator[str]:
     """Yield the objects that are installed outside site-packages."""
     for member in wheel.elfs:
         place = split(member, wheel)
-        if place is not None and place[0] not in {Key.PURELIB, Key.PLATLIB}:
+        if place is not None and place[0] not in LIBRARY_KEYS:
             yield member
 
 

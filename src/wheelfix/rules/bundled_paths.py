@@ -6,6 +6,7 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import PathTag
 from wheelfix.loader.install_schemes import (
+    LIBRARY_KEYS,
     Key,
     Layout,
     Scheme,
@@ -21,8 +22,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
 from wheelfix.wheel.model import Wheel, is_vendored
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
 class Gap(NamedTuple):
@@ -165,7 +164,7 @@ def _bridge(context: Context, gap: Gap) -> Fix | None:
     match context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
-        case DataLibraries.COLOCATE if place and place[0] not in _LIBRARY_KEYS:
+        case DataLibraries.COLOCATE if place and place[0] not in LIBRARY_KEYS:
             return _colocate(context, gap)
         case DataLibraries.SEARCH | DataLibraries.COLOCATE:
             edits = add_entries(context, gap.dependent, gap.entries)

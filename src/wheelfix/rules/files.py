@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.elf.model import Elf, ElfType, Machine
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
@@ -234,11 +234,9 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     found: dict[str, list[str]] = {}
     for member in wheel.members:
-        place = split(member.name, wheel) if "-info/" in member.name else None
-        if place and place[0] in {Key.PURELIB, Key.PLATLIB}:
-            top = place[1].partition("/")[0]
-            if top.endswith((".dist-info", ".egg-info")) and top != wheel.dist_info:
-                found.setdefault(top, []).append(member.name)
+        top = (site_path(member.name, wheel) or "").partition("/")[0]
+        if top.endswith((".dist-info", ".egg-info")) and top != wheel.dist_info:
+            found.setdefault(top, []).append(member.name)
     for top, members in found.items():
         yield Hit(
             message=f"installs the metadata of another distribution, `{top}`",

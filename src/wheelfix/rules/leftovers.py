@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
@@ -191,13 +191,8 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     found: dict[str, list[str]] = {}
     for member in wheel.members:
-        key, place = split(member.name, wheel) or (None, "")
-        top = place.partition("/")[0]
-        if (
-            top in _COMMON
-            and key in (Key.PURELIB, Key.PLATLIB)
-            and normalized(top) != normalized(wheel.name.distribution)
-        ):
+        top = (site_path(member.name, wheel) or "").partition("/")[0]
+        if top in _COMMON and normalized(top) != normalized(wheel.name.distribution):
             found.setdefault(top, []).append(member.name)
     for top, members in found.items():
         yield Hit(

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Machine
-from wheelfix.loader.install_schemes import Key, interpreters, split
+from wheelfix.loader.install_schemes import interpreters, site_path
+from wheelfix.loader.python_api import init_functions
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-
 
 MODULE_SUFFIX = re.compile(
     r"\.(?:cpython-3(?P<cpython>\d+)(?P<flags>[a-z]*)(?:-(?P<platform>[\w-]+))?"
@@ -56,14 +54,6 @@ class ExtensionModule(NamedTuple):
         """Whether the suffix is one that only extension modules have."""
         return self.suffix != ".so"
 
-    @property
-    def hooks(self) -> tuple[str, ...]:
-        """The symbols that CPython looks up (`_PyImport_GetModInitFunc`, PEP 489, PEP 793)."""
-        if self.stem.isascii():
-            return f"PyInit_{self.stem}", f"PyModExport_{self.stem}"
-        name = self.stem.encode("punycode").decode("ascii").replace("-", "_")
-        return f"PyInitU_{name}", f"PyModExportU_{name}"
-
 
 def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
     """Yield the files in site-packages that some Python 3 would import as modules."""
@@ -71,10 +61,10 @@ def extension_modules(wheel: Wheel) -> Iterator[ExtensionModule]:
     if all(python.startswith("python2") for python in allowed):
         return
     for member, elf in wheel.elfs.items():
-        place = split(member, wheel)
-        if not elf.dynamic or elf.is_executable or not place or place[0] not in _LIBRARY_KEYS:
+        path = site_path(member, wheel)
+        if not elf.dynamic or elf.is_executable or path is None:
             continue
-        folder, _, name = place[1].rpartition("/")
+        folder, _, name = path.rpartition("/")
         stem, dot, rest = name.partition(".")
         match = _SUFFIX.fullmatch(dot + rest)
         importable = all(part.isidentifier() for part in [*filter(None, folder.split("/")), stem])
@@ -130,18 +120,19 @@ def module_hook(context: Context) -> Iterator[Hit]:
     """
     for module in extension_modules(context.wheel):
         hooks = tuple(hook for hook in module.elf.module_hooks if hook.startswith("Py"))
+        wanted = init_functions(module.stem)
         file = module.member.rpartition("/")[2]
         library = module.stem.startswith("lib") or file in context.dependents
         # A library that others link with may contain modules for a program that embeds Python.
-        if set(hooks) & set(module.hooks) or library:
+        if set(hooks) & set(wanted) or library:
             continue
         if not hooks and not (module.tagged and _asks_for_python(module.elf)):
             continue
         has = f"it defines {join_some(hooks, 3)}" if hooks else "it defines no PyInit function"
         yield Hit(
-            message=f"cannot be imported as `{module.stem}`: `{module.hooks[0]}` is not defined",
+            message=f"cannot be imported as `{module.stem}`: `{wanted[0]}` is not defined",
             member=module.member,
-            entry=module.hooks[0],
+            entry=wanted[0],
             notes=(has,),
             hint="use the same name for the file and the module, and export the function",
             severity=None if module.tagged else Severity.WARNING,

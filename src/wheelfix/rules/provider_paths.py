@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator
 
 from wheelfix.analysis.providers import ProviderUse, by_provider, editions
-from wheelfix.loader.install_schemes import Key, describe, entries_between, split
+from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, describe, entries_between, split
 from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -13,7 +13,6 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider
 from wheelfix.text import join_some
 
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 
 
@@ -40,7 +39,7 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
     wheel = context.wheel
     root = Key.PURELIB if wheel.root_is_purelib else Key.PLATLIB
     place = split(member, wheel)
-    if place is not None and place[0] in _LIBRARY_KEYS:
+    if place is not None and place[0] in LIBRARY_KEYS:
         root = place[0]
     searching = context.settings.data_libraries is DataLibraries.SEARCH
     key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from wheelfix.analysis.preload_plan import module_name
+from wheelfix.analysis.preload_plan import module_name, package_sources
 from wheelfix.analysis.providers import ProviderUse, by_provider, is_for_extra, requirements_on
-from wheelfix.loader.install_schemes import Key, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -16,8 +15,6 @@ from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.sure_imports import surely_imported
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
 @rule("WF821", "provider-not-required", Severity.ERROR)
@@ -77,13 +74,10 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
     import_points = {
-        door for use in uses for door in context.preload_plan.entry_modules.get(use.member, ())
+        entry for use in uses for entry in context.preload_plan.entry_modules.get(use.member, ())
     }
-    places = {member: split(member, wheel) for member in wheel.sources}
     packages = {
-        place[1].removesuffix("/__init__.py").replace("/", "."): wheel.sources[member]
-        for member, place in places.items()
-        if place is not None and place[0] in _LIBRARY_KEYS and place[1].endswith("/__init__.py")
+        ".".join(package): wheel.sources[init] for package, init in package_sources(wheel).items()
     }
     imported = surely_imported(packages)
     sure = sorted({name for member, name in names.items() if member in import_points} & imported)
