@@ -1,6 +1,7 @@
-"""Names, counts and sizes as text, and items grouped by a key."""
+"""Names, counts and sizes as text, names that match patterns, and items grouped by a key."""
 
 from collections.abc import Callable, Hashable, Iterable
+from fnmatch import fnmatchcase
 from typing import TypeVar
 
 _Item = TypeVar("_Item")
@@ -30,6 +31,11 @@ def in_units(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
+
+
+def matches_any(name: str, globs: Iterable[str]) -> bool:
+    """Return whether one of `globs` matches `name`, on any system case-sensitively."""
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:

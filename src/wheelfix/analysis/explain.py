@@ -10,7 +10,7 @@ from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.loads import Load
-from wheelfix.loader.target_platforms import newer
+from wheelfix.loader.target_platforms import versions_too_new
 from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 
 
@@ -95,15 +95,12 @@ def _version_problems(installation: Installation, load: Load) -> Iterator[str]:
     """Yield the symbol versions that objects need and that are newer than the platform's."""
     for file in load.objects:
         elf = installation.environment.files.get(file)
-        for need in elf.verneed if elf else ():
-            for version in need.versions:
-                prefix, _, number = version.partition("_")
-                there = installation.versions.get(prefix)
-                if there is not None and newer(number, there):
-                    yield (
-                        f"`{installation.label(file)}` needs {version} of {need.file}; "
-                        f"{installation.name} has {prefix}_{there}"
-                    )
+        too_new = versions_too_new(elf, installation.versions) if elf else ()
+        for library, version, newest in too_new:
+            yield (
+                f"`{installation.label(file)}` needs {version} of {library}; "
+                f"{installation.name} has {newest}"
+            )
 
 
 def python_choices(installation: Installation, root: str) -> Iterator[PythonChoice]:

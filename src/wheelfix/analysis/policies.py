@@ -1,10 +1,11 @@
 """Platform policies: what each manylinux, musllinux and Android tag allows."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wheelfix.wheel.platform_tags import parse_platform_tag
+from wheelfix.elf.model import Elf
+from wheelfix.loader.platform_libraries import is_glibc_loader
 
 
 class Policy(NamedTuple):
@@ -60,13 +61,15 @@ def policy_of(target: str, policies: Iterable[Policy]) -> Policy | None:
     return None
 
 
-def allowed_versions(target: str, policies: Iterable[Policy]) -> dict[str, frozenset[str]]:
-    """Return the symbol versions that the tag `target` allows, by prefix; others are free."""
-    policy = policy_of(target, policies)
-    if policy is None:
-        return {}
-    allowed = policy.symbol_versions.get(parse_platform_tag(target).arch) or {}
-    return {
-        prefix: frozenset(f"{prefix}_{version}" for version in known)
-        for prefix, known in allowed.items()
-    }
+def too_new(elf: Elf, policy: Policy | None, arch: str) -> Iterator[tuple[str, str]]:
+    """Yield the symbol versions of `elf` that `policy` does not have, each after its library.
+
+    Versions with an unlisted prefix are allowed. auditwheel does not look at those of the loader
+    (elfutils.py).
+    """
+    known = (policy.symbol_versions.get(arch) if policy is not None else None) or {}
+    for need in elf.verneed:
+        for version in need.versions if not is_glibc_loader(need.file) else ():
+            prefix, _, number = version.partition("_")
+            if prefix in known and number not in known[prefix]:
+                yield need.file, version

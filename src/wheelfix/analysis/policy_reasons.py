@@ -10,11 +10,10 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import NamedTuple, assert_never
 
-from wheelfix.analysis.policies import Policy, allowed_versions, policy_of
+from wheelfix.analysis.policies import Policy, policy_of, too_new
 from wheelfix.analysis.providers import provider_options
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
-from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
@@ -107,9 +106,9 @@ def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple
 def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
     """Return each symbol that is newer than `tag` allows, with the members that use it."""
     dependents: dict[str, list[str]] = {}
-    allowed = allowed_versions(tag, policies)
+    policy, arch = policy_of(tag, policies), parse_platform_tag(tag).arch
     for member, elf in wheel.elfs.items():
-        for file, version in _too_new(elf, allowed):
+        for file, version in too_new(elf, policy, arch):
             names = [u.name for u in elf.undefined if (u.file, u.version) == (file, version)]
             for name in names or ["no symbol that is used"]:
                 dependents.setdefault(f"`{name}@{version}` of `{file}`", []).append(member)
@@ -157,10 +156,10 @@ def library_reasons(wheel: Wheel, external: Iterable[str]) -> Iterator[str]:
 
 
 def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> Iterator[str]:
-    allowed = allowed_versions(target, policies)
+    policy, arch = policy_of(target, policies), parse_platform_tag(target).arch
     missing: dict[tuple[str, str], list[str]] = {}
     for member, elf in wheel.elfs.items():
-        for pair in _too_new(elf, allowed):
+        for pair in too_new(elf, policy, arch):
             missing.setdefault(pair, []).append(member)
     for (file, version), members in missing.items():
         symbols = {
@@ -174,16 +173,6 @@ def _symbol_reasons(wheel: Wheel, target: str, policies: Iterable[Policy]) -> It
             f"`{version}` of `{file}`{of} is newer than `{target}` allows: "
             f"needed by {join_some(members)}"
         )
-
-
-def _too_new(elf: Elf, allowed: Mapping[str, frozenset[str]]) -> Iterator[tuple[str, str]]:
-    for need in elf.verneed:
-        if is_glibc_loader(need.file):
-            continue  # auditwheel does not look at the loader's own (elfutils.py)
-        for version in need.versions:
-            known = allowed.get(version.partition("_")[0])
-            if known is not None and version not in known:
-                yield need.file, version
 
 
 def _blacklist_reasons(wheel: Wheel, blacklisted: Mapping[str, Sequence[str]]) -> Iterator[str]:

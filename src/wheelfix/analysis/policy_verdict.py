@@ -18,10 +18,9 @@ three cases:
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
 from typing import NamedTuple, TypeVar
 
-from wheelfix.analysis.policies import Policy
+from wheelfix.analysis.policies import Policy, too_new
 from wheelfix.analysis.policy_reasons import (
     Judgement,
     Shortfall,
@@ -36,6 +35,7 @@ from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
+from wheelfix.text import matches_any
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 
@@ -118,12 +118,14 @@ def judge(wheel: Wheel, settings: Settings, policies: Sequence[Policy]) -> Judge
     if subject is None:
         return None
     ladder = _ladder(subject, wheel.name.platforms, policies)
-    versions = _versions(subject.elfs.values())
     external = _external(subject, ladder)
     blacklisted = [_blacklisted(subject, policy) for policy in ladder]
     isa = settings.isa_ext_check and any(map(isa_level, subject.tops.values()))
     fpectl, narrow = _fpectl(subject), _narrow_unicode(subject)
-    symbols = _first(_has(policy, subject.arch, versions) for policy in ladder)
+    symbols = _first(
+        not any(any(too_new(elf, policy, subject.arch)) for elf in subject.elfs.values())
+        for policy in ladder
+    )
     overall = max(
         symbols,
         _first(not names for names in external),
@@ -172,7 +174,7 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
     if not elfs:
         return None
     needed = {
-        member: tuple(name for name in elf.needed if not _matches(name, settings.exclude))
+        member: tuple(name for name in elf.needed if not matches_any(name, settings.exclude))
         for member, elf in elfs.items()
     }
     extensions = {member: elf for member, elf in elfs.items() if _hook(member, elf) is not None}
@@ -231,10 +233,6 @@ def _hook(member: str, elf: Elf) -> str | None:
     return next((hook for hook in elf.module_hooks if hook in hooks), None)
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def _base(path: str) -> str:
     return path.rpartition("/")[2]
 
@@ -265,24 +263,6 @@ def _ladder(
             if parse_platform_tag(f"{policy.name}_any").version <= level
         ][-1:]
     return fitting
-
-
-def _versions(elfs: Iterable[Elf]) -> frozenset[str]:
-    """Return the symbol versions that objects need from any library: `GLIBC_2.17`."""
-    return frozenset(
-        version
-        for elf in elfs
-        for need in elf.verneed
-        if not is_glibc_loader(need.file)
-        for version in need.versions
-    )
-
-
-def _has(policy: Policy, arch: str, versions: Iterable[str]) -> bool:
-    """Whether the platform has all `versions`; those with an unlisted prefix do not count."""
-    known = policy.symbol_versions[arch]
-    pairs = (version.partition("_") for version in versions)
-    return all(prefix not in known or rest in known[prefix] for prefix, _, rest in pairs)
 
 
 def _external(subject: _Subject, ladder: Sequence[Policy]) -> list[tuple[str, ...]]:

@@ -21,6 +21,7 @@ from packaging.version import InvalidVersion, Version
 from wheelfix.elf.model import Elf
 from wheelfix.settings import Provider, name_of
 from wheelfix.system.resources import read_text
+from wheelfix.text import matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 
@@ -141,7 +142,7 @@ def never_bundled(library: str) -> str | None:
     """
     name = original_name(library)
     for globs, reason in _never():
-        if any(fnmatchcase(name, glob) for glob in globs):
+        if matches_any(name, globs):
             return reason
     return None
 

@@ -6,9 +6,8 @@ is unused only if each symbol still binds to the same file. Effects that symbols
 (constructors, names opened at run time) keep an entry, unless the settings say otherwise.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from wheelfix.analysis.simulated_loads import ALLOCATOR, Definitions, LoadedWheel, module_hooks
@@ -20,7 +19,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.text import join_some
+from wheelfix.text import join_some, matches_any
 
 _MOST_REASONS = 3
 
@@ -101,15 +100,11 @@ def _decide(
 
 def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
-    if libc_of(name) or _matches(name, settings.keep_needed):
+    if libc_of(name) or matches_any(name, settings.keep_needed):
         return False
     if decision.why is Why.ABSENT:
-        return not decision.open_references and _matches(name, settings.drop_needed)
+        return not decision.open_references and matches_any(name, settings.drop_needed)
     return decision.why is Why.UNUSED
-
-
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 class _Change(NamedTuple):
@@ -159,7 +154,7 @@ class _Trial:
         """Return whether a hazard keeps an entry from being dropped."""
         if self._settings.prune_needed is PruneNeeded.ALL:
             return False
-        return not _matches(drop.name, self._settings.drop_needed)
+        return not matches_any(drop.name, self._settings.drop_needed)
 
     def _changes(self, drops: list[Unused]) -> Iterator[_Change]:
         """Load each object again without the entries of `drops`; yield the loads that differ."""

@@ -5,6 +5,7 @@ A model of `_dl_map_object` (glibc, elf/dl-load.c), `_dl_map_object_deps` (elf/d
 the same order, and records each candidate with its outcome, so that a failure can be explained.
 """
 
+import posixpath
 from collections.abc import Iterable
 
 from wheelfix.elf.model import Elf, Libc
@@ -58,6 +59,21 @@ def start_process(files: FileSystem) -> LoaderProcess:
     if main is not None:
         process.start(main)
     return process
+
+
+def entry_directory(entry: str, origin: str) -> str:
+    """Return the directory that the search path entry of an object in `origin` leads to.
+
+    `$PLATFORM` has no value here; an entry with it stays as it is.
+    """
+    return posixpath.normpath(glibc_search.expand(entry, origin) or entry)
+
+
+def expands(entry: str, libc: Libc | None) -> bool:
+    """Return whether the loader expands every `$` of a search path entry."""
+    if libc is Libc.MUSL:
+        return "$" not in entry or bool(musl_search.search_path_directories(entry, "/"))
+    return "$" not in (glibc_search.expand(entry, "/", platform="") or "")
 
 
 def search_directories(

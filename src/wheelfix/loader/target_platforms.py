@@ -7,7 +7,7 @@ become objects with a SONAME alone, which the loader's model finds in the defaul
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any, NamedTuple, cast
@@ -164,6 +164,23 @@ def newer(version: str, there: str) -> bool:
     if not all(part.isdecimal() and len(part) < 10 for part in (*parts, *known)):
         return False
     return [int(part) for part in parts] > [int(part) for part in known]
+
+
+_SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
+"""Version names without a number, and the glibc release that introduced them."""
+
+
+def versions_too_new(elf: Elf, known: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the symbol versions of `elf` that are newer than those of a platform.
+
+    Each is yielded as library, version, and newest version on the platform: `libc.so.6`,
+    `GLIBC_2.34`, `GLIBC_2.28`. `known` has the newest number of each prefix.
+    """
+    for need in elf.verneed:
+        for version in need.versions:
+            prefix, _, number = version.partition("_")
+            if prefix in known and newer(_SINCE.get(version, number), known[prefix]):
+                yield need.file, version, f"{prefix}_{known[prefix]}"
 
 
 def described(table: Mapping[str, object], name: str) -> Target:

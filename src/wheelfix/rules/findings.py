@@ -44,19 +44,14 @@ class Fix:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One problem of one wheel."""
+class Problem:
+    """One problem of one wheel, in words."""
 
-    code: str
-    """The rule's code, `WF101`."""
-    name: str
-    """The rule's name, `unreachable-library`."""
-    severity: Severity
     message: str
     """What is wrong and what it means: lower case, no full stop, literals in backticks."""
     member: str | None = None
     entry: str | None = None
-    """The search path entry, symbol, or RECORD row that the finding is about."""
+    """The search path entry, symbol, or RECORD row that the problem is about."""
     notes: tuple[str, ...] = ()
     """Evidence: what was searched, in which install schemes, by which object."""
     hint: str | None = None
@@ -67,16 +62,20 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
-    """One problem, as a rule yields it; the engine adds the rule's code, name and severity."""
+class Finding(Problem):
+    """A problem as it is reported."""
 
-    message: str
-    member: str | None = None
-    entry: str | None = None
-    notes: tuple[str, ...] = ()
-    hint: str | None = None
-    fix: Fix | None = None
-    wheel: str | None = None
+    code: str
+    """The rule's code, `WF101`."""
+    name: str
+    """The rule's name, `unreachable-library`."""
+    severity: Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit(Problem):
+    """A problem as a rule yields it; the engine adds the rule's code, name and severity."""
+
     severity: Severity | None = None
     """The severity of this case, if it differs from that of the rule."""
 

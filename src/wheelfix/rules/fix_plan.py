@@ -75,16 +75,7 @@ def plan(wheel: Wheel, findings: Iterable[Finding], settings: Settings) -> tuple
 
 def planned(draft: Draft, edit: Edit, code: str, name: str, title: str) -> PlannedEdit:
     """Return `edit` with what it changes in `draft`, and the rule that asks for it."""
-    change = edit.change(draft)
-    return PlannedEdit(
-        edit=edit,
-        code=code,
-        name=name,
-        title=title,
-        member=change.member,
-        old=change.old,
-        new=change.new,
-    )
+    return PlannedEdit(edit, code, name, title, *edit.change(draft))
 
 
 def plan_in_order(

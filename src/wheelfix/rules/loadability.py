@@ -27,12 +27,18 @@ DEFAULT_STACK_PERMS in glibc's sysdeps/*/stackinfo.h; AArch64, 64-bit POWER, RIS
 not.
 """
 _PAGE = 4096
-_PAGES: dict[int, tuple[int, str]] = {
-    Machine.AARCH64: (0x10000, "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi"),
-    Machine.PPC64: (0x10000, "64 KiB pages on RHEL, Debian, Ubuntu and SUSE"),
-    Machine.LOONGARCH: (0x4000, "16 KiB pages on most distributions"),
-}
-"""The largest page sizes of kernels in use; other machines of platform tags have 4 KiB."""
+_KIB = 1024
+_PAGES: dict[int, tuple[tuple[int, ...], int, str]] = {
+    Machine.AARCH64: (
+        (4, 16, 64), 64, "64 KiB pages on RHEL 7 and 8, 16 KiB on Raspberry Pi OS and Asahi"
+    ),
+    Machine.PPC64: ((4, 64), 64, "64 KiB pages on RHEL, Debian, Ubuntu and SUSE"),
+    Machine.LOONGARCH: ((4, 16, 64), 16, "16 KiB pages on most distributions"),
+}  # fmt: skip
+"""The page sizes that kernels can have, the largest in use, and where; in KiB.
+
+Other machines of platform tags have 4 KiB.
+"""
 _SURPLUS = 1664
 """Bytes of static TLS for all objects opened by dlopen: glibc's `_dl_tls_static_surplus_init`."""
 _NOT_CONGRUENT = (2, 35)
@@ -430,7 +436,8 @@ def small_alignment(context: Context) -> Iterator[Hit]:
     Not fixed: only the linker can change the layout of the segments.
     """
     for member, elf in context.wheel.elfs.items():
-        wanted, where = _PAGES.get(elf.machine, (0, ""))
+        _, largest, where = _PAGES.get(elf.machine, ((), 0, ""))
+        wanted = largest * _KIB
         pages = min((_pages(load) for load in _loads(elf)), default=wanted)
         if pages >= wanted or pages < _PAGE:
             continue  # segments that fit no page size are left to WF604
@@ -442,6 +449,12 @@ def small_alignment(context: Context) -> Iterator[Hit]:
             notes=(where,),
             hint=f"link it with `-Wl,-z,max-page-size={wanted}`",
         )
+
+
+def possible_pages(elf: Elf) -> tuple[int, ...]:
+    """Return the page sizes in bytes between which kernels for this machine can choose."""
+    sizes, *_ = _PAGES.get(elf.machine, ((), 0, ""))
+    return tuple(size * _KIB for size in sizes)
 
 
 def _pages(load: Segment) -> int:

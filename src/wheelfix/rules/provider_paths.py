@@ -1,10 +1,10 @@
 """Whether search paths lead to the libraries of providers."""
 
-import posixpath
 from collections.abc import Iterator
 
 from wheelfix.analysis.providers import ProviderUse, by_provider, editions
 from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, describe, entries_between, split
+from wheelfix.loader.search import entry_directory
 from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -26,7 +26,7 @@ def leads_to_provider(entry: str, member: str, context: Context) -> bool:
 
 
 def _normal(entry: str) -> str:
-    return posixpath.normpath(entry.replace("${ORIGIN}", _DEEP).replace("$ORIGIN", _DEEP))
+    return entry_directory(entry, _DEEP)
 
 
 def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ import posixpath
 from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import filter as filter_names
-from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
@@ -18,7 +17,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.rules.sonames import grafted_as, libraries_called
-from wheelfix.text import counted, join_some
+from wheelfix.text import counted, join_some, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 
@@ -227,7 +226,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
         if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
             continue
         new = grafted_as(wheel, name)
-        will_be = name in external and not any(fnmatchcase(name, glob) for glob in spared)
+        will_be = name in external and not matches_any(name, spared)
         if new is None and not will_be:
             continue
         severity = _graded(opening)

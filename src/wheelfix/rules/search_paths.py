@@ -4,21 +4,21 @@ import posixpath
 import re
 from collections.abc import Iterator
 from enum import Enum, auto
-from fnmatch import fnmatchcase
 
-from wheelfix.elf.model import Elf, Libc, PathTag
+from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import Layout
+from wheelfix.loader.search import entry_directory, expands
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_paths import leads_to_provider
 from wheelfix.rules.rule import rule
 from wheelfix.settings import SacrificialEntry, SearchPathTag
+from wheelfix.text import matches_any
 from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"
 """A directory that never exists, so that a tool may drop the entry without effect."""
 
-_TOKEN = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 _WRAPPING = "'\"` \t"
 
 
@@ -43,7 +43,7 @@ def fixed(entry: str) -> str:
 
 def entry_kind(entry: str, member: str, context: Context) -> EntryKind:
     """Return what is wrong with one search path entry of `member`, once installed."""
-    if any(fnmatchcase(entry, pattern) for pattern in context.settings.keep_entries):
+    if matches_any(entry, context.settings.keep_entries):
         return EntryKind.FINE
     if entry == SACRIFICE and context.settings.sacrificial_entry is not SacrificialEntry.OFF:
         return EntryKind.FINE
@@ -56,18 +56,11 @@ def entry_kind(entry: str, member: str, context: Context) -> EntryKind:
 def _spelling(entry: str, elf: Elf) -> EntryKind:
     if not entry:
         return EntryKind.EMPTY
-    if fixed(entry) != entry or not _tokens_known(entry, elf):
+    if fixed(entry) != entry or not expands(entry, elf.libc):
         return EntryKind.MALFORMED
     if entry.startswith("/"):
         return EntryKind.ABSOLUTE
     return EntryKind.FINE if entry.startswith(("$ORIGIN", "${ORIGIN}")) else EntryKind.RELATIVE
-
-
-def _tokens_known(entry: str, elf: Elf) -> bool:
-    """Return whether the loader expands every `$` (ld.so(8); musl: only `$ORIGIN`)."""
-    known = {"ORIGIN"} if elf.libc is Libc.MUSL else {"ORIGIN", "LIB", "PLATFORM"}
-    tokens = [braced or plain for braced, plain in _TOKEN.findall(entry)]
-    return len(tokens) == entry.count("$") and all(token in known for token in tokens)
 
 
 def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
@@ -82,13 +75,8 @@ def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
     return EntryKind.FINE
 
 
-def _directory(entry: str, member: str, layout: Layout) -> str:
-    origin = posixpath.dirname(layout.paths[member])
-    return posixpath.normpath(entry.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
-
-
 def _escapes(entry: str, member: str, layout: Layout) -> bool:
-    directory = _directory(entry, member, layout)
+    directory = entry_directory(entry, posixpath.dirname(layout.paths[member]))
     root = layout.scheme.root
     return directory != root and not directory.startswith(f"{root}/")
 
@@ -100,10 +88,10 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
     libraries (`own`). Any other may belong to another distribution
     (`$ORIGIN/../nvidia/cublas/lib`).
     """
-    directory = _directory(entry, member, layout)
+    origin = posixpath.dirname(layout.paths[member])
+    directory = entry_directory(entry, origin)
     if directory in layout.directories:
         return False
-    origin = posixpath.dirname(layout.paths[member])
     return directory.startswith(f"{origin}/") or posixpath.basename(directory).lower() == own
 
 
@@ -252,7 +240,7 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
     """
     for member, elf, entry in _entries(context, EntryKind.MALFORMED):
         better = fixed(entry)
-        plain = better != entry and _tokens_known(better, elf)
+        plain = better != entry and expands(better, elf.libc)
         repair = ReplaceEntry(member=member, old=entry, new=better)
         fix = Fix(title="correct the entry", edits=(repair,)) if plain else _drop(member, entry)
         yield Hit(

@@ -4,29 +4,26 @@ The libraries of a machine are data (`loader.targets`). Loading of each object i
 installed by the first scheme, and each problem is reported once per machine and cause.
 """
 
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from wheelfix.elf.constants import Pt
-from wheelfix.elf.model import Elf, Machine
-from wheelfix.loader.target_platforms import Target, default_name, newer, page_sizes
+from wheelfix.elf.model import Elf
+from wheelfix.loader.target_platforms import (
+    Target,
+    default_name,
+    newer,
+    page_sizes,
+    versions_too_new,
+)
 from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.loadability import requires_executable_stack
+from wheelfix.rules.loadability import possible_pages, requires_executable_stack
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
+from wheelfix.text import join_some, matches_any
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
-_PAGES: Mapping[int, tuple[int, ...]] = {
-    Machine.AARCH64: (4096, 16384, 65536),
-    Machine.PPC64: (4096, 65536),
-    Machine.LOONGARCH: (4096, 16384, 65536),
-}
-"""The possible page sizes of kernels; those of other machines always have 4 KiB."""
 _REFUSES_EXECUTABLE_STACK = "2.41"
-_SINCE = {"GLIBC_ABI_DT_RELR": "2.36"}
-"""Version names without a number, and the glibc release that introduced them."""
 
 
 @rule("WF811", "target-not-offered", Severity.ERROR)
@@ -92,9 +89,9 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
         wanted: dict[tuple[str, str], dict[str, list[str]]] = {}
         for member in loaded.loads:
             elf = context.wheel.elfs[member]
-            for file, version in _missing_versions(elf, loaded.target):
+            for file, version, newest in versions_too_new(elf, loaded.target.versions):
                 if (member, file) not in served:
-                    dependents = wanted.setdefault((file, _newest(version, loaded.target)), {})
+                    dependents = wanted.setdefault((file, newest), {})
                     dependents.setdefault(member, []).append(_symbols(elf, file, version))
         for (file, there), dependents in wanted.items():
             number = len(dependents)
@@ -110,20 +107,6 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 ),
                 hint="build in an older image, or remove the machine from `target`",
             )
-
-
-def _missing_versions(elf: Elf, target: Target) -> Iterator[tuple[str, str]]:
-    for need in elf.verneed:
-        for version in need.versions:
-            prefix, _, number = version.partition("_")
-            there = target.versions.get(prefix)
-            if there is not None and newer(_SINCE.get(version, number), there):
-                yield need.file, version
-
-
-def _newest(version: str, target: Target) -> str:
-    prefix = version.partition("_")[0]
-    return f"{prefix}_{target.versions[prefix]}"
 
 
 def _symbols(elf: Elf, file: str, version: str) -> str:
@@ -210,8 +193,7 @@ def _absences(context: Context) -> dict[str, _Absence]:
     found: dict[str, _Absence] = {}
     for loaded in context.target_loads:
         for name, dependent in _missing(loaded):
-            excluded = any(fnmatchcase(name, pattern) for pattern in context.settings.exclude)
-            if name not in known and not excluded:
+            if name not in known and not matches_any(name, context.settings.exclude):
                 absence = found.setdefault(name, _Absence(targets=[], dependents={}))
                 absence.dependents[dependent] = None
                 if loaded.target not in absence.targets:
@@ -256,7 +238,7 @@ def target_page_size(context: Context) -> Iterator[Hit]:
         for member, elf in context.wheel.elfs.items():
             aligns = [s.align for s in elf.segments if s.type == Pt.LOAD]
             small = min(aligns, default=size)
-            if elf.dynamic and size in _PAGES.get(elf.machine, ()) and small % size:
+            if elf.dynamic and size in possible_pages(elf) and small % size:
                 yield Hit(
                     message=f"is aligned for pages of {_kib(small)}: it does not load with pages "
                     f"of {_kib(size)}",
