@@ -40,7 +40,12 @@ def matches_any(name: str, globs: Iterable[str]) -> bool:
 
 def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
     """Return the items by their key, in the order of the first item of each key."""
+    return values_by_key((key(item), item) for item in items)
+
+
+def values_by_key(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
+    """Return the second items of `pairs` by the first, in the order of the first of each."""
     groups: dict[_Key, list[_Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
+    for key, item in pairs:
+        groups.setdefault(key, []).append(item)
     return groups

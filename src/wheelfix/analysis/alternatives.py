@@ -8,6 +8,7 @@ from wheelfix.analysis.installation import Installation, Installations, Provenan
 from wheelfix.analysis.load_tree import Step
 from wheelfix.elf.model import Libc
 from wheelfix.loader.loads import How, Load
+from wheelfix.text import values_by_key
 from wheelfix.wheel.grafted_name import unhashed
 
 
@@ -110,12 +111,11 @@ def _differences(  # noqa: PLR0913, PLR0917 - two loads, each in its installatio
 
 
 def _in_another_process(installation: Installation, steps: Iterable[Step]) -> Iterator[Alternative]:
-    carriers: dict[str, list[str]] = {}
     musl = installation.environment.libc is Libc.MUSL
-    for path, elf in installation.environment.files.items():
-        name = path.rpartition("/")[2] if musl else elf.soname
-        if name:
-            carriers.setdefault(name, []).append(path)
+    carriers = values_by_key(
+        (path.rpartition("/")[2] if musl else elf.soname or "", path)
+        for path, elf in installation.environment.files.items()
+    )
     for step in steps:
         if step.depth == 0 or (
             step.origin and step.origin.provenance in {Provenance.PLATFORM, Provenance.PYTHON}

@@ -16,6 +16,7 @@ from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
 from wheelfix.loader.loads import How, Load
 from wheelfix.loader.search import load, load_each
+from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 
@@ -91,18 +92,12 @@ class Graph:
         return tuple(node for node in self.nodes_from(Provenance.WHEEL) if not node.is_root)
 
     def edges_to(self) -> dict[str, list[Edge]]:
-        """Return for each node the edges that lead to it: its dependents."""
-        found: dict[str, list[Edge]] = {node.id: [] for node in self.nodes}
-        for edge in self.edges:
-            found[edge.target].append(edge)
-        return found
+        """Return the edges by the node that they lead to, from its dependents."""
+        return grouped(self.edges, lambda edge: edge.target)
 
     def edges_from(self) -> dict[str, list[Edge]]:
-        """Return for each node the edges that start at it: its DT_NEEDED entries."""
-        found: dict[str, list[Edge]] = {node.id: [] for node in self.nodes}
-        for edge in self.edges:
-            found[edge.source].append(edge)
-        return found
+        """Return the edges by the node that they start at: its DT_NEEDED entries."""
+        return grouped(self.edges, lambda edge: edge.source)
 
 
 def graph_of(wheel: Wheel, options: LoadOptions) -> Graph:

@@ -28,6 +28,7 @@ from wheelfix.loader.install_schemes import (
 from wheelfix.loader.loads import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
+from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import LibrarySearches
 
@@ -241,9 +242,7 @@ def _of_python(environment: Environment, added: Iterable[str]) -> Iterator[str]:
 def _shimmed(wheel: Wheel, layout: Layout, others: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the paths of extension modules, and the files that shims open before each."""
     opened = opened_by_shims(wheel)
-    files: dict[str, list[str]] = {}
-    for path in others:
-        files.setdefault(posixpath.basename(path), []).append(path)
+    files = grouped(others, posixpath.basename)
     return {
         path: tuple(file for name in opened[member] for file in files.get(name, ()))
         for path, member in layout.members.items()

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from wheelfix.analysis.installation import Installation, Origin, Provenance, load_roots, loads_of
 from wheelfix.analysis.providers import known_providers
 from wheelfix.loader.loads import Candidate, How, Load, Request
+from wheelfix.text import grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,12 +44,8 @@ def tree_of(installation: Installation, loads: Sequence[Load]) -> Iterator[Step]
     """
     first = _first_requests(loads)
     last = loads[-1]
-    requests: dict[str | None, list[Request]] = {}
-    opener: dict[str, int] = {}
-    for request in last.requests:
-        requests.setdefault(request.requester, []).append(request)
-        if request.result is not None:
-            opener.setdefault(request.result, id(request))
+    requests = grouped(last.requests, lambda request: request.requester)
+    opener = {request.result: id(request) for request in reversed(last.requests)}
     elf = installation.environment.files.get(last.root)
     top = last.requests[:1]
     if elf is not None and elf.is_executable:

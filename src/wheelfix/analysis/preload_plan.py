@@ -6,7 +6,7 @@ library is covered if nothing else leads to it.
 """
 
 import posixpath
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, Layout, site_path
 from wheelfix.loader.loads import Load
 from wheelfix.loader.python_api import init_functions
 from wheelfix.settings import Provider, name_of
+from wheelfix.text import grouped, values_by_key
 from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
@@ -81,13 +82,10 @@ class PreloadPlan:
         return shim is not None and shim.opens(hook.module, libraries)
 
     @property
-    def lacking(self) -> Mapping[str, tuple[str, ...]]:
+    def lacking(self) -> Mapping[str, Sequence[str]]:
         """`__init__.py` member -> the modules before which its shim does not open everything."""
-        found: dict[str, list[str]] = {}
-        for module, libraries in self.before.items():
-            if not self._opens(self.hooks[module], libraries):
-                found.setdefault(self.hooks[module].init, []).append(module)
-        return {init: tuple(modules) for init, modules in found.items()}
+        lacking = (m for m, wanted in self.before.items() if not self._opens(self.hooks[m], wanted))
+        return grouped(lacking, lambda module: self.hooks[module].init)
 
 
 def plan_preloads(
@@ -169,10 +167,9 @@ def _entry_modules(
     wheel: Wheel, closures: Mapping[str, tuple[str, ...]], needs: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
     """Return the modules and programs that load each member, or else the member itself."""
-    roots_of: dict[str, list[str]] = {}
-    for root, closure in closures.items():
-        for member in closure:
-            roots_of.setdefault(member, []).append(root)
+    roots_of = values_by_key(
+        (member, root) for root, closure in closures.items() for member in closure
+    )
 
     def is_entry(root: str) -> bool:
         elf = wheel.elfs.get(root)

@@ -6,7 +6,7 @@ reads wheels, installed distributions and directories.
 
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
@@ -21,7 +21,7 @@ from packaging.version import InvalidVersion, Version
 from wheelfix.elf.model import Elf
 from wheelfix.settings import Provider, name_of
 from wheelfix.system.resources import read_text
-from wheelfix.text import matches_any
+from wheelfix.text import grouped, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 
@@ -102,19 +102,19 @@ def suggest_pattern(pattern: str, names: Collection[str]) -> tuple[str, tuple[st
 
 
 @cache
-def presets() -> Mapping[str, tuple[Provider, ...]]:
+def presets() -> Mapping[str, Sequence[Provider]]:
     """Return the well-known providers by name, from `providers.toml`."""
-    found: dict[str, list[Provider]] = {}
-    for table in tomllib.loads(read_text("wheelfix.analysis", "providers.toml"))["provider"]:
-        provider = Provider(
+    providers = (
+        Provider(
             requirement=table["name"],
             libraries=tuple(table["libraries"]),
             directory=table["directory"],
             scheme=table["scheme"],
             source=f"as of {table['source']}",
         )
-        found.setdefault(provider.name, []).append(provider)
-    return {name: tuple(providers) for name, providers in found.items()}
+        for table in tomllib.loads(read_text("wheelfix.analysis", "providers.toml"))["provider"]
+    )
+    return grouped(providers, lambda provider: provider.name)
 
 
 def known_providers(library: str) -> tuple[str, ...]:
@@ -184,11 +184,8 @@ def provider_uses(wheel: Wheel, providers: Iterable[Provider]) -> Iterator[Provi
 
 def by_provider(uses: Iterable[ProviderUse]) -> Mapping[str, list[ProviderUse]]:
     """Return the uses by distribution; providers that are mere directories are left out."""
-    found: dict[str, list[ProviderUse]] = {}
-    for use in uses:
-        if use.provider.name:
-            found.setdefault(use.provider.name, []).append(use)
-    return found
+    named = (use for use in uses if use.provider.name)
+    return grouped(named, lambda use: use.provider.name)
 
 
 def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:

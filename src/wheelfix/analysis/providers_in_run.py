@@ -17,6 +17,7 @@ from packaging.version import InvalidVersion, Version
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
+from wheelfix.text import values_by_key
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 
@@ -27,6 +28,11 @@ class Part(NamedTuple):
     name: WheelName
     requires_dist: tuple[str, ...] = ()
     """The Requires-Dist entries of METADATA (PEP 508)."""
+
+    @property
+    def distribution(self) -> str:
+        """The normalized name (PEP 503)."""
+        return canonicalize_name(self.name.distribution)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +63,12 @@ def set_members(parts: Sequence[Part]) -> tuple[SetMember, ...]:
 
     Wheels that require each other in a circle are no providers of each other.
     """
-    if len({canonicalize_name(part.name.distribution) for part in parts}) < 2:
+    if len({part.distribution for part in parts}) < 2:
         return (SetMember(),) * len(parts)
     run = _Run(
-        parts=parts, reach=tuple(_reach(part.name) for part in parts), present=_by_name(parts)
+        parts=parts,
+        reach=tuple(_reach(part.name) for part in parts),
+        present=values_by_key((part.distribution, index) for index, part in enumerate(parts)),
     )
     required = [_required(run, index) for index in range(len(parts))]
     reachable = [_reachable(required, index) for index in range(len(parts))]
@@ -121,17 +129,10 @@ def _reach(name: WheelName) -> _Reach:
     )
 
 
-def _by_name(parts: Iterable[Part]) -> Mapping[str, Sequence[int]]:
-    found: dict[str, list[int]] = {}
-    for index, part in enumerate(parts):
-        found.setdefault(canonicalize_name(part.name.distribution), []).append(index)
-    return found
-
-
 def _required(run: _Run, index: int) -> _Required:
     """Return the wheels that a wheel requires directly, and why others are no providers."""
     part = run.parts[index]
-    others = run.present.keys() - {canonicalize_name(part.name.distribution)}
+    others = run.present.keys() - {part.distribution}
     providers: dict[int, bool] = {}
     messages: list[str] = []
     for requirement in _requirements(part, others):
@@ -282,7 +283,7 @@ def _providers(
             continue
         seen.add(provider.index)
         yield provider
-        through = provider.through or canonicalize_name(parts[provider.index].name.distribution)
+        through = provider.through or parts[provider.index].distribution
         waiting.extend(
             ProviderWheel(index=index, through=through, same_product=same and provider.same_product)
             for index, same in edges[provider.index].items()
@@ -294,5 +295,5 @@ def _circles(
 ) -> Iterator[str]:
     for index in required:
         if index not in kept:
-            name = canonicalize_name(parts[index].name.distribution)
+            name = parts[index].distribution
             yield f"nothing is shared with {name}: the two require each other in a circle"

@@ -19,7 +19,7 @@ from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope
 from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.text import join_some, matches_any
+from wheelfix.text import join_some, matches_any, values_by_key
 
 _MOST_REASONS = 3
 
@@ -308,10 +308,7 @@ class _Trial:
 
 def _closure(load: Load, start: str) -> set[str]:
     """Return the files that `start` leads to in `load`, itself among them."""
-    edges: dict[str | None, list[str]] = {}
-    for request in load.requests:
-        if request.result is not None:
-            edges.setdefault(request.requester, []).append(request.result)
+    edges = values_by_key((r.requester, r.result) for r in load.requests if r.result is not None)
     found = {start}
     waiting = [start]
     while waiting:

@@ -40,10 +40,10 @@ def graph_text(graph: Graph, *, colour: bool) -> str:
         if nodes:
             lines += ["", paint(title, Colour.BOLD, on=colour)]
         for node in nodes:
-            by = "" if node.is_root else f"  needed by {_dependents(dependents[node.id])}"
+            by = "" if node.is_root else f"  needed by {_dependents(dependents.get(node.id, []))}"
             name = paint(printable(node.id), Colour.GREEN, on=colour)
             lines.append(f"  {name}  {printable(in_units(node.size or 0) + by)}")
-            lines += _needs(graph, needs[node.id], colour=colour)
+            lines += _needs(graph, needs.get(node.id, []), colour=colour)
     for provenance, title in (
         (Provenance.OTHER, "from other wheels"),
         (Provenance.VARIABLE, "from LD_LIBRARY_PATH"),

@@ -1,5 +1,6 @@
 """What a rule may look at: the wheel, the settings, and the analyses of the wheel."""
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -19,6 +20,7 @@ from wheelfix.loader.loads import Environment, Load
 from wheelfix.loader.search import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
+from wheelfix.text import grouped, values_by_key
 from wheelfix.wheel.edits import Edit, predict
 from wheelfix.wheel.model import Wheel, normalized
 from wheelfix.wheel.platform_tags import promised_libcs
@@ -89,23 +91,18 @@ class Context:
         )
 
     @cached_property
-    def shipped(self) -> Mapping[str, tuple[str, ...]]:
+    def shipped(self) -> Mapping[str, Sequence[str]]:
         """File name -> the shared objects of that name in the wheel."""
-        shipped: dict[str, tuple[str, ...]] = {}
-        for member, elf in self.wheel.elfs.items():
-            if elf.dynamic:
-                name = member.rpartition("/")[2]
-                shipped[name] = (*shipped.get(name, ()), member)
-        return shipped
+        objects = (member for member, elf in self.wheel.elfs.items() if elf.dynamic)
+        return grouped(objects, posixpath.basename)
 
     @cached_property
-    def dependents(self) -> Mapping[str, tuple[str, ...]]:
+    def dependents(self) -> Mapping[str, Sequence[str]]:
         """DT_NEEDED entry -> the objects of the wheel that have it."""
-        found: dict[str, list[str]] = {}
-        for member, elf in self.wheel.elfs.items():
-            for name in dict.fromkeys(elf.needed):
-                found.setdefault(name, []).append(member)
-        return {name: tuple(members) for name, members in found.items()}
+        elfs = self.wheel.elfs.items()
+        return values_by_key(
+            (name, member) for member, elf in elfs for name in dict.fromkeys(elf.needed)
+        )
 
     @cached_property
     def provider_uses(self) -> tuple[ProviderUse, ...]:

@@ -10,7 +10,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import counted, in_units, join_some
+from wheelfix.text import counted, grouped, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
@@ -232,19 +232,21 @@ def second_metadata(context: Context) -> Iterator[Hit]:
     Unsafe: the directory is removed.
     """
     wheel = context.wheel
-    found: dict[str, list[str]] = {}
-    for member in wheel.members:
-        top = (site_path(member.name, wheel) or "").partition("/")[0]
+    for top, members in top_levels(wheel).items():
         if top.endswith((".dist-info", ".egg-info")) and top != wheel.dist_info:
-            found.setdefault(top, []).append(member.name)
-    for top, members in found.items():
-        yield Hit(
-            message=f"installs the metadata of another distribution, `{top}`",
-            member=members[0],
-            entry=top,
-            hint="build from a clean tree",
-            fix=removal(members),
-        )
+            yield Hit(
+                message=f"installs the metadata of another distribution, `{top}`",
+                member=members[0],
+                entry=top,
+                hint="build from a clean tree",
+                fix=removal(members),
+            )
+
+
+def top_levels(wheel: Wheel) -> dict[str, list[str]]:
+    """Return the members that are installed into site-packages, by their top-level names there."""
+    names = (member.name for member in wheel.members if site_path(member.name, wheel))
+    return grouped(names, lambda name: (site_path(name, wheel) or "").partition("/")[0])
 
 
 @rule("WF513", "program-without-run-bit", Severity.WARNING)
@@ -359,35 +361,23 @@ def flattened_links(context: Context) -> Iterator[Hit]:
     one named like the SONAME; but other code may open them.
     """
     wheel = context.wheel
-    for names in same_bytes(wheel).values():
+    for names in same_bytes(wheel):
         for members in _link_chains(wheel, names):
             yield _flattened(context, members)
 
 
-def same_bytes(wheel: Wheel) -> dict[tuple[str, int], list[str]]:
-    """Return the names of identical files, by hash and size."""
-    seen: set[str] = set()
-    again: set[str] = set()
-    for row in wheel.record:
-        (again if row.hash in seen else seen).add(row.hash)
-    hashes = {row.name: row.hash for row in wheel.record if row.hash and row.hash in again}
-    first: dict[tuple[str, int], str] = {}
-    found: dict[tuple[str, int], list[str]] = {}
-    for member in wheel.members:
-        if member.size and (digest := hashes.get(member.name)):
-            key = digest, member.size
-            if (other := first.setdefault(key, member.name)) is not member.name:
-                found.setdefault(key, [other]).append(member.name)
-    return found
+def same_bytes(wheel: Wheel) -> list[list[str]]:
+    """Return the sets of names of identical files."""
+    hashes = {row.name: row.hash for row in wheel.record if row.hash}
+    hashed = (member for member in wheel.members if member.size and member.name in hashes)
+    groups = grouped(hashed, lambda member: (hashes[member.name], member.size))
+    return [[member.name for member in same] for same in groups.values() if len(same) > 1]
 
 
 def _link_chains(wheel: Wheel, names: Sequence[str]) -> Iterator[list[str]]:
-    chains: dict[str, list[str]] = {}
-    for name in names:
-        stem, dot, _ = name.partition(".so")
-        if dot and name in wheel.elfs:
-            chains.setdefault(stem, []).append(name)
-    yield from (sorted(chain, key=len) for chain in chains.values() if len(chain) > 1)
+    libraries = (name for name in names if ".so" in name and name in wheel.elfs)
+    chains = grouped(libraries, lambda name: name.partition(".so")[0]).values()
+    return (sorted(chain, key=len) for chain in chains if len(chain) > 1)
 
 
 def _flattened(context: Context, members: Sequence[str]) -> Hit:

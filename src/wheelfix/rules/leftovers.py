@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.files import other_members, removal
+from wheelfix.rules.files import other_members, removal, top_levels
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
@@ -189,15 +188,11 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     Not fixed: remove them from the list of packages.
     """
     wheel = context.wheel
-    found: dict[str, list[str]] = {}
-    for member in wheel.members:
-        top = (site_path(member.name, wheel) or "").partition("/")[0]
+    for top, members in top_levels(wheel).items():
         if top in _COMMON and normalized(top) != normalized(wheel.name.distribution):
-            found.setdefault(top, []).append(member.name)
-    for top, members in found.items():
-        yield Hit(
-            message=f"installs the generic top-level name `{top}` into site-packages",
-            member=members[0],
-            entry=top,
-            hint="list the packages to ship explicitly, without it",
-        )
+            yield Hit(
+                message=f"installs the generic top-level name `{top}` into site-packages",
+                member=members[0],
+                entry=top,
+                hint="list the packages to ship explicitly, without it",
+            )

@@ -4,7 +4,7 @@ The quoted error messages are those of glibc (elf/dl-load.c, elf/dl-reloc.c, elf
 musl (ldso/dynlink.c).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from posixpath import normpath
 
@@ -90,17 +90,7 @@ def broken_elf(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    broken = context.wheel.broken_elfs
-    dependents = _dependents(context, broken)
-    for member, message in broken.items():
-        wanted = dependents.get(member)
-        yield Hit(
-            message=message,
-            member=member,
-            severity=Severity.ERROR if wanted else None,
-            notes=(wanted,) if wanted else (),
-            hint="build the wheel again",
-        )
+    yield from _refused(context, context.wheel.broken_elfs, "build the wheel again")
 
 
 @rule("WF602", "not-elf", Severity.WARNING)
@@ -128,18 +118,28 @@ def not_elf(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed.
     """
-    impostors = context.wheel.impostors
-    dependents = _dependents(context, impostors)
     sizes = {member.name: member.size for member in context.wheel.members}
-    for member, what in impostors.items():
-        wanted = dependents.get(member)
+    messages: dict[str, str] = {}
+    for member, what in context.wheel.impostors.items():
         said = "file too short" if sizes.get(member, 0) < _HEADER else "invalid ELF header"
+        messages[member] = (
+            f"is named like a shared object, but is {what}: the loader reports `{said}`"
+        )
+    hint = "ship the library itself, or give the file another name"
+    yield from _refused(context, messages, hint)
+
+
+def _refused(context: Context, messages: Mapping[str, str], hint: str) -> Iterator[Hit]:
+    """Report members that the loader refuses: as errors if something needs them."""
+    dependents = _dependents(context, messages)
+    for member, message in messages.items():
+        wanted = dependents.get(member)
         yield Hit(
-            message=f"is named like a shared object, but is {what}: the loader reports `{said}`",
+            message=message,
             member=member,
             severity=Severity.ERROR if wanted else None,
             notes=(wanted,) if wanted else (),
-            hint="ship the library itself, or give the file another name",
+            hint=hint,
         )
 
 

@@ -8,7 +8,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import ProviderBy
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD
 
@@ -71,10 +71,8 @@ def provider_not_preloaded(context: Context) -> Iterator[Hit]:
                 title="preload libraries before the import", edits=tuple(_edits(context, init))
             ),
         )
-    whys: dict[str, list[str]] = {}
-    for member, why in preloading.outside.items():
-        whys.setdefault(why, []).append(member)
-    for why, members in whys.items():
+    outside = preloading.outside
+    for why, members in grouped(outside, lambda member: outside[member]).items():
         yield Hit(
             message=f"no shim can preload libraries before {join_some(members)}: {why}",
             hint="an RPATH entry leads to the provider instead",

@@ -13,7 +13,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
-from wheelfix.text import join_some
+from wheelfix.text import join_some, values_by_key
 
 
 def _available(context: Context, use: ProviderUse, version: Provider) -> Library | None:
@@ -123,10 +123,8 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     """
     if context.definitions is None:
         return
-    uses: dict[str, list[list[VersionUse]]] = {}
-    for use in context.provider_uses:
-        if versions := _in_versions(context, use):
-            uses.setdefault(use.member, []).append(versions)
+    judged = ((use.member, _in_versions(context, use)) for use in context.provider_uses)
+    uses = values_by_key((member, versions) for member, versions in judged if versions)
     yield from _lacking_symbols(
         context, {m: [found[0] for found in own] for m, own in uses.items()}
     )

@@ -8,7 +8,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 from wheelfix.wheel.grafted_name import original_name
 
 
@@ -37,10 +37,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     # Providers found among the wheels of the run are not configured by the user.
     providers = [provider for provider in context.settings.provider if not provider.owner]
     used = {(use.provider.name, use.provider.source) for use in context.provider_uses}
-    named: dict[tuple[str, str], list[Provider]] = {}
-    for provider in providers:
-        key = (provider.name, "" if provider.name else provider.source)
-        named.setdefault(key, []).append(provider)
+    named = grouped(providers, lambda known: (known.name, "" if known.name else known.source))
     for (name, source), own in sorted(named.items(), key=lambda item: item[0]):
         is_used = any(name == u[0] and (name or source == u[1]) for u in used)
         near = list(_near(own, providers, context.dependents))

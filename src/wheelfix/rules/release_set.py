@@ -17,7 +17,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
-from wheelfix.text import in_units, join_some
+from wheelfix.text import grouped, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
@@ -285,16 +285,14 @@ def _requirements(wheel: Wheel) -> tuple[str, ...]:
 def _platforms(context: SetContext) -> Iterator[tuple[Wheel, ...]]:
     """Yield the wheels of each release that are for the same architecture and C library."""
     for wheels in context.releases:
-        groups: dict[frozenset[tuple[Family, str]], list[Wheel]] = {}
-        for wheel in wheels:
-            tags = map(parse_platform_tag, wheel.name.platforms)
-            platform = {(tag.family, tag.arch) for tag in tags if tag.is_linux}
-            if platform:
-                groups.setdefault(frozenset(platform), []).append(wheel)
-        for group in groups.values():
-            alone = {str(wheel.name): wheel for wheel in group}  # a wheel may be given twice
-            if len(alone) > 1:
-                yield tuple(alone.values())
+        for platform, group in grouped(wheels, _platform).items():
+            if platform and len(group) > 1:
+                yield tuple(group)
+
+
+def _platform(wheel: Wheel) -> frozenset[tuple[Family, str]]:
+    tags = map(parse_platform_tag, wheel.name.platforms)
+    return frozenset((tag.family, tag.arch) for tag in tags if tag.is_linux)
 
 
 Value = TypeVar("Value")
@@ -302,8 +300,8 @@ Value = TypeVar("Value")
 
 def majority(values: Iterable[Value]) -> Value | None:
     """Return the value shared by more than half of all, and at least two; None if there is none."""
-    every = list(values)
-    for value, count in Counter(every).most_common(1):
-        if count > 1 and 2 * count > len(every):
+    counts = Counter(values)
+    for value, count in counts.most_common(1):
+        if count > 1 and 2 * count > counts.total():
             return value
     return None

@@ -62,19 +62,11 @@ def rule(
     code: str, name: str, severity: Severity, stage: Stage = Stage.AFTER
 ) -> Callable[[Callable[[Context], Iterator[Hit]]], Rule]:
     """Make the decorated check a rule."""
-
-    def decorate(check: Callable[[Context], Iterator[Hit]]) -> Rule:
-        return Rule(code=code, name=name, severity=severity, stage=stage, check=check)
-
-    return decorate
+    return lambda check: Rule(code=code, name=name, severity=severity, stage=stage, check=check)
 
 
 def set_rule(
     code: str, name: str, severity: Severity
 ) -> Callable[[Callable[[SetContext], Iterator[Hit]]], SetRule]:
     """Make the decorated check a rule about several wheels."""
-
-    def decorate(check: Callable[[SetContext], Iterator[Hit]]) -> SetRule:
-        return SetRule(code=code, name=name, severity=severity, check=check)
-
-    return decorate
+    return lambda check: SetRule(code=code, name=name, severity=severity, check=check)

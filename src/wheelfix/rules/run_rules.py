@@ -37,14 +37,11 @@ def find_in_set(context: SetContext, rules: Iterable[SetRule]) -> Iterator[Findi
 
 
 def _hits(rule: Rule, context: Context) -> Iterator[Hit]:
-    if rule.plugin is None:
-        yield from rule.check(context)
-        return
     try:
         yield from rule.check(context)
-    except WheelfixError:
-        raise
     except Exception as error:
+        if rule.plugin is None or isinstance(error, WheelfixError):
+            raise
         raise RuleError(
             f"the rule {rule.code} ({rule.name}) of `{rule.plugin}` crashed on "
             f"`{context.wheel.name}`: {type(error).__name__}: {error}",

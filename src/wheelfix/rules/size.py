@@ -10,7 +10,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Member, Wheel, normalized
+from wheelfix.wheel.model import Wheel, normalized
 
 NOTABLE = 100_000
 """Bytes of the zip below which a size is not worth a warning."""
@@ -119,7 +119,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     Not fixed: only the package knows which name it needs.
     """
     wheel = context.wheel
-    groups = [_unlinked(names) for names in same_bytes(wheel).values()]
+    groups = [_unlinked(names) for names in same_bytes(wheel)]
     groups = [names for names in groups if len(names) > 1]
     packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
@@ -167,18 +167,16 @@ def largest_files(context: Context) -> Iterator[Hit]:
         return
     yield Hit(
         message=f"a wheel of {in_units(wheel.zip_size)}",
-        notes=tuple(_share(member, wheel) for member in _largest(wheel)),
+        notes=_largest(wheel),
         hint="nothing to do",
     )
 
 
-def _largest(wheel: Wheel) -> list[Member]:
-    return sorted(wheel.members, key=lambda member: -member.compressed_size)[:5]
-
-
-def _share(member: Member, wheel: Wheel) -> str:
-    part = member.compressed_size / wheel.zip_size
-    return f"`{member.name}`: {in_units(member.compressed_size)}, {part:.0%} of the zip"
+def _largest(wheel: Wheel) -> tuple[str, ...]:
+    """Return notes on the largest files."""
+    sizes = {member.name: member.compressed_size for member in wheel.members}
+    largest = sorted(sizes.items(), key=lambda item: -item[1])[:5]
+    return tuple(f"`{n}`: {in_units(s)}, {s / wheel.zip_size:.0%} of the zip" for n, s in largest)
 
 
 @rule("WF705", "wheel-over-budget", Severity.ERROR)
@@ -208,7 +206,7 @@ def wheel_over_budget(context: Context) -> Iterator[Hit]:
         yield Hit(
             message=f"has {in_units(wheel.zip_size)}, {in_units(wheel.zip_size - limit)} more "
             f"than `max-size` allows ({in_units(limit)})",
-            notes=tuple(_share(member, wheel) for member in _largest(wheel)),
+            notes=_largest(wheel),
             hint="check what is new in it, or raise `max-size`",
         )
 

@@ -5,7 +5,6 @@ installed by the first scheme, and each problem is reported once per machine and
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
@@ -20,7 +19,7 @@ from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.loadability import possible_pages, requires_executable_stack
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some, matches_any
+from wheelfix.text import join_some, matches_any, values_by_key
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 _REFUSES_EXECUTABLE_STACK = "2.41"
@@ -152,14 +151,15 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed here: `repair` grafts the libraries that the platform tag does not allow.
     """
-    for library, absence in _absences(context).items():
-        packages = {t.name: p for t in absence.targets if (p := t.packages.get(library))}
-        bare = [f"`{t.name}`" for t in absence.targets if t.name not in packages]
-        dependents = tuple(f"needed by `{dependent}`" for dependent in absence.dependents)
+    for library, cases in _absences(context).items():
+        targets = {target.name: target for target, _ in cases}
+        packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
+        bare = [f"`{name}`" for name in targets if name not in packages]
+        dependents = tuple(dict.fromkeys(f"needed by `{dependent}`" for _, dependent in cases))
         if bare:
             yield Hit(
                 message=f"{', '.join(bare)} {'have' if len(bare) > 1 else 'has'} no `{library}`",
-                member=next(iter(absence.dependents)),
+                member=cases[0][1],
                 entry=library,
                 notes=dependents,
                 hint="`wheelfix repair` grafts it; if another package provides it, `--exclude` it",
@@ -168,7 +168,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
             listed = ", ".join(f"`{p}` of `{name}`" for name, p in packages.items())
             yield Hit(
                 message=f"`{library}` requires a package of the distribution: {listed}",
-                member=next(iter(absence.dependents)),
+                member=cases[0][1],
                 entry=library,
                 notes=dependents,
                 hint="document which package to install, or ship the library",
@@ -176,29 +176,22 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
             )
 
 
-class _Absence(NamedTuple):
-    """The targets on which a library is missing, and the objects that need it."""
+def _absences(context: Context) -> dict[str, list[tuple[Target, str]]]:
+    """Return the libraries missing on targets: on which, and for which object.
 
-    targets: list[Target]
-    dependents: dict[str, None]
-
-
-def _absences(context: Context) -> dict[str, _Absence]:
-    """Return the libraries missing on some target, without those that other rules report."""
+    Those that other rules report are left out.
+    """
     verdict = context.verdict
     known = {elf.soname for elf in context.wheel.elfs.values()} | context.shipped.keys()
     tags = map(parse_platform_tag, context.wheel.name.platforms)
     if verdict is not None and all(tag.family is not Family.LINUX for tag in tags):
         known |= {*verdict.external}
-    found: dict[str, _Absence] = {}
-    for loaded in context.target_loads:
-        for name, dependent in _missing(loaded):
-            if name not in known and not matches_any(name, context.settings.exclude):
-                absence = found.setdefault(name, _Absence(targets=[], dependents={}))
-                absence.dependents[dependent] = None
-                if loaded.target not in absence.targets:
-                    absence.targets.append(loaded.target)
-    return found
+    return values_by_key(
+        (name, (loaded.target, dependent))
+        for loaded in context.target_loads
+        for name, dependent in _missing(loaded)
+        if name not in known and not matches_any(name, context.settings.exclude)
+    )
 
 
 def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some
+from wheelfix.text import grouped, join_some
 from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")
@@ -179,11 +179,8 @@ def symbols_not_judged(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: nothing is known to be wrong.
     """
-    groups: dict[tuple[str, ...], list[Unresolved]] = {}
-    for unresolved in context.unresolved_symbols:
-        if unresolved.absent:
-            groups.setdefault(unresolved.absent, []).append(unresolved)
-    for absent, some in groups.items():
+    lacking = (unresolved for unresolved in context.unresolved_symbols if unresolved.absent)
+    for absent, some in grouped(lacking, lambda unresolved: unresolved.absent).items():
         symbols = {name for unresolved in some for name, _ in unresolved.references}
         members = join_some((unresolved.member for unresolved in some), 3)
         yield Hit(
