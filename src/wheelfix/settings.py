@@ -138,7 +138,7 @@ class Provider:
     """`platlib`, `purelib`, or `data` for a folder in `<prefix>`."""
     source: str = ""
     """The wheel, distribution or directory given by the user."""
-    at_hand: str = ""
+    path: str = ""
     """The wheel or directory to read; empty if the libraries are known by name only."""
     version: str = ""
     """The version of that wheel or directory."""

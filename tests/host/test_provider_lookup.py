@@ -49,7 +49,7 @@ def test_the_libraries_of_an_installed_distribution_are_found_by_record(
     monkeypatch.setattr(sys, "path", [str(site), *sys.path])
     (found,) = in_distribution("pro>=1")
     assert (found.requirement, found.version, found.directory) == ("pro>=1", "2.0", "pro/lib")
-    assert Path(found.at_hand) == site / "pro/lib"
+    assert Path(found.path) == site / "pro/lib"
     settings = with_providers(Settings(provider=(Provider(source="pro"),)), tmp_path)
     assert settings.library_path == (str(site / "pro/lib"),)
 

@@ -190,7 +190,7 @@ def test_a_provider_s_own_needs_come_from_its_wheel_and_from_other_providers(
     )
     first = make_wheel(tmp_path, "near", "1", "py3-none-any", {"near/libnear.so.1": near})
     second = make_wheel(tmp_path, "deep", "1", "py3-none-any", {"deep/libdeep.so.1": deep})
-    unused = Provider(requirement="u", libraries=("libu.so",), directory="u", at_hand="/no.whl")
+    unused = Provider(requirement="u", libraries=("libu.so",), directory="u", path="/no.whl")
     subject = wheel({USER: elf("libnear.so.1", runpath="$ORIGIN/../near")})
     given = (Provider(source=str(first)), Provider(source=str(second)))
     settings = with_providers(Settings(provider=given), tmp_path, subject)

@@ -79,10 +79,12 @@ def test_a_version_that_the_provider_lacks_is_named(tmp_path: Path) -> None:
 def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path) -> None:
     pro = pro_library(tmp_path)
     other = shared_object(tmp_path / "o" / "libpro.so.4", soname="libpro.so.4")
-    at_hand = provider_wheel(tmp_path, "", library=other)
+    available = provider_wheel(tmp_path, "", library=other)
     path = dependent_wheel(tmp_path, pro)
-    told = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
-    settings = with_providers(Settings(provider=(told, Provider(source=str(at_hand)))), path.parent)
+    known = Provider(requirement="pro", libraries=("libpro.so.*",), directory="pro/lib")
+    settings = with_providers(
+        Settings(provider=(known, Provider(source=str(available)))), path.parent
+    )
     with open_wheel(path) as archive:
         definitions = GivenLibraries(archive=archive, settings=settings, environ={})
         context = Context(wheel=archive.wheel, settings=settings, definitions=definitions)
@@ -130,24 +132,24 @@ def test_versions_that_metadata_does_not_allow_are_listed_as_not_checked(
     path = dependent_wheel(tmp_path, pro, requires="pro>=2,<3")
     found = checked(path, bad, good)
     assert not [finding for finding in found if finding.code in {"WF822", "WF823", "WF824"}]
-    (told,) = (finding for finding in found if finding.code == "WF107")
-    assert any("not checked: 3.0" in note for note in told.notes)
+    (warning,) = (finding for finding in found if finding.code == "WF107")
+    assert any("not checked: 3.0" in note for note in warning.notes)
     alone = checked(path, bad)
     assert "WF824" not in [finding.code for finding in alone]
-    (told,) = (finding for finding in alone if finding.code == "WF822")
-    assert "the available version 3.0, which was not checked" in told.message
+    (warning,) = (finding for finding in alone if finding.code == "WF822")
+    assert "the available version 3.0, which was not checked" in warning.message
 
 
 def test_a_table_of_a_provider_applies_to_its_wheels(tmp_path: Path) -> None:
     wheels = [other_provider(tmp_path, version, "py3-none-any") for version in ("1.0", "3.0")]
-    told = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
-    given = (told, *(Provider(source=str(wheel_path)) for wheel_path in wheels))
+    known = Provider(requirement="pro>=1", libraries=("libpro.so.*",), directory="pro/lib")
+    given = (known, *(Provider(source=str(wheel_path)) for wheel_path in wheels))
     for requires, version, refused in (("pro", "3.0", ()), ("pro==2.*", "3.0", ("1.0", "3.0"))):
         subject = wheel({DEPENDENT: elf("libpro.so.3")}, metadata=asked(requires))
         settings = with_providers(Settings(provider=given), tmp_path, subject)
-        assert settings.provider[0].libraries == told.libraries
+        assert settings.provider[0].libraries == known.libraries
         assert (settings.provider[0].version, settings.provider[0].refused) == (version, refused)
-        assert bool(settings.provider[0].at_hand) is not bool(refused)
+        assert bool(settings.provider[0].path) is not bool(refused)
         assert with_providers(settings, tmp_path, subject).library_path == settings.library_path
         found = findings(
             provider_requirements.provider_loosely_required, subject, provider=settings.provider
@@ -246,4 +248,4 @@ def test_a_provider_that_is_never_installed_beside_the_wheel_is_refused(
     for good_tag in ("py3-none-any", "cp39-abi3-manylinux1_x86_64", "cp311-cp311-linux_x86_64"):
         good = Provider(source=str(other_provider(tmp_path / good_tag, "1.0", good_tag)))
         settings = with_providers(Settings(provider=(misfit, good)), tmp_path, subject)
-        assert {provider.at_hand for provider in settings.provider} == {good.source}
+        assert {provider.path for provider in settings.provider} == {good.source}

@@ -63,8 +63,8 @@ def provider_wheels(providers: Iterable[Provider]) -> tuple[str, ...]:
     """Return the paths of the providers' wheels, only the first of each distribution."""
     found: dict[str, str] = {}
     for provider in providers:
-        if provider.at_hand.endswith(".whl"):
-            found.setdefault(provider.name, provider.at_hand)
+        if provider.path.endswith(".whl"):
+            found.setdefault(provider.name, provider.path)
     return tuple(found.values())
 
 
@@ -72,14 +72,14 @@ def editions(provider: Provider, among: Iterable[Provider]) -> tuple[Provider, .
     """Return `provider` in each version that can be read, in the order of `among`."""
     found: dict[str, Provider] = {}
     for other in among:
-        if other.name != provider.name or not other.at_hand:
+        if other.name != provider.name or not other.path:
             continue
         if not other.name and other.source != provider.source:
             continue
         same_folder = (other.scheme, other.directory) == (provider.scheme, provider.directory)
         if other.version not in found or same_folder:
             found[other.version] = replace(
-                provider, version=other.version, at_hand=other.at_hand, source=other.source
+                provider, version=other.version, path=other.path, source=other.source
             )
     return tuple(found.values())
 

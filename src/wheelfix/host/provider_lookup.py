@@ -47,10 +47,10 @@ def with_providers(settings: Settings, base: Path, wheel: Wheel | None = None) -
     usable = [p for same in groups.values() for p in _allowed(same, requirements)]
     first: dict[str, Provider] = {}
     for provider in usable:
-        if provider.name and (provider.at_hand or provider.refused):
+        if provider.name and (provider.path or provider.refused):
             first.setdefault(provider.name, provider)
     providers = tuple(_merged(provider, first.get(provider.name), usable) for provider in usable)
-    places = (*settings.library_path, *(known.at_hand for known in providers if known.at_hand))
+    places = (*settings.library_path, *(known.path for known in providers if known.path))
     return replace(settings, provider=providers, library_path=tuple(dict.fromkeys(places)))
 
 
@@ -61,12 +61,12 @@ def _merged(provider: Provider, known: Provider | None, among: Iterable[Provider
     """
     same = (other.requirement for other in among if other.name and other.name == provider.name)
     longest = max(same, key=len, default=provider.requirement)
-    if known is None or provider.at_hand or provider.refused:
+    if known is None or provider.path or provider.refused:
         return replace(provider, requirement=longest)
     return replace(
         provider,
         requirement=longest,
-        at_hand=known.at_hand,
+        path=known.path,
         version=known.version,
         refused=known.refused,
     )
@@ -103,21 +103,21 @@ def _allowed(providers: list[Provider], requires_dist: Iterable[str]) -> Iterato
     the settings decides.
     """
     name = providers[0].name
-    available = [provider for provider in providers if provider.at_hand]
+    available = [provider for provider in providers if provider.path]
     versions = dict.fromkeys(provider.version for provider in available if name)
     required = [text for text in requires_dist if name_of(text) == name]
     good = allowed_versions(
         versions, required or [max((provider.requirement for provider in providers), key=len)]
     )
     refused = tuple(version for version in versions if version not in good)
-    yield from (provider for provider in providers if not provider.at_hand)
+    yield from (provider for provider in providers if not provider.path)
     if not versions:
         yield from available
     elif not good:
         # No available version is allowed; the libraries are still not to be grafted.
         last = list(versions)[-1]
         own = (provider for provider in available if provider.version == last)
-        yield from (replace(provider, at_hand="", refused=refused) for provider in own)
+        yield from (replace(provider, path="", refused=refused) for provider in own)
     for version in dict.fromkeys((good[-1], good[0])) if good else ():
         own = (provider for provider in available if provider.version == version)
         yield from (replace(provider, refused=refused) for provider in own)
@@ -132,13 +132,13 @@ def _for_wheel(providers: Iterable[Provider], wheel: WheelName | None) -> Iterat
     misfits: dict[str, str] = {}
     kept: list[Provider] = []
     for provider in providers:
-        is_wheel = provider.at_hand.endswith(".whl")
-        problem = _misfit(WheelName.parse(Path(provider.at_hand).name), wheel) if is_wheel else None
+        is_wheel = provider.path.endswith(".whl")
+        problem = _misfit(WheelName.parse(Path(provider.path).name), wheel) if is_wheel else None
         if problem is not None:
             misfits.setdefault(provider.name, f"the provider `{provider.source}` is {problem}")
             continue
         key = (provider.name, provider.version)
-        if not is_wheel or taken.setdefault(key, provider.at_hand) == provider.at_hand:
+        if not is_wheel or taken.setdefault(key, provider.path) == provider.path:
             kept.append(provider)
     fitting = {name for name, _ in taken}
     for name, problem in misfits.items():
@@ -199,7 +199,7 @@ def in_wheel(path: Path) -> tuple[Provider, ...]:
         Provider(
             requirement=name.distribution.replace("_", "-"),
             source=path.name,
-            at_hand=str(path),
+            path=str(path),
             version=name.version,
         ),
     )
@@ -278,7 +278,7 @@ def in_distribution(requirement: str) -> tuple[Provider, ...]:
         places.append((scheme, str(inside)))
         folders[scheme, str(inside.parent)] = Path(str(distribution.locate_file(file))).parent
     return tuple(
-        replace(found, at_hand=str(folders[found.scheme, found.directory or "."].resolve()))
+        replace(found, path=str(folders[found.scheme, found.directory or "."].resolve()))
         for found in _providers(places, own)
     )
 
@@ -295,7 +295,7 @@ def in_directory(path: Path) -> tuple[Provider, ...]:
         libraries=tuple(escape(name) for name in names),
         directory=None if at is None else "/".join(parts[at + 1 :]),
         source=str(path),
-        at_hand=str(path),
+        path=str(path),
     )
     return (own,) if names else ()
 

@@ -25,7 +25,7 @@ def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Prov
     which is the highest. Raises `WheelfixError` for a wheel that cannot be read.
     """
     known = tuple(providers)
-    first = {p.name: p.version for p in reversed(known) if p.name and p.at_hand}
+    first = {p.name: p.version for p in reversed(known) if p.name and p.path}
     found: dict[str, ProviderFiles] = {}
     waiting = [(name, elf) for elf in wheel.elfs.values() for name in elf.needed]
     names: set[str] = set()
@@ -36,8 +36,8 @@ def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Prov
         names.add(name)
         if first.get(provider.name, provider.version) != provider.version:
             continue  # only the lowest version provides it
-        key = provider.at_hand or f"{provider.label} {provider.scheme} {provider.directory}"
-        if not provider.at_hand:
+        key = provider.path or f"{provider.label} {provider.scheme} {provider.directory}"
+        if not provider.path:
             before = found.get(key, ProviderFiles(name=provider.name))
             elfs = {**before.elfs, **_stub(name, dependent, provider)}
             found[key] = replace(before, elfs=elfs)
@@ -49,7 +49,7 @@ def provider_files_of(wheel: Wheel, providers: Iterable[Provider]) -> tuple[Prov
 
 
 def _read(provider: Provider) -> ProviderFiles:
-    path = Path(provider.at_hand)
+    path = Path(provider.path)
     if path.suffix == ".whl":
         with open_wheel(path) as archive:
             wheel = archive.wheel

@@ -382,7 +382,7 @@ def _licences(text: str | None) -> list[dict[str, Any]]:
 def described(taken: ProvidedLibraries) -> Expected:
     """Describe a provider: with the hash of its wheel, if found, and the licence in METADATA."""
     provider = taken.provider
-    wheel = Path(provider.at_hand) if provider.at_hand.endswith(".whl") else None
+    wheel = Path(provider.path) if provider.path.endswith(".whl") else None
     return Expected(
         name=provider.name,
         requirements=taken.requirements,
@@ -404,7 +404,7 @@ def _metadata(provider: Provider, wheel: Path | None) -> str:
     """Return the METADATA of the provider; empty if it was not found."""
     if wheel is not None:
         return metadata_text(wheel)
-    if not provider.at_hand:
+    if not provider.path:
         return ""
     try:
         return metadata.distribution(provider.name).read_text("METADATA") or ""

@@ -147,7 +147,7 @@ class Context:
     def _of_provider(self, library: str, dependent: Elf, provider: Provider) -> Library | None:
         """Return `library` if it is in the wheel or directory given for `provider`."""
         found = self.definitions.host(library, dependent) if self.definitions is not None else None
-        within = provider.at_hand and found and found.path.startswith(f"{provider.at_hand}/")
+        within = provider.path and found and found.path.startswith(f"{provider.path}/")
         return found if within else None
 
     @cached_property

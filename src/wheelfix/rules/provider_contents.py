@@ -20,7 +20,7 @@ def _available(context: Context, use: ProviderUse, version: Provider) -> Library
     """Return the provider's library; None if the provider is not available or lacks it."""
     if context.definitions is None:
         return None
-    place, folder = version.at_hand, version.directory
+    place, folder = version.path, version.directory
     return context.definitions.provider_library(use.library, use.elf, place, folder)
 
 
@@ -30,7 +30,7 @@ def _called(version: Provider) -> str:
 
 def _which(version: Provider, among: Sequence[Provider]) -> tuple[str, ...]:
     """Return notes on where a version was found, and which of several it is."""
-    looked = f"checked: `{version.at_hand}`"
+    looked = f"checked: `{version.path}`"
     if len(among) < 2:
         return (looked,)
     which = "highest" if version == among[0] else "lowest"
@@ -90,9 +90,9 @@ def provider_lacks_library(context: Context) -> Iterator[Hit]:
 
 def _elsewhere(version: Provider, library: Library) -> str | None:
     """Return the directory of a wheel's library, if it is not the one that an entry leads to."""
-    if version.directory is None or not version.at_hand.endswith(".whl"):
+    if version.directory is None or not version.path.endswith(".whl"):
         return None
-    folder = folder_of(library.path, version.at_hand)
+    folder = folder_of(library.path, version.path)
     return None if folder == version.directory else folder
 
 
@@ -129,7 +129,7 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
         context, {m: [found[0] for found in own] for m, own in uses.items()}
     )
     lowest = {m: [e[-1] for e in own if len(e) > 1] for m, own in uses.items()}
-    places = dict.fromkeys(found.version.at_hand for own in lowest.values() for found in own)
+    places = dict.fromkeys(found.version.path for own in lowest.values() for found in own)
     if places:
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
         yield from _lacking_symbols(with_lowest, lowest)

@@ -61,7 +61,7 @@ def _near(
     names = [original_name(name) for name in needed]
     left = [name for name in dict.fromkeys(names) if provider_of(name, providers) is None]
     for glob in dict.fromkeys(
-        glob for provider in own if not provider.at_hand for glob in provider.libraries
+        glob for provider in own if not provider.path for glob in provider.libraries
     ):
         better = suggest_pattern(glob, left)
         if better is not None and not any(fnmatchcase(name, glob) for name in needed):
