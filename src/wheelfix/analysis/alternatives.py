@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 
 from wheelfix.analysis.installation import Installation, Installations, Provenance, loads_of
 from wheelfix.analysis.load_tree import Step
 from wheelfix.elf.model import Libc
 from wheelfix.loader.loads import How, Load
-from wheelfix.text import values_by_key
+from wheelfix.text import grouped, values_by_key
 from wheelfix.wheel.grafted_name import unhashed
 
 
@@ -63,12 +64,10 @@ def scheme_alternatives(installations: Installations, root: str) -> Iterator[Alt
 
 def _merged(found: Iterable[Alternative]) -> tuple[Alternative, ...]:
     """Join alternatives that differ in the names only."""
-    names: dict[tuple[Factor, str, str], dict[str, None]] = {}
-    for one in found:
-        names.setdefault((one.factor, one.when, one.then), {}).update(dict.fromkeys(one.names))
+    groups = grouped(found, lambda result: (result.factor, result.when, result.then)).values()
     return tuple(
-        Alternative(factor=factor, names=tuple(joined), when=when, then=then)
-        for (factor, when, then), joined in names.items()
+        replace(same[0], names=tuple(dict.fromkeys(chain(*(result.names for result in same)))))
+        for same in groups
     )
 
 

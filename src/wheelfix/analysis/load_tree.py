@@ -111,7 +111,6 @@ def _step(
 class Resolution:
     """One result for a library name, and the objects that get it."""
 
-    name: str
     step: Step
     roots: tuple[str, ...]
     """The objects whose load requests the name."""
@@ -138,7 +137,7 @@ def resolutions(
             roots[installation.label(root)] = None
             requesters[installation.label(request.requester)] = None
     return tuple(
-        Resolution(name=name, step=step, roots=tuple(roots), requesters=tuple(requesters))
+        Resolution(step=step, roots=tuple(roots), requesters=tuple(requesters))
         for step, roots, requesters in groups.values()
     )
 

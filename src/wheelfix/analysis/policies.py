@@ -1,7 +1,6 @@
 """Platform policies: what each manylinux, musllinux and Android tag allows."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
@@ -24,22 +23,17 @@ class Policy(NamedTuple):
     """Highest for the oldest platform."""
 
 
-@dataclass(frozen=True, slots=True)
-class JudgedSymbols:
-    """The undefined symbols that auditwheel compares by name."""
-
-    names: frozenset[str]
-
-    def __contains__(self, name: object) -> bool:
-        """Whether auditwheel compares `name`: blacklisted, or of a narrow Python 2 build."""
-        return name in self.names or (isinstance(name, str) and "PyUnicodeUCS2_" in name)
+FPECTL_SYMBOLS = frozenset({"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"})
+"""Symbols of a Python built with fpectl (auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`)."""
+NARROW_UNICODE = "PyUnicodeUCS2_"
+"""Part of the symbols of a narrow Python 2 build."""
 
 
-def judged_symbols(policies: Iterable[Policy]) -> Container[str]:
-    """Return the symbols that matter under `policies`."""
-    names = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
-    # auditwheel's elfutils.py, `elf_references_pyfpe_jbuf`.
-    return JudgedSymbols(frozenset({*names, "PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}))
+def judged_symbols(policies: Iterable[Policy]) -> Callable[[str], bool]:
+    """Return whether auditwheel compares an undefined symbol by its name under `policies`."""
+    listed = {name for p in policies for symbols in p.blacklist.values() for name in symbols}
+    names = listed | FPECTL_SYMBOLS
+    return lambda name: name in names or NARROW_UNICODE in name
 
 
 def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:

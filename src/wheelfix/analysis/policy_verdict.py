@@ -18,9 +18,10 @@ three cases:
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from posixpath import basename
 from typing import NamedTuple, TypeVar
 
-from wheelfix.analysis.policies import Policy, too_new
+from wheelfix.analysis.policies import FPECTL_SYMBOLS, NARROW_UNICODE, Policy, too_new
 from wheelfix.analysis.policy_reasons import (
     Judgement,
     Shortfall,
@@ -187,7 +188,7 @@ def _subject(wheel: Wheel, settings: Settings) -> _Subject | None:
         tops={
             member: elf
             for member, elf in elfs.items()
-            if member in extensions or _base(member) not in all_needed
+            if member in extensions or basename(member) not in all_needed
         },
         needed=needed,
     )
@@ -214,7 +215,7 @@ def _family_of(member: str, elf: Elf) -> Family | None:
     extensions for musl had `-linux-gnu` too.
     """
     if elf.interpreter is not None:
-        is_musl = _base(elf.interpreter).startswith("ld-musl-")
+        is_musl = basename(elf.interpreter).startswith("ld-musl-")
         return Family.MUSLLINUX if is_musl else Family.MANYLINUX
     for name in elf.needed:
         if name.startswith(("libc.musl-", "ld-musl-")):
@@ -223,18 +224,14 @@ def _family_of(member: str, elf: Elf) -> Family | None:
             return Family.MANYLINUX
     if member.endswith(_MUSL_FILES):
         return Family.MUSLLINUX
-    return Family.MANYLINUX if _GLIBC_FILE.fullmatch(_base(member)) else None
+    return Family.MANYLINUX if _GLIBC_FILE.fullmatch(basename(member)) else None
 
 
 def _hook(member: str, elf: Elf) -> str | None:
     """Return the hook by which auditwheel recognizes a Python extension."""
-    stem = _base(member).partition(".")[0]
+    stem = basename(member).partition(".")[0]
     hooks = {f"{prefix}{stem}" for prefix in ("PyInit_", "init", "_cffi_pypyinit_")}
     return next((hook for hook in elf.module_hooks if hook in hooks), None)
-
-
-def _base(path: str) -> str:
-    return path.rpartition("/")[2]
 
 
 def _ladder(
@@ -276,7 +273,7 @@ def _shipped(subject: _Subject) -> dict[str, str]:
     found: dict[str, str] = {}
     for member, elf in subject.elfs.items():
         if elf.dynamic:
-            found.setdefault(_base(member), member)
+            found.setdefault(basename(member), member)
     for member, elf in subject.elfs.items():
         if elf.soname:
             found.setdefault(elf.soname, member)
@@ -324,9 +321,8 @@ def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
 
 def _fpectl(subject: _Subject) -> bool:
     """Whether an extension needs a Python built with fpectl (PEP 513)."""
-    names = {"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"}
     return any(
-        symbol.name in names and symbol.type in {STT_NOTYPE, STT_FUNC}
+        symbol.name in FPECTL_SYMBOLS and symbol.type in {STT_NOTYPE, STT_FUNC}
         for symbol in _undefined(subject.extensions.values())
     )
 
@@ -339,7 +335,7 @@ def _narrow_unicode(subject: _Subject) -> bool:
         if not (_hook(member, elf) or "").startswith("PyInit_")
     )
     return any(
-        "PyUnicodeUCS2_" in symbol.name and symbol.type == STT_FUNC for symbol in _undefined(old)
+        NARROW_UNICODE in symbol.name and symbol.type == STT_FUNC for symbol in _undefined(old)
     )
 
 

@@ -15,7 +15,7 @@ from functools import cache
 from glob import escape
 from typing import NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 from wheelfix.elf.model import Elf
@@ -39,7 +39,22 @@ def folder_of(path: str, place: str) -> str:
 
 _DATA = re.compile(r"^[^/]+\.data/[^/]+/")
 _LONGEST = 4000
-"""Characters of a requirement that a person may have written."""
+"""Characters of the longest field of METADATA that is parsed."""
+
+
+def bounded(text: str) -> str:
+    """Return `text`. Raises `ValueError` if it is too long to parse in reasonable time."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"it has {len(text):,} characters")
+    return text
+
+
+def read_requirement(text: str) -> Requirement:
+    """Parse a requirement (PEP 508). Raises `ValueError` if it is invalid, or too long."""
+    try:
+        return Requirement(bounded(text))
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
 
 
 def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tuple[str, ...]:
@@ -54,8 +69,8 @@ def allowed_versions(versions: Iterable[str], requirements: Iterable[str]) -> tu
             known.setdefault(Version(text), text)
     good: set[Version] = set()
     for text in requirements:
-        with suppress(InvalidRequirement):
-            good.update(Requirement(text).specifier.filter(sorted(known)))
+        with suppress(ValueError):
+            good.update(read_requirement(text).specifier.filter(sorted(known)))
     return tuple(known[version] for version in sorted(good))
 
 
@@ -192,9 +207,9 @@ def requirements_on(wheel: Wheel, distribution: str) -> list[Requirement]:
     """Return the `Requires-Dist` entries for `distribution`, those of extras included."""
     found: list[Requirement] = []
     for text in wheel.metadata.requires_dist:
-        if len(text) < _LONGEST and name_of(text) == distribution:
-            with suppress(ValueError, RecursionError):
-                found.append(Requirement(text))
+        if name_of(text) == distribution:
+            with suppress(ValueError):
+                found.append(read_requirement(text))
     return found
 
 

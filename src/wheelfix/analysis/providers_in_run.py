@@ -6,14 +6,16 @@ is. Everything here is computed from file names and requirements.
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from typing import NamedTuple
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from wheelfix.analysis.providers import read_requirement
 from wheelfix.elf.model import Libc
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
@@ -156,12 +158,9 @@ def _required(run: _Run, index: int) -> _Required:
 
 def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
     for text in part.requires_dist:
-        if name_of(text) not in present:
-            continue
-        try:
-            yield Requirement(text)
-        except InvalidRequirement:
-            continue  # reported by the rules about METADATA
+        if name_of(text) in present:
+            with suppress(ValueError):  # reported by the rules about METADATA
+                yield read_requirement(text)
 
 
 def _meets(one: _Reach, other: _Reach) -> bool:

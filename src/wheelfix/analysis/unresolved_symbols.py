@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
-from wheelfix.elf.model import Abi, Elf, Libc
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.loads import Load
@@ -55,7 +55,6 @@ class _Search:
     def __init__(self, loaded: LoadedWheel, definitions: Definitions) -> None:
         self._loaded = loaded
         self._definitions = definitions
-        self._interpreters: dict[Abi, tuple[Library, ...]] = {}
 
     def found(self) -> tuple[Unresolved, ...]:
         alone = {
@@ -146,14 +145,8 @@ class _Search:
 
     def _interpreter(self, elf: Elf) -> tuple[Library, ...]:
         """Return the libraries of an interpreter for `elf`; none if its C library is not found."""
-        if self._loaded.environment.libc is Libc.MUSL:
-            return ()
-        if elf.abi not in self._interpreters:
-            self._interpreters[elf.abi] = self._find_interpreter(elf)
-        return self._interpreters[elf.abi]
-
-    def _find_interpreter(self, elf: Elf) -> tuple[Library, ...]:
-        libc = self._definitions.host(PYTHON_LIBRARIES[0], elf)
+        musl = self._loaded.environment.libc is Libc.MUSL
+        libc = None if musl else self._definitions.host(PYTHON_LIBRARIES[0], elf)
         if libc is None:
             return ()
         names = (*PYTHON_LIBRARIES[1:], *libc.elf.needed)

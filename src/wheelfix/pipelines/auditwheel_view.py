@@ -17,7 +17,7 @@ finds the libraries that the loader finds once the wheel is installed:
 """
 
 import posixpath
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from operator import attrgetter
@@ -42,8 +42,8 @@ _Needs = tuple[str | None, tuple[str, ...], tuple[str, ...]]
 class Inspected(NamedTuple):
     """The names that auditwheel inspects in each object."""
 
-    symbols: Container[str]
-    """Undefined symbols."""
+    symbols: Callable[[str], bool]
+    """Whether it inspects an undefined symbol."""
     libraries: Container[str]
     """DT_NEEDED entries: libraries with symbols that no wheel may use."""
     platform: Container[str]
@@ -219,7 +219,7 @@ def _view_objects(
         needed = tuple(n for n in elf.needed if n not in group.shipped and n not in excluded)
         representative = member
         if len(group.libcs) == 1:
-            symbols = tuple(symbol for symbol in elf.undefined if symbol.name in inspected.symbols)
+            symbols = tuple(symbol for symbol in elf.undefined if inspected.symbols(symbol.name))
             versions = () if known else group.verneed()
             elf = replace(elf, undefined=symbols, verneed=versions)
             searched = tuple(n for n in needed if group.searches(n, inspected))

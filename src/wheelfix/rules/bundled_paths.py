@@ -4,7 +4,7 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
-from wheelfix.elf.model import PathTag
+from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import (
     LIBRARY_KEYS,
     Key,
@@ -128,14 +128,8 @@ def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, st
 
 def _entries(context: Context, dependent: str, provider: str) -> tuple[str, ...]:
     """Return the entries from `dependent` to `provider`, for all schemes that install it."""
-    installed = [
-        scheme
-        for layout in context.layouts
-        if dependent in layout.paths
-        for scheme in layout.schemes
-    ]
-    wheel = context.wheel
-    return entries_between(dependent, split(posixpath.dirname(provider), wheel), wheel, installed)
+    wheel, place = context.wheel, split(posixpath.dirname(provider), context.wheel)
+    return entries_between(dependent, place, wheel, context.schemes_of(dependent))
 
 
 def add_entries(context: Context, dependent: str, entries: Sequence[str]) -> tuple[Edit, ...]:
@@ -200,18 +194,17 @@ def _colocate(context: Context, gap: Gap) -> Fix:
     """Copy the libraries and their dependencies to a path relative to the dependent."""
     wheel = context.wheel
     folder = _folder_beside(context, gap.dependent)
-    names = {member.name for member in wheel.members}
-    sizes = {member.name: member for member in wheel.members}
+    members = {member.name: member for member in wheel.members}
     copies = [
         AddMember(
             member=f"{folder}/{posixpath.basename(library)}",
             source=CopyOf(member=library),
-            size=sizes[library].size,
-            mode=sizes[library].mode or 0o100755,
+            size=members[library].size,
+            mode=members[library].mode or 0o100755,
             elf=wheel.elfs[library],
         )
         for library in _closure(context, tuple(gap.libraries.values()))
-        if f"{folder}/{posixpath.basename(library)}" not in names
+        if f"{folder}/{posixpath.basename(library)}" not in members
     ]
     entries = entries_between(gap.dependent, split(folder, wheel), wheel, schemes(wheel.name))
     return Fix(
@@ -246,10 +239,10 @@ def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(closed)
 
 
-def _searched(context: Context, gap: Gap) -> str:
-    elf = context.wheel.elfs[gap.dependent]
-    path = elf.search_path
-    return f"{elf.path_tag} is `{path}`" if path else "it has no search path of its own"
+def search_path_note(elf: Elf) -> str:
+    """Return a note on the search path of an object."""
+    tag = elf.path_tag
+    return f"{tag} is `{elf.search_path}`" if tag else "it has no search path of its own"
 
 
 def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | None) -> Hit:
@@ -257,7 +250,7 @@ def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | N
         message=message,
         member=gap.dependent,
         notes=(
-            _searched(context, gap),
+            search_path_note(context.wheel.elfs[gap.dependent]),
             f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
             f"fails in: {describe(gap.schemes)}",
         ),
@@ -339,7 +332,7 @@ def inherited_search_path(context: Context) -> Iterator[Hit]:
             yield Hit(
                 message=f"{gap.names} {verb} found only through an inherited DT_RPATH",
                 member=gap.dependent,
-                notes=(_searched(context, gap),),
+                notes=(search_path_note(context.wheel.elfs[gap.dependent]),),
             )
 
 

@@ -15,7 +15,7 @@ from wheelfix.analysis.unresolved_symbols import Unresolved, find_unresolved
 from wheelfix.analysis.unused_needed import Pruning, judge_needed
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Layout, layouts
+from wheelfix.loader.install_schemes import Layout, Scheme, layouts
 from wheelfix.loader.loads import Environment, Load
 from wheelfix.loader.search import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
@@ -81,6 +81,11 @@ class Context:
     def layouts(self) -> tuple[Layout, ...]:
         """The ways in which installers may arrange the files."""
         return layouts(self.wheel)
+
+    def schemes_of(self, member: str) -> list[Scheme]:
+        """Return the install schemes that install `member`."""
+        present = (layout for layout in self.layouts if member in layout.paths)
+        return [scheme for layout in present for scheme in layout.schemes]
 
     @cached_property
     def loads(self) -> tuple[Mapping[str, Load], ...]:

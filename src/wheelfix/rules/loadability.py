@@ -15,7 +15,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import rule
-from wheelfix.wheel.platform_tags import Family, oldest_promised
+from wheelfix.wheel.platform_tags import Family, oldest_promised, promised_libcs
 
 _PF_X = 1
 _HEADER = 64
@@ -211,7 +211,7 @@ def requires_executable_stack(elf: Elf) -> bool:
 def _stack_severity(context: Context, elf: Elf) -> Severity:
     if elf.is_executable:
         return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
-    if _oldest(context, Libc.MUSL) and not _oldest(context, Libc.GLIBC):
+    if promised_libcs(context.wheel.name.platforms) == {Libc.MUSL}:
         return Severity.INFO
     return _where_promised(context)
 
@@ -245,7 +245,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: _static_tls(elf) for member, elf in elfs.items() if _static_tls(elf)}
     if not sizes:
         return
-    musl = _oldest(context, Libc.MUSL) is not None and _oldest(context, Libc.GLIBC) is None
+    musl = promised_libcs(context.wheel.name.platforms) == {Libc.MUSL}
     room = 0 if musl else _SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):

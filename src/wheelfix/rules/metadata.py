@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
-from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_version
 from packaging.version import Version
 
+from wheelfix.analysis.providers import bounded, read_requirement
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -264,8 +264,6 @@ def invalid_metadata(context: Context) -> Iterator[Hit]:
 
 _REBUILD = "fix it in `pyproject.toml`, and build the wheel again"
 _SINGLE = ("metadata-version", "name", "version", "requires-python")
-_LONGEST = 4000
-"""Characters of the longest field that is parsed."""
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -295,7 +293,7 @@ def _is_version(text: str) -> bool:
 
 def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
     try:
-        SpecifierSet(_readable(text))
+        SpecifierSet(bounded(text))
     except ValueError as error:
         yield "Requires-Python", f"`Requires-Python` cannot be read: {error}"
 
@@ -303,17 +301,10 @@ def _invalid_python(text: str) -> Iterator[tuple[str, str]]:
 def _invalid_requirements(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     for text in texts:
         try:
-            Requirement(_readable(text))
-        except (ValueError, RecursionError) as error:
+            read_requirement(text)
+        except ValueError as error:
             reason = str(error).partition("\n")[0]
             yield text, f"`Requires-Dist: {text}` cannot be read: {reason}"
-
-
-def _readable(text: str) -> str:
-    """Return `text`. Raises `ValueError` if it is too long to parse in reasonable time."""
-    if len(text) > _LONGEST:
-        raise ValueError(f"it has {len(text):,} characters")
-    return text
 
 
 def _refused_by_index(wheel: Wheel) -> Iterator[tuple[str, str]]:
@@ -371,7 +362,7 @@ def python_excluded(context: Context) -> Iterator[Hit]:
 def _allows_any(requires_python: str, versions: Iterable[str]) -> bool:
     """Return whether a specifier allows one of `versions`, or cannot be parsed."""
     try:
-        wanted = SpecifierSet(_readable(requires_python))
+        wanted = SpecifierSet(bounded(requires_python))
     except ValueError:
         return True
     return any(wanted.contains(version, prereleases=True) for version in versions)

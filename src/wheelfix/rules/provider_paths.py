@@ -43,10 +43,7 @@ def _entries(context: Context, member: str, provider: Provider) -> tuple[str, ..
         root = place[0]
     searching = context.settings.data_libraries is DataLibraries.SEARCH
     key = Key(provider.scheme) if searching or provider.scheme == Key.DATA else root
-    installed = (
-        scheme for layout in context.layouts if member in layout.paths for scheme in layout.schemes
-    )
-    return entries_between(member, (key, provider.directory), wheel, installed)
+    return entries_between(member, (key, provider.directory), wheel, context.schemes_of(member))
 
 
 @rule("WF106", "provider-not-searched", Severity.ERROR)

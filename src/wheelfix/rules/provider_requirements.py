@@ -3,10 +3,16 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import Requirement
 
 from wheelfix.analysis.preload_plan import module_name, package_sources
-from wheelfix.analysis.providers import ProviderUse, by_provider, is_for_extra, requirements_on
+from wheelfix.analysis.providers import (
+    ProviderUse,
+    by_provider,
+    is_for_extra,
+    read_requirement,
+    requirements_on,
+)
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -172,8 +178,8 @@ def _looseness(provider: Provider, required: Requirement) -> str | None:
     if provider.version and not specifier.contains(provider.version, prereleases=True):
         return f"that excludes the available version {provider.version}, which was not checked"
     try:
-        known = Requirement(provider.requirement).specifier
-    except InvalidRequirement:
+        known = read_requirement(provider.requirement).specifier
+    except ValueError:
         return f"the provider's `{provider.requirement}` is not a valid requirement"
     if not str(specifier):
         return "that allows any version, but SONAMEs and symbols differ between versions"

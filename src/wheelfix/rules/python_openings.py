@@ -109,7 +109,7 @@ def _missing_path(
 
 def _elsewhere(wheel: Wheel, name: str) -> tuple[str, ...]:
     stem = name.partition(".")[0]
-    near = [m for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m]
+    near = [*grafted_as(wheel, name), *libraries_called(wheel, name)]
     near = near or [m for m in wheel.elfs if posixpath.basename(m).startswith(f"{stem}.")]
     return (f"the wheel has {join_some(dict.fromkeys(near), 3)}",) if near else ()
 
@@ -225,7 +225,7 @@ def renamed_under_its_user(context: Context) -> Iterator[Hit]:
         name = posixpath.basename(opening.name)
         if opening.where is not LookupPlace.SEARCH or libraries_called(wheel, name):
             continue
-        new = grafted_as(wheel, name)
+        new = next(iter(grafted_as(wheel, name)), None)
         will_be = name in external and not matches_any(name, spared)
         if new is None and not will_be:
             continue
@@ -291,9 +291,7 @@ def _noted(note: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _unfound(context: Context, member: str, names: tuple[str, ...], priority: str) -> Iterator[Hit]:
     wheel = context.wheel
-    mine = [
-        m for name in names for m in (grafted_as(wheel, name), *libraries_called(wheel, name)) if m
-    ]
+    mine = [m for n in names for m in (*grafted_as(wheel, n), *libraries_called(wheel, n))]
     if not mine or any(may_come_from_platform(name) for name in names):
         return
     if any(_opens(context, member, name) for name in names):

@@ -8,6 +8,7 @@ from enum import Enum, auto
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.search import entry_directory, expands
+from wheelfix.rules.bundled_paths import search_path_note
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.provider_paths import leads_to_provider
@@ -115,14 +116,10 @@ def _useless(
             message=what.format(entry),
             member=member,
             entry=entry,
-            notes=(_path(elf),),
+            notes=(search_path_note(elf),),
             hint=hint,
             fix=_drop(member, entry),
         )
-
-
-def _path(elf: Elf) -> str:
-    return f"{elf.path_tag} is `{elf.search_path}`"
 
 
 @rule("WF111", "absolute-entry", Severity.WARNING)
@@ -247,7 +244,7 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
             message=f"has the search path entry `{entry}`, which the loader takes literally",
             member=member,
             entry=entry,
-            notes=(_path(elf),),
+            notes=(search_path_note(elf),),
             hint=f"`wheelfix repair` writes `{better}`" if plain else "`wheelfix repair` drops it",
             fix=fix,
         )
@@ -337,7 +334,7 @@ def repeated_entry(context: Context) -> Iterator[Hit]:
                 message=f"has `{entry}` {elf.entries.count(entry)} times in its search path",
                 member=member,
                 entry=entry,
-                notes=(_path(elf),),
+                notes=(search_path_note(elf),),
                 hint="`wheelfix repair` keeps the first",
                 fix=Fix(title="keep the first", edits=(DropRepeats(member=member, entry=entry),)),
             )

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Callable, Iterator, Mapping
+from itertools import product
 
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
@@ -293,14 +294,9 @@ def grown(context: Context) -> Iterator[Hit]:
 def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
     name = normalized(wheel.name.distribution)
     same = [other for other in against if normalized(other.name.distribution) == name]
-    tagged = [other for other in same if _tags(other) & _tags(wheel)]
+    tags = set(product(wheel.name.pythons, wheel.name.platforms))
+    tagged = [o for o in same if not tags.isdisjoint(product(o.name.pythons, o.name.platforms))]
     return tagged[0] if tagged else same[0] if len(same) == 1 else None
-
-
-def _tags(wheel: Wheel) -> set[tuple[str, str]]:
-    return {
-        (python, platform) for python in wheel.name.pythons for platform in wheel.name.platforms
-    }
 
 
 def _by_stable_name(wheel: Wheel) -> Mapping[str, int]:

@@ -26,13 +26,13 @@ def libraries_called(wheel: Wheel, name: str) -> tuple[str, ...]:
     )
 
 
-def grafted_as(wheel: Wheel, name: str) -> str | None:
-    """Return the library of the wheel that was named `name` before the graft."""
-    for member, elf in wheel.elfs.items():
-        file = member.rpartition("/")[2]
-        if elf.dynamic and name in {unhashed(file), unhashed(elf.soname or "")}:
-            return member
-    return None
+def grafted_as(wheel: Wheel, name: str) -> tuple[str, ...]:
+    """Return the libraries of the wheel that were called `name` before the graft."""
+    return tuple(
+        member
+        for member, elf in wheel.elfs.items()
+        if elf.dynamic and name in {unhashed(member.rpartition("/")[2]), unhashed(elf.soname or "")}
+    )
 
 
 @rule("WF313", "soname-differs", Severity.ERROR, Stage.BEFORE)
