@@ -89,7 +89,7 @@ def test_the_requests_of_an_object_are_listed_once() -> None:
     )
     world, found = explained(subject, "pkg/a.so")
     names = [(step.depth, step.request.name, step.repeated) for step in found.steps]
-    assert [each for each in names if each[1].startswith("lib") and each[1] != "libc.so.6"] == [
+    assert [row for row in names if row[1].startswith("lib") and row[1] != "libc.so.6"] == [
         (1, "libx.so", False),
         (2, "liby.so", True),
         (1, "liby.so", False),
@@ -222,7 +222,7 @@ def test_an_unhashed_soname_depends_on_the_order_of_imports_and_a_hashed_one_doe
         }
     )
     _, found = explained(subject, "p/a.so")
-    names = {each.names for each in found.alternatives if each.factor is Factor.ORDER}
+    names = {other.names for other in found.alternatives if other.factor is Factor.ORDER}
     assert names == {("libz.so.1",)}
     assert ("`p/deep/libz.so.1` is loaded before", "that file is used") in depends(
         found, Factor.ORDER
@@ -376,7 +376,8 @@ def test_a_name_that_the_wheel_lacks_is_listed_with_its_requesters() -> None:
     )
     world = installation_of(subject, options(subject))
     asked = resolutions(world, "libcuda.so.1")
-    assert {name for each in asked for name in each.requesters} == {"p/libx.so", "p/b.so"}
+    requesters = {name for resolution in asked for name in resolution.requesters}
+    assert requesters == {"p/libx.so", "p/b.so"}
     text = resolutions_text(world, "libcuda.so.1", asked, colour=False)
     assert "not found" in text
     assert "for `p/b.so`" in text

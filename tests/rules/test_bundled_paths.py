@@ -218,13 +218,9 @@ def test_move_never_overwrites_a_file() -> None:
 
 def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
     subject = wheel({"demo/a.so": elf("libdata.so"), DATA: elf()})
-    after, edits = mended_but_lost(subject)
+    after, edits = apply_fixes(subject, RULES, Settings())
     assert after.elfs["demo/a.so"].entries == ("$ORIGIN/../../../../demo", "$ORIGIN")
     assert {type(step.edit) for step in edits} == {AddEntry}
-
-
-def mended_but_lost(subject: Wheel) -> tuple[Wheel, tuple[PlannedEdit, ...]]:
-    return apply_fixes(subject, RULES, Settings())
 
 
 def test_what_pip_target_drops_is_said() -> None:

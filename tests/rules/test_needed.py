@@ -56,7 +56,7 @@ class Place:
             self.folder / "lib" / name,
             source,
             soname=soname or name,
-            needed=[self.folder / "lib" / each for each in needed],
+            needed=[self.folder / "lib" / name for name in needed],
             rpath="$ORIGIN",
             flags=["-fno-builtin", "-w", *flags],
             libc=libc,
@@ -66,7 +66,7 @@ class Place:
         return extension(
             self.folder / "lib" / f"{name}.so",
             name,
-            needed=[self.folder / "lib" / each for each in needed],
+            needed=[self.folder / "lib" / name for name in needed],
             calls=calls,
             rpath="$ORIGIN/../demo.libs",
         )
@@ -91,9 +91,9 @@ class Place:
     def codes(self, wheel: Path, **options: object) -> set[tuple[str, str | None]]:
         """Return the findings about libraries that are ours: code and DT_NEEDED entry."""
         return {
-            (each.code, each.entry)
-            for each in self.found(wheel, **options)
-            if not (each.entry or "").startswith(("libc.", "libm.", "libpthread", "libgcc"))
+            (finding.code, finding.entry)
+            for finding in self.found(wheel, **options)
+            if not (finding.entry or "").startswith(("libc.", "libm.", "libpthread", "libgcc"))
         }
 
 
@@ -144,7 +144,7 @@ class TestUnused:
         weak = "extern int f(void) __attribute__((weak)); int g(void) { return f ? f() : 1; }"
         place.lib("libuser.so", weak, ["libv.so.1"])
         wheel = place.wheel({"demo/libuser.so": place.folder / "lib/libuser.so"})
-        (found,) = [each for each in place.found(wheel) if each.code == "WF201"]
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF201"]
         assert "`f`" in " ".join(found.notes)
         elf = written(place.repaired(wheel), "demo/libuser.so")
         assert "libv.so.1" not in (*elf.needed, *(need.file for need in elf.verneed))
@@ -157,7 +157,7 @@ class TestUnused:
 
     def test_the_c_library_is_never_dropped(self, place: Place) -> None:
         wheel = place.wheel({"demo/lib.so": place.lib("lib.so", "int x;", libc=True)})
-        assert not [each for each in place.found(wheel) if each.entry == "libc.so.6"]
+        assert not [finding for finding in place.found(wheel) if finding.entry == "libc.so.6"]
 
     def test_repairing_once_more_finds_nothing(self, place: Place) -> None:
         place.lib("libunused.so.1", UNUSED)
@@ -167,14 +167,14 @@ class TestUnused:
         second = repair(
             first.output, Settings(wheel_dir=place.folder / "again", verdict=False), os.environ
         )
-        assert not [each for each in second.edits if each.code == "WF201"]
+        assert not [step for step in second.edits if step.code == "WF201"]
 
 
 class TestKept:
     """What symbols cannot tell; the settings decide."""
 
     def hazard(self, place: Place, wheel: Path, name: str, **options: object) -> str:
-        (found,) = [each for each in place.found(wheel, **options) if each.entry == name]
+        (found,) = [finding for finding in place.found(wheel, **options) if finding.entry == name]
         return f"{found.code} {' '.join(found.notes)}"
 
     def test_constructors(self, place: Place) -> None:
@@ -195,7 +195,7 @@ class TestKept:
         module = extension(
             place.folder / "lib/mod.so",
             "mod",
-            needed=[place.folder / "lib" / each for each in ("libfront.so.1", "libhub.so.1")],
+            needed=[place.folder / "lib" / name for name in ("libfront.so.1", "libhub.so.1")],
             calls=["enlist"],
         )
         assert "calls `libhub.so.1`" in self.hazard(
@@ -253,7 +253,7 @@ class TestNotAtHand:
         away = place.folder / "away" / "libfar.so.1"
         away.parent.mkdir()
         path.rename(away)
-        (found,) = [each for each in place.found(wheel) if each.code == "WF203"]
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF203"]
         assert "libfar.so.1" in found.message
         assert found.hint is not None
         assert "--library-path" in found.hint
@@ -286,7 +286,7 @@ class TestUnderlinked:
 
     def test_the_provider_is_named(self, place: Place) -> None:
         wheel = self.make(place)
-        (found,) = [each for each in place.found(wheel) if each.code == "WF204"]
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF204"]
         assert (found.member, found.entry) == ("demo.libs/libmid.so", "libdeep.so")
         assert "`deep`" in found.notes[0]
         assert found.fix is not None
@@ -336,7 +336,7 @@ class TestEntries:
         command = ["gcc", "-shared", "-nostdlib", "-o", str(user), "-Wl,--no-as-needed"]
         subprocess.run([*command, str(library)], check=True)
         wheel = place.wheel({"demo/user.so": user, "demo/libnoname.so": library})
-        (found,) = [each for each in place.found(wheel) if each.code == "WF206"]
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF206"]
         assert found.severity is Severity.ERROR
         library.unlink()
         code = "import ctypes; print(ctypes.CDLL('./demo/user.so'))"
@@ -375,7 +375,7 @@ class TestVersions:
     def test_a_record_that_nothing_uses_is_removed(self, place: Place) -> None:
         weak = "extern int f(void) __attribute__((weak)); int g(void) { return f ? f() : 1; }"
         wheel = self.dangling(place, weak)
-        (found,) = [each for each in place.found(wheel) if each.code == "WF209"]
+        (found,) = [finding for finding in place.found(wheel) if finding.code == "WF209"]
         assert found.severity is Severity.ERROR
         assert "Assertion" in imports(wheel, place.folder / "before", self.CODE)
         outcome = place.repaired(wheel)
@@ -387,7 +387,7 @@ class TestVersions:
         wheel = self.dangling(place, "int f(void); int g(void) { return f(); }")
         outcome = place.repaired(wheel)
         assert outcome.status is Status.REJECTED
-        assert "WF209" in {each.code for each in outcome.remaining}
+        assert "WF209" in {finding.code for finding in outcome.remaining}
 
     def test_versym_alone(self, place: Place) -> None:
         place.lib("libv.so.1", F, versions="V_1 { global: f; };")
@@ -424,10 +424,10 @@ class TestOrphans:
             }
         )
 
-    def test_what_nobody_needs_any_more_leaves(self, place: Place) -> None:
+    def test_a_library_without_dependents_is_removed(self, place: Place) -> None:
         outcome = place.repaired(self.make(place, ""))
         assert outcome.output is not None
-        assert "WF401" in {each.code for each in outcome.edits}
+        assert "WF401" in {step.code for step in outcome.edits}
         with zipfile.ZipFile(outcome.output) as archive:
             assert "demo.libs/libleft.so" not in archive.namelist()
         assert imports(outcome.output, place.folder / "run", "import demo.mod; print(1)") == "1"
@@ -439,7 +439,7 @@ class TestOrphans:
         with zipfile.ZipFile(outcome.output) as archive:
             assert "demo.libs/libleft.so" in archive.namelist()
 
-    def test_what_nobody_ever_needed_stays(self, place: Place) -> None:
+    def test_a_library_that_never_had_dependents_stays(self, place: Place) -> None:
         place.lib("libplugin.so", UNUSED)
         wheel = place.wheel(
             {

@@ -126,10 +126,10 @@ def test_a_local_tag_that_was_asked_for_is_no_finding() -> None:
     assert not judged(raspberry)
 
 
-# --- Libraries that nobody gives ----------------------------------------------------------------
+# --- Libraries without a provider ---------------------------------------------------------------
 
 
-def test_a_library_that_nobody_gives_is_one_error() -> None:
+def test_a_library_without_a_provider_is_one_error() -> None:
     subject = wheel(
         {
             "p/m.so": replace(EXTENSION, needed=("libfoo.so.1", *EXTENSION.needed)),
@@ -174,7 +174,7 @@ def test_the_packages_of_each_cuda_are_known() -> None:
     assert known_providers("libmine.so") == ()
 
 
-def test_the_import_fails_where_nobody_gives_the_library(tmp_path: Path) -> None:
+def test_the_import_fails_without_a_provider_of_the_library(tmp_path: Path) -> None:
     library = build.shared_object(tmp_path / "gone" / "libgone.so.1", soname="libgone.so.1")
     extension = build.extension(tmp_path / "m.so", "m", needed=[library], calls=["f"])
     path = build.make_wheel(

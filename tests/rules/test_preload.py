@@ -31,7 +31,7 @@ def preloaded(subject: Wheel, by: str = "preload", *providers: Provider) -> Whee
 
 
 def in_packages(objects: Mapping[str, Any], *inits: str, **fields: Any) -> Wheel:
-    sources = {f"{each}/__init__.py": b"" for each in inits}
+    sources = {f"{package}/__init__.py": b"" for package in inits}
     asked = Metadata(name="demo", version="1.0", requires_dist=("pro>=2",))
     values: dict[str, Any] = {"sources": sources, "metadata": asked, **fields}
     return wheel(objects, *sources, **values)

@@ -93,7 +93,7 @@ def test_a_library_that_the_available_provider_lacks_is_an_error(tmp_path: Path)
 
 
 def other_provider(folder: Path, version: str, tag: str, name: str = "libpro.so.3") -> Path:
-    """Write a provider's wheel of which only the names count."""
+    """Write a provider's wheel; only the names in it count."""
     return make_wheel(folder, "pro", version, tag, {f"pro/lib/{name}": b""})
 
 

@@ -98,7 +98,7 @@ def test_a_provider_of_some_modules_only_is_not_added_to_metadata(
         metadata=Metadata(name="demo", version="1.0", requires_dist=requires),
     )
     found = findings(provider_not_required, subject, provider=(PRO,), add_requires=True)
-    assert [each.severity for each in found] == ([severity] if severity is not None else [])
+    assert [finding.severity for finding in found] == ([severity] if severity is not None else [])
     if severity is Severity.ERROR:
         assert ("extra == " in (found[0].hint or "")) is not added
     chosen = Settings(provider=(PRO,), add_requires=True)

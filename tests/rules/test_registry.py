@@ -1,12 +1,13 @@
 """Codes, names and documentation of all rules."""
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
 import wheelfix.rules
-from wheelfix.rules.registry import RULES, SET_RULES
+from wheelfix.rules.registry import REPORTING_RULES, RULES, SET_RULES
 from wheelfix.rules.rule import AnyRule
 
 EVERY_RULE: list[AnyRule] = [*RULES, *SET_RULES]
@@ -27,6 +28,12 @@ def test_every_rule_that_is_written_is_registered() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py"))
     written = set(re.findall(r'@(?:set_)?rule\(\s*"(WF\d+)"', text))
     assert written == {rule.code for rule in EVERY_RULE}
+
+
+def test_rules_that_are_left_out_while_fixes_are_applied_have_none() -> None:
+    modules = {sys.modules[rule.check.__module__] for rule in REPORTING_RULES}
+    assert modules
+    assert not [module for module in modules if hasattr(module, "Fix")]
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=lambda rule: rule.code)

@@ -46,7 +46,7 @@ def test_edits_of_different_kinds_are_never_equal() -> None:
 
 
 def asking(*edits: Edit, safety: Safety = Safety.SAFE, name: str = "some-rule") -> Finding:
-    fix = Fix(title="mend", edits=edits, safety=safety)
+    fix = Fix(title="fix", edits=edits, safety=safety)
     return Finding(code="WF999", name=name, severity=Severity.ERROR, message="", fix=fix)
 
 

@@ -1,4 +1,4 @@
-"""Every search path entry helps the user, and nobody else."""
+"""Rules about the entries of search paths."""
 
 import pytest
 
@@ -113,7 +113,7 @@ def test_of_two_tags_the_one_without_effect_goes() -> None:
     assert (after.elfs[CORE].rpath, after.elfs[CORE].runpath) == (None, "$ORIGIN")
 
 
-def test_a_tag_that_nobody_asked_to_change_stays() -> None:
+def test_without_the_setting_the_tag_stays() -> None:
     subject = wheel({CORE: elf(runpath="$ORIGIN:/build")})
     assert not findings(search_path_tag, subject)
     after, _ = apply_fixes(subject, RULES, Settings())
@@ -127,7 +127,7 @@ def test_a_tag_that_nobody_asked_to_change_stays() -> None:
 def test_one_tag_for_all_on_request(asked: SearchPathTag, tag: PathTag) -> None:
     subject = wheel({"a.so": elf(runpath="$ORIGIN"), "b.so": elf(rpath="$ORIGIN")})
     after, _ = apply_fixes(subject, RULES, Settings(search_path_tag=asked))
-    assert {each.path_tag for each in after.elfs.values()} == {tag}
+    assert {elf.path_tag for elf in after.elfs.values()} == {tag}
 
 
 @pytest.mark.parametrize("wish", [SacrificialEntry.KEEP, SacrificialEntry.REMOVE])

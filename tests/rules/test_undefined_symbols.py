@@ -1,4 +1,4 @@
-"""Symbols: what nobody defines is found, what somebody gives is not, and Python agrees."""
+"""Undefined symbols: found exactly where Python fails to import the module."""
 
 import os
 import subprocess
@@ -50,7 +50,7 @@ def found(path: Path, **settings: Any) -> list[Finding]:
 
 
 def said(path: Path, **settings: Any) -> list[tuple[str, Severity, str | None]]:
-    return [(each.code, each.severity, each.entry) for each in found(path, **settings)]
+    return [(finding.code, finding.severity, finding.entry) for finding in found(path, **settings)]
 
 
 def packed(tmp_path: Path, files: Mapping[str, Path], tag: str = TAG) -> Path:
@@ -67,10 +67,10 @@ def run(path: Path, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# --- WF301: nobody defines it ---------------------------------------------------------------------
+# --- WF301: no library defines it -----------------------------------------------------------------
 
 
-def test_a_symbol_that_nobody_defines_is_named_and_python_names_it_too(tmp_path: Path) -> None:
+def test_an_undefined_symbol_is_named_as_in_the_error_of_python(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "libcodec.so", "int codec_compress2(void) { return 1; }")
     built = extension(
         tmp_path / "m.so", "m", needed=[library], calls=["codec_compress"], rpath="$ORIGIN",
@@ -151,10 +151,10 @@ def test_a_forgotten_platform_library_is_named(tmp_path: Path) -> None:
     )
 
 
-# --- WF302: not at hand ---------------------------------------------------------------------------
+# --- WF302: the library is not available ----------------------------------------------------------
 
 
-def test_what_is_not_at_hand_is_not_judged_until_it_is_handed_over(tmp_path: Path) -> None:
+def test_symbols_of_an_unavailable_library_are_not_judged_until_it_is_given(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "other/libother9.so.1", "int other(void) { return 1; }")
     built = extension(
         tmp_path / "m.so", "m", needed=[library], calls=["other", "another"], flags=LAZY

@@ -35,7 +35,7 @@ class Alternative:
 def alternatives(
     installation: Installation, root: str, after: Sequence[str], known: Load, steps: Iterable[Step]
 ) -> tuple[Alternative, ...]:
-    """Return what can differ from `known`, the load of `root` after `after`, and its `steps`."""
+    """Return the possible differences from `known`, the load of `root` once `after` are loaded."""
     found = (
         *_without_conditions(installation, root, after, known),
         *_in_another_process(installation, steps),

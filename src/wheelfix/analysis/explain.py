@@ -30,7 +30,7 @@ class PythonChoice:
 
     @property
     def elsewhere(self) -> bool:
-        """Whether it is another file than the one that was asked about."""
+        """Whether it is another file than the requested one."""
         return self.stop is not None
 
 

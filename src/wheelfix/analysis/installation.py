@@ -1,7 +1,7 @@
 """An installed wheel with its surroundings: other wheels, the interpreter, the platform.
 
-`loader.search` needs only an `Environment`, which files stand where. An `Installation` also
-knows what each of these files belongs to, and so by what name to show it.
+`loader.search` needs only an `Environment`: the files and their paths. An `Installation` also has
+the origin of each file, and a short name for messages.
 """
 
 import posixpath
@@ -105,7 +105,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installations:
-    """A wheel in the install scheme asked for, and in all other arrangements."""
+    """A wheel in the requested install scheme, and in all other arrangements."""
 
     here: Installation
     elsewhere: tuple[Installation, ...]
@@ -279,10 +279,7 @@ def find_subject(installation: Installation, text: str) -> tuple[str, ...]:
 
 
 def load_roots(installation: Installation) -> tuple[str, ...]:
-    """Return the paths that a process loads first.
-
-    These are the extension modules, the programs, and the libraries that no other object needs.
-    """
+    """Return the paths of extension modules, programs, and libraries without dependents."""
     files = installation.environment.files
     own = {
         path: files[path] for path in installation.members if path in files and files[path].dynamic

@@ -1,7 +1,7 @@
 """The reasons why a wheel does not satisfy a platform policy: symbols, libraries and members.
 
-The tag itself is decided elsewhere, by auditwheel or by `policy_verdict`. A `Judgement` names
-neither the objects nor their symbols: these are found here, in the objects and the policy tables.
+auditwheel or `policy_verdict` decides on the tag. Their `Judgement` names neither the objects nor
+the symbols; this module finds them in the objects and the policy tables.
 """
 
 import struct
@@ -22,11 +22,11 @@ from wheelfix.wheel.platform_tags import Family, PlatformTag, parse_platform_tag
 _X86_ISA_1_NEEDED = 0xC0008002  # x86-64 psABI, "Program Property"
 _ISA_LEVELS = {2: "x86-64-v2", 4: "x86-64-v3", 8: "x86-64-v4"}
 _NEAR = 8
-"""Symbols up to which a tag counts as missed by little."""
+"""The most symbols that may forbid a tag that is reported as nearly met."""
 
 
 class Shortfall(NamedTuple):
-    """What keeps a wheel from one tag, apart from symbol versions."""
+    """The obstacles to one tag, apart from symbol versions."""
 
     libraries: tuple[str, ...] = ()
     """Libraries that neither the wheel nor the policy provides."""
@@ -35,7 +35,7 @@ class Shortfall(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """What platform policies say of a wheel; `auditwheel show` prints the same."""
+    """The result of checking a wheel against platform policies, as `auditwheel show` prints it."""
 
     overall: str
     """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` if no policy is met."""
@@ -48,7 +48,7 @@ class Judgement(NamedTuple):
     unsupported_isa: bool
     """Whether an object needs more than the baseline instruction set."""
     upgrades: Mapping[str, Shortfall]
-    """Better tag -> what keeps the wheel from it."""
+    """Better tag -> the obstacles to it."""
 
 
 def other_reasons(
@@ -58,9 +58,9 @@ def other_reasons(
     private: Mapping[str, Sequence[str]],
     policies: Sequence[Policy],
 ) -> Iterator[str]:
-    """Yield what keeps `wheel` from the tag `target`, apart from libraries.
+    """Yield the obstacles to the tag `target`, apart from libraries.
 
-    `private` are the private symbols that it uses, by library.
+    `private` are the private symbols that `wheel` uses, by library.
     """
     if target is not None:
         yield from _symbol_reasons(wheel, target, policies)
@@ -118,10 +118,10 @@ def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]
 def target_tag(
     wheel: Wheel, settings: Settings, overall: str, policies: Iterable[Policy]
 ) -> str | None:
-    """Return the tag to satisfy, with its architecture; None if there is nothing to explain.
+    """Return the tag to explain, with its architecture; None if there is nothing to explain.
 
-    It is the tag for the oldest platform in the file name and `plat`; for a version without a
-    policy, the next older one. Without such a tag it is that of the newest policy.
+    It is the oldest tag of the file name and `plat`, or the next older one that has a policy.
+    Without such a tag, it is the newest policy's.
     """
     known = [parse_platform_tag(f"{policy.name}_any") for policy in policies]
     tags = map(parse_platform_tag, (*wheel.name.platforms, settings.plat))
@@ -139,7 +139,7 @@ def target_tag(
 
 
 def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfall:
-    """Return what keeps the wheel from `target`; for musl, there is only one policy."""
+    """Return the obstacles to `target`; for musl, there is only one policy."""
     if target is None:
         return Shortfall()
     musl = (found for tag, found in upgrades.items() if tag.startswith("musllinux_"))
@@ -213,7 +213,7 @@ def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
 
 
 class Obstacle(StrEnum):
-    """What keeps a wheel from a platform tag, apart from libraries."""
+    """The kinds of obstacles to a platform tag, apart from libraries."""
 
     SYMBOLS = "too recent versioned symbols"
     UCS2 = "a Python 2 of narrow Unicode"

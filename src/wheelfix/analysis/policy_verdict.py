@@ -60,7 +60,7 @@ _MUSL_OWN = frozenset(f"lib{name}.so" for name in ("c", "pthread", "rt", "m", "d
 
 
 class Verdict(NamedTuple):
-    """Which platform tag the objects of a wheel allow, and what forbids a better one."""
+    """The platform tag that the objects of a wheel allow, and the obstacles to a better one."""
 
     overall: str
     """The best tag, such as `manylinux_2_17_x86_64`; `linux_x86_64` if no policy is met."""
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
 
 class _Subject(NamedTuple):
-    """The objects that count, by what is required of them."""
+    """The objects that are checked, by the checks that apply to them."""
 
     family: Family
     arch: str
@@ -100,7 +100,7 @@ def policy_verdict(wheel: Wheel, settings: Settings, policies: Sequence[Policy])
 def verdict_from(
     wheel: Wheel, judgement: Judgement, settings: Settings, policies: Sequence[Policy]
 ) -> Verdict:
-    """Add to `judgement` which objects and symbols of `wheel` it is about."""
+    """Return `judgement` with the objects and symbols of `wheel` that it results from."""
     target = target_tag(wheel, settings, judgement.overall, policies)
     external, private = shortfall(target, judgement.upgrades)
     others = list(other_reasons(wheel, target, judgement, private, policies))
@@ -320,7 +320,7 @@ def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:
 
 
 def _fpectl(subject: _Subject) -> bool:
-    """Whether an extension needs a Python built with fpectl (PEP 513)."""
+    """Return whether an extension needs a Python built with fpectl (PEP 513)."""
     return any(
         symbol.name in FPECTL_SYMBOLS and symbol.type in {STT_NOTYPE, STT_FUNC}
         for symbol in _undefined(subject.extensions.values())
@@ -328,7 +328,7 @@ def _fpectl(subject: _Subject) -> bool:
 
 
 def _narrow_unicode(subject: _Subject) -> bool:
-    """Whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
+    """Return whether an extension for Python 2 needs one with narrow Unicode (PEP 513)."""
     old = (
         elf
         for member, elf in subject.extensions.items()

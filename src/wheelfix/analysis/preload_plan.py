@@ -1,8 +1,7 @@
-"""The plan of preload shims: before which modules of a wheel a shim opens which libraries.
+"""The plan of preload shims: which libraries a shim opens before which modules of a wheel.
 
-A process loads an extension module, a program, or a library that is opened by its path, and with
-it the libraries that this needs. Python can run a shim before an extension module only, so a
-library is covered if nothing else leads to it.
+Python can run a shim only before it imports a module. A library is covered if all its dependents
+are loaded by extension modules, and none by a program or as a library opened by its path.
 """
 
 import posixpath
@@ -152,7 +151,7 @@ def _needs(wheel: Wheel, providers: tuple[Provider, ...]) -> dict[str, tuple[str
 def _closures(
     wheel: Wheel, layout: Layout, loads: Mapping[str, Load]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the members that each object, or source that opens libraries, leads to."""
+    """Return the members loaded by each object, and by each source that opens libraries."""
     closures = {
         member: tuple(layout.members[path] for path in load.objects if path in layout.members)
         for member, load in loads.items()
@@ -166,7 +165,7 @@ def _closures(
 def _entry_modules(
     wheel: Wheel, closures: Mapping[str, tuple[str, ...]], needs: Iterable[str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the modules and programs that load each member, or else the member itself."""
+    """Return the modules and programs that load each member; the member itself if none does."""
     roots_of = values_by_key(
         (member, root) for root, closure in closures.items() for member in closure
     )
@@ -345,7 +344,7 @@ def _wanted_shims(
 
 
 class _Opening(NamedTuple):
-    """Where the libraries come from that shims open."""
+    """The search for the libraries that shims open."""
 
     wheel: Wheel
     providers: tuple[Provider, ...]
@@ -389,7 +388,7 @@ class _Opening(NamedTuple):
 
 
 def _cannot_preload_reason(opened: Mapping[str, _Opened]) -> str | None:
-    """Return why one of the libraries cannot be opened alone, None if no reason is known.
+    """Return why one of the libraries cannot be opened alone, None if all can.
 
     A shim opens each with RTLD_NOW, the default of `ctypes`: this fails for a library that
     uses symbols of another one without DT_NEEDED on it.

@@ -1,4 +1,4 @@
-"""Sets of wheels: which wheels of a run are providers of which others.
+"""Providers and dependents among the wheels of one run.
 
 A wheel can use libraries of the wheels that its METADATA requires: they are installed wherever it
 is. Everything here is computed from file names and requirements.
@@ -92,7 +92,7 @@ def set_members(parts: Sequence[Part]) -> tuple[SetMember, ...]:
 
 
 def meet(one: WheelName, other: WheelName) -> bool:
-    """Whether there are machines and Pythons on which both wheels can be installed."""
+    """Return whether both wheels can be installed on some machine and Python."""
     return _meets(_reach(one), _reach(other))
 
 
@@ -164,18 +164,18 @@ def _requirements(part: Part, present: Container[str]) -> Iterator[Requirement]:
 
 
 def _meets(one: _Reach, other: _Reach) -> bool:
-    """Whether there are machines and Pythons for both."""
+    """Return whether some machine and Python accept both."""
     machines = (may_coexist(tag, theirs) for tag in one.tags for theirs in other.tags)
     return not one.pythons.isdisjoint(other.pythons) and any(machines)
 
 
 def _covers(provider: _Reach, dependent: _Reach) -> bool:
-    """Whether the tags of `provider` allow all Pythons and machines of `dependent`."""
+    """Return whether the tags of `provider` allow all Pythons and machines of `dependent`."""
     return provider.pythons >= dependent.pythons and provider.machines >= dependent.machines
 
 
 def _applies(requirement: Requirement, dependent: _Reach) -> bool:
-    """Whether the requirement holds on every Python of the wheel, without extras (PEP 508)."""
+    """Return whether the requirement holds on all Pythons of the wheel, without extras."""
     marker = requirement.marker
     if marker is None:
         return True
@@ -210,7 +210,7 @@ def _contains(requirement: Requirement, version: str) -> bool:
 
 
 def _same_product(requirement: Requirement, provider: str, dependent: str) -> bool:
-    """Whether the versions, or a pinned requirement, mean that both are released together."""
+    """Return whether equal versions or a pinned requirement show that both are one release."""
     return provider == dependent or any(
         clause.operator == "===" or (clause.operator == "==" and not clause.version.endswith(".*"))
         for clause in requirement.specifier
@@ -218,7 +218,7 @@ def _same_product(requirement: Requirement, provider: str, dependent: str) -> bo
 
 
 def _best(run: _Run, candidates: Sequence[int], dependent: int) -> int | None:
-    """Return the newest of `candidates`; of several the one with tags most like `dependent`.
+    """Return the newest of `candidates`, among several the one with tags most like `dependent`.
 
     None if there is none, or if two are equally good.
     """

@@ -1,8 +1,7 @@
-"""An installed wheel among the libraries of this machine, with the load of each object.
+"""Simulated loads of a wheel's objects among the libraries of this machine.
 
-Loads are computed from values, as in `loader.search`; no library is opened by the loader. The wheel
-is taken to be repaired already: a library that it contains counts as found by its name, even if no
-search path leads there yet.
+Loads are computed from values, as in `loader.search`; the real loader opens nothing. The wheel is
+assumed to be repaired: a bundled library counts as found, even if no search path leads there yet.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -37,7 +36,7 @@ class Definitions(Protocol):
         ...
 
     def host(self, name: str, dependent: Elf, /) -> Library | None:
-        """Find the library that `name` in DT_NEEDED of `dependent` means outside of the wheel."""
+        """Find the library outside of the wheel for the DT_NEEDED entry `name` of `dependent`."""
         ...
 
     def provider_library(
@@ -140,7 +139,7 @@ class LoadedWheel:
         }
 
     def results(self, member: str) -> Mapping[str, str | None]:
-        """Return for each DT_NEEDED name of `member` the path that it leads to, None for none."""
+        """Return the path found for each DT_NEEDED entry of `member`, None if not found."""
         path = self.paths[member]
         return {
             request.name: request.result
@@ -176,7 +175,7 @@ def _own_libraries(
 def _host_libraries(
     needed: Iterable[tuple[str, Elf]], own: Container[str], definitions: Definitions
 ) -> dict[str, Library]:
-    """Find the libraries that `needed` leads to, except the wheel's `own`: name -> library."""
+    """Find the libraries for `needed` and their dependencies, except the wheel's `own`, by name."""
     found: dict[str, Library] = {}
     seen: set[str] = set()
     waiting = list(needed)
@@ -192,7 +191,7 @@ def _host_libraries(
 
 
 def _other_names(libraries: Mapping[str, Library]) -> Iterator[str]:
-    """Yield the names that are looked up but are no undefined symbols."""
+    """Yield names that are looked up without being undefined symbols."""
     for path, library in libraries.items():
         yield from module_hooks(path)
         if library.elf.is_executable:

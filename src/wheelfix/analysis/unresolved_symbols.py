@@ -37,7 +37,7 @@ class Unresolved(NamedTuple):
     absent: tuple[str, ...]
     """Libraries of the load that are not found, and may define them."""
     foreign: tuple[str, ...]
-    """Libraries of this machine in the load, of which other machines may have other versions."""
+    """Libraries of this machine in the load; other machines may have other versions."""
 
 
 def find_unresolved(loaded: LoadedWheel, definitions: Definitions) -> tuple[Unresolved, ...]:

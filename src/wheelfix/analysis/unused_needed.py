@@ -36,7 +36,7 @@ class Unused(NamedTuple):
     kept: bool = False
     """Whether a hazard keeps the entry."""
     forceable: bool = True
-    """Whether the settings can have it dropped in spite of that."""
+    """Whether `drop-needed` can override that."""
 
 
 class Missing(NamedTuple):
@@ -90,7 +90,7 @@ def judge_needed(loaded: LoadedWheel, settings: Settings, definitions: Definitio
 def _decide(
     loaded: LoadedWheel, member: str, results: Mapping[str, str | None]
 ) -> tuple[Decision, ...]:
-    """Return what the linker would have done with the entries of one member."""
+    """Return the linker's decisions on the entries of one member."""
     path = loaded.paths[member]
     own = loaded.libraries.get(path) or Library(path=path, elf=loaded.elf(member), read=Exports)
     return decide(
@@ -121,7 +121,7 @@ _Reasons = dict[Unused, list[str]]
 
 
 class _Trial:
-    """Drops entries on trial, and keeps those that are needed after all."""
+    """The trial: entries are dropped, and those that turn out to be needed are kept."""
 
     def __init__(self, loaded: LoadedWheel, settings: Settings, definitions: Definitions) -> None:
         self._loaded = loaded
@@ -307,7 +307,7 @@ class _Trial:
 
 
 def _closure(load: Load, start: str) -> set[str]:
-    """Return the files that `start` leads to in `load`, itself among them."""
+    """Return `start` and its direct and indirect dependencies in `load`."""
     edges = values_by_key((r.requester, r.result) for r in load.requests if r.result is not None)
     found = {start}
     waiting = [start]
@@ -327,7 +327,7 @@ def _is_platform(path: str) -> bool:
 
 
 def _missing(loaded: LoadedWheel) -> Iterator[Missing]:
-    """Find references that bind only because another object of the load needs the provider."""
+    """Yield libraries used without DT_NEEDED, which another object of the load needs."""
     unbound = {member: some for member in loaded.paths if (some := _unbound(loaded, member))}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for root, load in loaded.loads.items():

@@ -1,4 +1,4 @@
-"""The reasons why a load does not use a certain file."""
+"""Reasons why a load does not use a given file: another name, or a directory not searched."""
 
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from wheelfix.loader.search import load, search_directories
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyNot:
-    """Why a file is not loaded; or that it is."""
+    """Whether a load uses a file, and why not."""
 
     name: str
     loaded: bool
@@ -102,7 +102,7 @@ def _is_at(installation: Installation, candidate: Candidate, path: str) -> bool:
 
 
 def _would_follow(installation: Installation, request: Request, path: str) -> str:
-    """Say whether the search would find `path` without the files before it."""
+    """Return whether the search would find `path` without the files before it, in words."""
     files = dict(installation.environment.files)
     result = request.result
     for _ in range(len(files)):

@@ -18,7 +18,7 @@ from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_provid
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.context import Context, SetContext
-from wheelfix.rules.drivers import given_by_others
+from wheelfix.rules.drivers import provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
@@ -81,7 +81,7 @@ def _read(path: Path) -> Wheel:
 
 
 def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
-    others = given_by_others(wheel, settings)
+    others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
     return policy_verdict(wheel, excluding, read_policies())
 

@@ -30,7 +30,7 @@ from wheelfix.pipelines.repair_proof import (
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.rules.context import Context, Stage
-from wheelfix.rules.drivers import given_by_others, leaves_drivers
+from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
@@ -227,7 +227,7 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
     """Ask auditwheel for its verdict; None for a pure wheel, or if the settings say so."""
     if wheel.is_pure or not job.settings.verdict:
         return None
-    others = given_by_others(wheel, job.settings)
+    others = provided_elsewhere(wheel, job.settings)
     settings = replace(job.settings, exclude=(*job.settings.exclude, *excluded, *others))
     return asking.verdict(job.auditwheel, wheel, settings, job.workdir)
 

@@ -50,8 +50,8 @@ def leaves_drivers(settings: Settings) -> bool:
     return not any(map(bundled_driver.matches, settings.ignore))
 
 
-def given_by_others(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
-    """Return the DT_NEEDED entries served by a provider, or only by the user's machine."""
+def provided_elsewhere(wheel: Wheel, settings: Settings) -> tuple[str, ...]:
+    """Return the DT_NEEDED entries that a provider, or only the user's machine, satisfies."""
     needed = dict.fromkeys(name for elf in wheel.elfs.values() for name in elf.needed)
     return tuple(
         name

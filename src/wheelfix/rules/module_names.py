@@ -209,7 +209,7 @@ def _never(module: ExtensionModule, why: str, severity: Severity) -> Hit:
 
 
 def _without_module(context: Context, module: ExtensionModule, served: set[str]) -> tuple[str, ...]:
-    """Return the Pythons of the tags for which no file of this module is there.
+    """Return the Pythons of the tags for which the wheel has no file of this module.
 
     Free-threaded builds and PyPy are left out: they share no stable ABI with CPython, but pure
     Python tags allow them. A Python source of the same name serves all.

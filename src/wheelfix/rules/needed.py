@@ -113,7 +113,7 @@ def _kept_hint(unused: Unused) -> str:
 
 
 @rule("WF203", "needed-not-at-hand", Severity.INFO, Stage.BEFORE)
-def needed_not_at_hand(context: Context) -> Iterator[Hit]:
+def needed_not_available(context: Context) -> Iterator[Hit]:
     """Library is not available here, so its DT_NEEDED entry cannot be checked.
 
     ## What it does

@@ -32,7 +32,7 @@ def known_rules() -> tuple[Rule, ...]:
 
 
 def all_rules() -> tuple[AnyRule, ...]:
-    """Return `known_rules()` and the rules about several wheels: all that a selector may name."""
+    """Return `known_rules()` and the rules about several wheels: all that selectors match."""
     return (*known_rules(), *SET_RULES)
 
 

@@ -128,7 +128,7 @@ def provider_lacks_symbol(context: Context) -> Iterator[Hit]:
     yield from _lacking_symbols(
         context, {m: [found[0] for found in own] for m, own in uses.items()}
     )
-    lowest = {m: [e[-1] for e in own if len(e) > 1] for m, own in uses.items()}
+    lowest = {m: [versions[-1] for versions in own if len(versions) > 1] for m, own in uses.items()}
     places = dict.fromkeys(found.version.path for own in lowest.values() for found in own)
     if places:
         with_lowest = replace(context, definitions=context.definitions.preferring(places))
@@ -181,7 +181,7 @@ def _lacking_symbols(context: Context, taken: Mapping[str, list[VersionUse]]) ->
 
 
 def _lacking(taken: VersionUse, lacking: list[Undefined], among: Iterable[str] = ()) -> Hit:
-    spelled = [f"{e.name}@{e.version}" if e.version else e.name for e in lacking]
+    spelled = [f"{s.name}@{s.version}" if s.version else s.name for s in lacking]
     names = join_some(among or [taken.use.library])
     return Hit(
         message=f"needs {join_some(spelled)}, not defined in {names} of {_called(taken.version)}",

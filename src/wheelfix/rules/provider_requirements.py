@@ -76,7 +76,7 @@ def provider_not_required(context: Context) -> Iterator[Hit]:
 
 
 def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str], bool]:
-    """Return the always imported modules that need it, and whether others do without."""
+    """Return the always imported modules that need it, and whether other modules do not."""
     wheel = context.wheel
     names = {m: ".".join(parts) for m in wheel.elfs if (parts := module_name(m, wheel))}
     import_points = {
@@ -91,7 +91,7 @@ def _who_needs(context: Context, uses: Iterable[ProviderUse]) -> tuple[list[str]
 
 
 def _how_to_ask(line: str, *, partly: bool) -> str:
-    """Return the hint that says what to add, and where."""
+    """Return the hint on the requirement to add, and where."""
     if partly:
         return (
             f'add "{line}" to an extra in `optional-dependencies` of pyproject.toml: '

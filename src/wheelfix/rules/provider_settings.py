@@ -1,4 +1,4 @@
-"""Whether the configured providers are used, and drivers left to the machine."""
+"""Whether the configured providers are used."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase

@@ -83,7 +83,7 @@ def _escapes(entry: str, member: str, layout: Layout) -> bool:
 
 
 def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
-    """Return whether the entry leads to a directory that only this wheel could have, and does not.
+    """Return whether the entry leads to a missing directory that only this wheel could have.
 
     That is a directory below the object's own, or one named like that of the wheel's vendored
     libraries (`own`). Any other may belong to another distribution

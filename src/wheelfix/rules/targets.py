@@ -195,7 +195,7 @@ def _absences(context: Context) -> dict[str, list[tuple[Target, str]]]:
 
 
 def _missing(loaded: TargetLoads) -> Iterator[tuple[str, str]]:
-    """Yield the DT_NEEDED names that are not found, each with the member that has it."""
+    """Yield the DT_NEEDED entries that are not found, each with the member that has it."""
     for load in loaded.loads.values():
         for request in load.missing:
             dependent = loaded.members.get(request.requester or "")
