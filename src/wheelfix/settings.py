@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from packaging.utils import canonicalize_name
+
+from wheelfix.wheel.model import Wheel
 
 
 class Size(int):
@@ -231,6 +233,7 @@ class Setting:
         return field(default_factory=lambda: value, metadata={_SETTING: self})
 
 
+_LIB_SDIR = ".libs"
 _REPAIR = ("repair",)
 _CHECK = ("check",)
 
@@ -254,7 +257,7 @@ class Settings:
         short="-L",
         metavar="SUFFIX",
         commands=_REPAIR,
-    ).default(".libs")
+    ).default(_LIB_SDIR)
     exclude: tuple[str, ...] = Setting(
         "Do not graft libraries whose SONAME or path matches this glob; repeatable.", metavar="GLOB"
     ).default(())
@@ -436,6 +439,19 @@ class Settings:
         commands=_CHECK,
         is_run_wide=True,
     ).default(1800)
+
+    def graft_folder(self, distribution: str) -> str:
+        """Return the folder for the libraries grafted into a wheel of `distribution`."""
+        return str(PurePosixPath(distribution + self.lib_sdir))
+
+    def is_vendored(self, member: str, wheel: Wheel) -> bool:
+        """Return whether `member` is in a folder of grafted libraries.
+
+        That is `graft_folder`, or one with auditwheel's default suffix. Such a file is loaded only
+        as a dependency.
+        """
+        folder = f"/{member}".rpartition("/")[0]
+        return folder.endswith((_LIB_SDIR, f"/{self.graft_folder(wheel.name.distribution)}"))
 
 
 class SettingField(NamedTuple):

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Machine
 
+LIB64 = "lib64"
+"""The value of `$LIB` on most 64-bit machines."""
 MUSL_DIRECTORIES = ("/lib", "/usr/local/lib", "/usr/lib")
 """The default directories of musl's loader (ldso/dynlink.c, `load_library`)."""
 
@@ -57,4 +59,4 @@ def lib_value(bits: int, triplet: str | None = None) -> str:
     """Return the value of `$LIB` (ld.so(8)), which Debian sets to the multiarch directory."""
     if triplet is not None:
         return f"lib/{triplet}"
-    return "lib64" if bits == 64 else "lib"
+    return LIB64 if bits == 64 else "lib"

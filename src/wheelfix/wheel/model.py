@@ -105,14 +105,6 @@ def normalized(name: str) -> str:
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
-def is_vendored(member: str) -> bool:
-    """Return whether `member` is in a folder of grafted libraries (`*.libs`).
-
-    Such a file is loaded only as a dependency.
-    """
-    return member.rpartition("/")[0].endswith(".libs")
-
-
 class LookupPlace(StrEnum):
     """Where a Python source searches for a library that it opens by name."""
 
