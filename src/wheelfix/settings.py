@@ -450,8 +450,9 @@ class Settings:
         That is `graft_folder`, or one with auditwheel's default suffix. Such a file is loaded only
         as a dependency.
         """
-        folder = f"/{member}".rpartition("/")[0]
-        return folder.endswith((_LIB_SDIR, f"/{self.graft_folder(wheel.name.distribution)}"))
+        package = wheel.name.distribution
+        folder, own = f"/{member}".rpartition("/")[0], self.graft_folder(package)
+        return folder.endswith(_LIB_SDIR) or (own != package and folder.endswith(f"/{own}"))
 
 
 class SettingField(NamedTuple):

@@ -469,11 +469,8 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     orphans: dict[str, frozenset[str]] = {}
     for member, elf in context.wheel.elfs.items():
         names = frozenset({posixpath.basename(member), elf.soname or ""}) - {""}
-        if (
-            context.settings.is_vendored(member, context.wheel)
-            and names & before
-            and not names & after
-        ):
+        is_orphan = names & before and not names & after
+        if is_orphan and context.settings.is_vendored(member, context.wheel):
             orphans[member] = names
     if not orphans:
         return
