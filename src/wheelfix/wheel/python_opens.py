@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
-from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
+from wheelfix.wheel.python_source import (
+    MAX_CALL_DEPTH,
+    MAX_STEPS,
+    Budget,
+    is_too_large,
+    parse_source,
+)
 from wheelfix.wheel.python_values import (
     ANY,
     Arguments,
@@ -29,9 +35,6 @@ from wheelfix.wheel.python_values import (
     truth,
 )
 from wheelfix.wheel.sniff import may_open
-
-_MAX_DEPTH = 4
-_MAX_STEPS = 60_000
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -60,7 +63,7 @@ def followed(
     tree = parse_source(source)
     if tree is None:
         return Followed(to_its_end=not is_too_large(source))
-    most = min(_MAX_STEPS, budget.left)
+    most = min(MAX_STEPS, budget.left)
     walk = _Walk(path, modules, _Relevance(source.splitlines()), most)
     to_its_end = False
     with suppress(ExhaustedError, RecursionError):  # what was found until then is true
@@ -351,7 +354,7 @@ class _Walk(Evaluator):
     ) -> Values:
         """Follow a call of a function of the same source."""
         caller, sure = self._frame, self.sure
-        if caller.depth >= _MAX_DEPTH or isinstance(function, ast.AsyncFunctionDef):
+        if caller.depth >= MAX_CALL_DEPTH or isinstance(function, ast.AsyncFunctionDef):
             return ANY
         self._frame = _Frame(on_import=caller.on_import, depth=caller.depth + 1)
         try:

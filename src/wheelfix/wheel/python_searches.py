@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
+from wheelfix.wheel.python_source import (
+    MAX_CALL_DEPTH,
+    MAX_STEPS,
+    Budget,
+    is_too_large,
+    parse_source,
+)
 from wheelfix.wheel.python_values import Evaluator, ExhaustedError, truth
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
@@ -30,8 +36,6 @@ _OWN = re.compile(
 _OPENERS = re.compile(r"(^|\.)([cC]DLL|PyDLL|LoadLibrary|dlopen|load_library)$")
 _CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|\.so\b")
 """Words of a source that may search for libraries."""
-_MAX_DEPTH = 6
-_MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,7 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
         return LibrarySearches(
             unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,)
         )
-    evaluator = Evaluator(path, {}, min(_MAX_STEPS, budget.left))
+    evaluator = Evaluator(path, {}, min(MAX_STEPS, budget.left))
     walk = _Walk(tree, evaluator)
     try:
         walk.everything()
@@ -342,7 +346,7 @@ class _Walk:
         """Return what a function of the same source returns for these arguments."""
         if self._callers.count(function.name) > 1:
             return _NOTHING  # a recursion, which finds no more than before
-        if len(self._callers) >= _MAX_DEPTH:
+        if len(self._callers) >= MAX_CALL_DEPTH:
             self.is_whole = False
             return _NOTHING
         parameters = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
