@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 
 
 class Size(int):
@@ -122,7 +122,7 @@ class Requirement:
     """Globs; at least one defined symbol must match each."""
 
 
-SCHEMES = ("platlib", "purelib", "data")
+SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 """The install scheme paths that may hold a provider's folder."""
 
 
@@ -136,7 +136,7 @@ class Provider:
     """Globs of the SONAMEs; empty until they have been looked up."""
     directory: str | None = None
     """Relative to site-packages, or to the path `scheme` names; None if no entry can lead there."""
-    scheme: str = "platlib"
+    scheme: str = Key.PLATLIB
     """`platlib`, `purelib`, or `data` for a folder in `<prefix>`."""
     source: str = ""
     """The wheel, distribution or directory given by the user."""

@@ -17,10 +17,10 @@ from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import Key, Layout, split
+from wheelfix.loader.install_schemes import Layout, split
 from wheelfix.loader.loads import Load
 from wheelfix.settings import Provider, name_of
-from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
+from wheelfix.wheel.model import PRELOAD, Key, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]

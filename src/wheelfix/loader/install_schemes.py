@@ -11,13 +11,12 @@ uv. Paths are virtual: an environment is at `/env`, and files outside of it are 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 NEWEST_MINOR = 15
@@ -32,16 +31,6 @@ PYPY_MINORS = range(9, 12)
 ENV = "/env"
 """The directory of the environment in the paths of schemes."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
-
-
-class Key(StrEnum):
-    """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
-
-    PURELIB = "purelib"
-    PLATLIB = "platlib"
-    DATA = "data"
-    SCRIPTS = "scripts"
-    HEADERS = "headers"
 
 
 class Scheme(NamedTuple):
@@ -65,9 +54,6 @@ class Scheme(NamedTuple):
         """Return the directory of `key`, absolute."""
         path: str = getattr(self, key)
         return path
-
-
-_LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 
 
 class Layout(NamedTuple):
@@ -294,7 +280,7 @@ def _places(
         if (place := split(name, wheel))
     }
     places = {place for name in names if (place := split(name, wheel))}
-    top_items = {rest.partition("/")[0] for key, rest in places if key in _LIBRARY_KEYS}
+    top_items = {rest.partition("/")[0] for key, rest in places if key in LIBRARY_KEYS}
     folders = {(key, rest.rpartition("/")[0]) for key, rest in places}
     return opened, frozenset(top_items), folders
 
@@ -307,7 +293,7 @@ def _layout(
 ) -> Layout:
     scheme = group[0]
     # Installers start with the root; later files overwrite those with the same path.
-    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in _LIBRARY_KEYS)
+    ordered = sorted(opened.items(), key=lambda item: item[1][0] not in LIBRARY_KEYS)
     members = {
         _join(scheme.base(key), rest): member
         for member, (key, rest) in ordered
@@ -348,7 +334,7 @@ def _lost(scheme: Scheme, key: Key, rest: str, taken: frozenset[str]) -> bool:
     other top item of the home whose path does not begin that of `lib/python`, and skips what
     the target has already (pip's `_handle_target_dir`; pypa/pip 8799, 10399).
     """
-    if not scheme.moves_items or key in _LIBRARY_KEYS:
+    if not scheme.moves_items or key in LIBRARY_KEYS:
         return False
     item = {Key.SCRIPTS: "bin", Key.HEADERS: "include"}.get(key) or rest.partition("/")[0]
     return bool(item) and (item in taken or "lib/python".startswith(item))

@@ -6,7 +6,6 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import PathTag
 from wheelfix.loader.install_schemes import (
-    Key,
     Layout,
     Scheme,
     describe,
@@ -20,7 +19,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 

@@ -5,14 +5,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.elf.model import Elf, ElfType, Machine
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs
 
 _KNOWN = frozenset(Machine)

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from wheelfix.elf.model import ElfType
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import split
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Key, Wheel, normalized
 
 
 class _Leftover(NamedTuple):

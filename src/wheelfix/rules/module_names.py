@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Machine
-from wheelfix.loader.install_schemes import Key, interpreters, split
+from wheelfix.loader.install_schemes import interpreters, split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 

@@ -8,7 +8,7 @@ from wheelfix.analysis.providers import (
     by_provider,
     editions,
 )
-from wheelfix.loader.install_schemes import Key, describe, entries_between, split
+from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
@@ -16,6 +16,7 @@ from wheelfix.rules.preload import is_served
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider
 from wheelfix.text import join_some
+from wheelfix.wheel.model import Key
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")

@@ -12,7 +12,7 @@ from wheelfix.analysis.providers import (
     is_for_extra,
     requirements_on,
 )
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import split
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
@@ -20,6 +20,7 @@ from wheelfix.settings import Provider
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddRequirement
 from wheelfix.wheel.grafted_name import unhashed
+from wheelfix.wheel.model import Key
 from wheelfix.wheel.sure_imports import surely_imported
 
 _LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)

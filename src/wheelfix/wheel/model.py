@@ -105,6 +105,20 @@ def normalized(name: str) -> str:
     return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
 
 
+class Key(StrEnum):
+    """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
+
+    PURELIB = "purelib"
+    PLATLIB = "platlib"
+    DATA = "data"
+    SCRIPTS = "scripts"
+    HEADERS = "headers"
+
+
+LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+"""The paths of `site-packages`: one folder for nearly every Python."""
+
+
 class LookupPlace(StrEnum):
     """Where a Python source searches for a library that it opens by name."""
 

@@ -16,6 +16,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.wheel.member_contents import Content, read_contents
 from wheelfix.wheel.model import (
+    LIBRARY_KEYS,
     PRELOAD,
     Member,
     Metadata,
@@ -336,7 +337,7 @@ def _below_site(member: str, data_dir: str) -> str | None:
     if not member.startswith(f"{data_dir}/"):
         return member
     _, key, rest = (*member.split("/", 2), "")[:3]
-    return rest if key in {"purelib", "platlib"} else None
+    return rest if key in LIBRARY_KEYS else None
 
 
 def _module(place: str) -> str:

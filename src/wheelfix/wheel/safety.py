@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
+from wheelfix.wheel.model import LIBRARY_KEYS, Key
 from wheelfix.wheel.zip_format import Entry, shown
 
 _HIGHEST_RATIO = 100
@@ -19,7 +20,6 @@ _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
 """Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
-_SCHEME_KEYS = ("purelib", "platlib", "headers", "scripts", "data")
 _S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
@@ -41,7 +41,7 @@ def check_entries(entries: Sequence[Entry], file_size: int) -> None:
 def check_data_folder(names: Iterable[str], data_dir: str) -> None:
     """Refuse members of the `.data` folder that no installer takes, or that overwrite others.
 
-    purelib and platlib are one folder for nearly every Python. Raises `BadWheelError`.
+    Raises `BadWheelError`.
     """
     moved = [name for name in names if name.startswith(f"{data_dir}/")]
     if not moved:
@@ -49,13 +49,12 @@ def check_data_folder(names: Iterable[str], data_dir: str) -> None:
     files = {_folded(name): name for name in names}
     for name in moved:
         key, _, rest = name.removeprefix(f"{data_dir}/").partition("/")
-        if not rest or key not in _SCHEME_KEYS:
+        if not rest or key not in set(Key):
             raise BadWheelError(
-                f"{shown(name)} is in none of the folders of an installation, "
-                f"{', '.join(_SCHEME_KEYS)}",
+                f"{shown(name)} is in none of the folders of an installation, {', '.join(Key)}",
                 hint=_UNSAFE,
             )
-        if key in {"purelib", "platlib"}:
+        if key in LIBRARY_KEYS:
             other = files.setdefault(_folded(rest), name)
             if other != name:
                 raise BadWheelError(f"{shown(name)} is installed over {shown(other)}", hint=_CLASH)
