@@ -16,6 +16,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
+from wheelfix.text import grouped
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
@@ -256,9 +257,7 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
     """
     opened, taken, folders = _places(wheel)
     keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
-    groups: dict[tuple[object, ...], list[Scheme]] = {}
-    for scheme in schemes(wheel.name):
-        groups.setdefault(_arrangement(scheme, keys, opened, taken), []).append(scheme)
+    groups = grouped(schemes(wheel.name), lambda scheme: _arrangement(scheme, keys, opened, taken))
     return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
 
 
@@ -377,14 +376,11 @@ def entries_between(
 
 def describe(among: Iterable[Scheme]) -> str:
     """Return a short text: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
-    pythons: dict[str, list[str]] = {}
-    for scheme in among:
-        pythons.setdefault(scheme.name, []).append(scheme.python)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, versions in pythons.items():
-        groups.setdefault(tuple(versions), []).append(name)
+    by_name = grouped(among, lambda scheme: scheme.name)
+    versions = {name: tuple(s.python for s in found) for name, found in by_name.items()}
     return "; ".join(
-        f"{', '.join(names)} ({', '.join(_runs(versions))})" for versions, names in groups.items()
+        f"{', '.join(names)} ({', '.join(_runs(pythons))})"
+        for pythons, names in grouped(versions, versions.__getitem__).items()
     )
 
 

@@ -6,6 +6,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.providers import ProviderUse, provider_uses
@@ -20,7 +22,7 @@ from wheelfix.loader.search import load_each
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, find, is_page, populate
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.edits import Edit, predict
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 
@@ -209,6 +211,6 @@ class SetContext:
         found: dict[tuple[str, str], dict[str, Wheel]] = {}
         for wheel in self.wheels:
             name = wheel.name
-            release = found.setdefault((normalized(name.distribution), name.version), {})
+            release = found.setdefault((canonicalize_name(name.distribution), name.version), {})
             release.setdefault(str(name), wheel)
         return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)

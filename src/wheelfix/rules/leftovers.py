@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.elf.model import ElfType
 from wheelfix.loader.install_schemes import split
 from wheelfix.rules.context import Context, Stage
@@ -11,7 +13,7 @@ from wheelfix.rules.files import other_members, removal
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
-from wheelfix.wheel.model import Key, Wheel, normalized
+from wheelfix.wheel.model import Key, Wheel
 
 
 class _Leftover(NamedTuple):
@@ -196,7 +198,7 @@ def common_top_level(context: Context) -> Iterator[Hit]:
         if (
             top in _COMMON
             and key in (Key.PURELIB, Key.PLATLIB)
-            and normalized(top) != normalized(wheel.name.distribution)
+            and canonicalize_name(top) != canonicalize_name(wheel.name.distribution)
         ):
             found.setdefault(top, []).append(member.name)
     for top, members in found.items():

@@ -100,11 +100,6 @@ class RecordProblem(NamedTuple):
     message: str
 
 
-def normalized(name: str) -> str:
-    """Normalize a distribution's name (PEP 503)."""
-    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
-
-
 class Key(StrEnum):
     """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
 

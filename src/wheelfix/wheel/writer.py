@@ -17,6 +17,7 @@ from typing import BinaryIO, NamedTuple
 
 from wheelfix.errors import VerificationError
 from wheelfix.system.tempfiles import PendingFile, output_errors
+from wheelfix.text import grouped
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, Piece, deflate_ahead
 from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata
 from wheelfix.wheel.model import Member, RecordRow, Wheel
@@ -163,10 +164,7 @@ def _changed_record(
     """Return RECORD of `wheel`, None where it is that of the input or where there is none."""
     record_name = f"{wheel.dist_info}/RECORD"
     names = [member.name for member in wheel.members]
-    copied: dict[str, list[str]] = {}
-    for name in names:
-        if name in moved:
-            copied.setdefault(moved[name], []).append(name)
+    copied = grouped((name for name in names if name in moved), moved.__getitem__)
     before = archive.wheel.record
     rows = update_record(
         tuple(row for row in before if row.name not in false_rows),
