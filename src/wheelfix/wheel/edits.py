@@ -1,8 +1,8 @@
 """Edits of a wheel, as data.
 
 Rules and the graft propose edits; the engine refuses contradictions and predicts the wheel that the
-rest make. Everything about a kind of edit is in its class: which edits contradict it (`decides`), what
-it changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
+rest make. Everything about a kind of edit is in its class: what it contradicts (`decides`), what it
+changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
 none of that: it writes the predicted wheel.
 """
 
