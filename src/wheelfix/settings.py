@@ -191,8 +191,6 @@ def name_of(requirement: str) -> str:
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-# --- The settings ---------------------------------------------------------------------------------
-
 SeverityLabel = Literal["info", "warning", "error"]
 _SETTING = "setting"
 _T = TypeVar("_T")

@@ -113,9 +113,6 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     yield from _memory_differences(old, new, rewritten)
 
 
-# --- segments ------------------------------------------------------------------------------------
-
-
 def _segment_differences(old: Image, new: Image) -> Iterator[str]:
     loads = [s for s in new.segments if s.type == Pt.LOAD]
     aligned = min((s.align for s in old.segments if s.type == Pt.LOAD), default=0)
@@ -144,9 +141,6 @@ def _kept_of(segment: Segment | None) -> str:
     if segment.type == Pt.GNU_STACK:
         return f"flags {segment.flags:#x}"
     return f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
-
-
-# --- tables --------------------------------------------------------------------------------------
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
@@ -325,9 +319,6 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
     for segment in image.segments:
         if segment.type == Pt.NOTE:
             yield from image.notes(segment.offset, segment.filesz)
-
-
-# --- memory --------------------------------------------------------------------------------------
 
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:

@@ -170,9 +170,6 @@ def _capacity(dynamic: Dynamic) -> int:
     return used + max(zeros // size - 1, 0)
 
 
-# --- DT_NEEDED and Verneed -----------------------------------------------------------------------
-
-
 def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     """Drop the DT_NEEDED entries and Verneed records that `after` does not have."""
     pairs = _pairs(now, after)
@@ -321,9 +318,6 @@ def _pairs(before: Elf, after: Elf) -> dict[int, int]:
     return dict(sorted(pairs.items()))
 
 
-# --- single strings ------------------------------------------------------------------------------
-
-
 def _with_soname(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     changed = None
     if now.soname != after.soname:
@@ -359,9 +353,6 @@ def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
         entries.insert(place, (tag, placed[1]))
         draft = replace(placed[0], entries=tuple(entries))
     return draft
-
-
-# --- bytes ---------------------------------------------------------------------------------------
 
 
 def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

@@ -97,7 +97,6 @@ def build_stub(
     needed: Sequence[str],
     search_path: str | None = None,
     hook: str | None = None,
-    soname: str | None = None,
 ) -> bytes:
     """Build an object with the given dynamic section, and the rest that auditwheel reads of `elf`.
 
@@ -111,8 +110,8 @@ def build_stub(
     if elf.dynamic:
         strings = _Strings()
         entries = [(Dt.NEEDED, strings.add(name)) for name in needed]
-        named = ((Dt.SONAME, soname), (Dt.RPATH, search_path))
-        entries += [(tag, strings.add(text)) for tag, text in named if text is not None]
+        if search_path is not None:
+            entries.append((Dt.RPATH, strings.add(search_path)))
         _add_dynamic(file, elf, strings, entries, hook)
     return _finish(file, elf)
 

@@ -158,9 +158,6 @@ def _advice(stderr: str) -> str | None:
     return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
 
 
-# --- Killing --------------------------------------------------------------------------------------
-
-
 def stop_children() -> None:
     """Kill every process that this process has started, and their descendants."""
     killed = [pid for child in _children(os.getpid()) for pid in end_tree(child)]

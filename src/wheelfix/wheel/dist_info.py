@@ -85,8 +85,6 @@ def _header(line: str) -> tuple[str, str]:
     return (key.strip().lower(), value.strip()) if colon else ("", "")
 
 
-# --- METADATA -------------------------------------------------------------------------------------
-
 MAX_FIELDS = 20_000
 """Some twenty times what the largest published wheels have; several rules go through all."""
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")

@@ -177,9 +177,6 @@ def _parents(path: str) -> Iterator[str]:
         path = parent
 
 
-# --- Operators ----------------------------------------------------------------------------------
-
-
 def item(some: object, index: object) -> object:
     """Return `some[index]`."""
     return operator.getitem(cast("Any", some), cast("Any", index))

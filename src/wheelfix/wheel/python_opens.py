@@ -118,8 +118,6 @@ class _Relevance:
         return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
 
 
-# --- Calls that open ------------------------------------------------------------------------------
-
 _FIND = "ctypes.util.find_library"
 _BY_NAME = frozenset(
     {
@@ -161,8 +159,6 @@ class _Walk(Evaluator):
         self._files = frozenset(modules.values())
         self._functions: dict[str, _FunctionNode] = {}
         self._frame: _Frame = _Frame(on_import=True)
-
-    # --- Statements
 
     def module(self, tree: ast.Module) -> None:
         """Walk the module as its import runs it, then each function that may open something."""
@@ -301,8 +297,6 @@ class _Walk(Evaluator):
         walk = self._maybe if forgiven else self._block
         return walk(node.body, environment) and not forgiven
 
-    # --- Expressions that open
-
     def attribute(self, node: ast.Attribute, environment: Environment) -> Values:
         """Note what `ctypes.cdll.NAME` opens."""
         if match := _LOADER_ATTRIBUTE.match(self.dotted(node) or ""):
@@ -347,8 +341,6 @@ class _Walk(Evaluator):
             return False
         return True
 
-    # --- Functions of the source
-
     def _inlined(
         self, function: _FunctionNode, arguments: Arguments, environment: Environment
     ) -> Values:
@@ -388,8 +380,6 @@ class _Walk(Evaluator):
         ends = self._block(function.body, environment | parameters)
         returned = self._frame.returned
         return either(*returned, *([] if ends else [(None,)])) if returned else ANY
-
-    # --- What was found
 
     def _note_numpy(self, node: ast.expr, names: Values, places: Values) -> None:
         """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""

@@ -126,9 +126,6 @@ def joined(many: Iterable[LibrarySearches]) -> LibrarySearches:
     )
 
 
-# --- The walk -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Value:
     """What is known of an expression: where it leads, and its text if it is a constant."""
@@ -184,8 +181,6 @@ class _Walk:
         stops = _once(self._results)
         if stops:
             self.found[function] = stops
-
-    # --- Statements
 
     def _block(self, body: Iterable[ast.AST], names: _Names) -> None:
         for statement in body:
@@ -251,8 +246,6 @@ class _Walk:
     def _grow(self, name: str, more: Sequence[SearchedPlace], names: _Names) -> None:
         names[name] = _Value(stops=_once((*names.get(name, _NOTHING).stops, *more)))
 
-    # --- Expressions
-
     def _value(self, node: ast.expr, names: _Names) -> _Value:
         self._evaluator.spend(1)
         match node:
@@ -300,8 +293,6 @@ class _Walk:
 
     def _is_own(self, node: ast.expr) -> bool:
         return _OWN.search(self._dotted(node)) is not None
-
-    # --- Calls
 
     def _call(self, node: ast.Call, names: _Names) -> _Value:
         function = self._dotted(node.func)

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from unicodedata import normalize
 
 from wheelfix.errors import BadWheelError
@@ -20,7 +21,6 @@ _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
 """Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
-_S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 _CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
@@ -95,12 +95,12 @@ def _check_total(total: int, file_size: int) -> None:
 
 def _fault(entry: Entry) -> str | None:
     """Return why an entry must not be unpacked, by its name or its file type alone."""
-    kind = entry.mode & _S_IFMT
-    if kind in (0, _S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
+    kind = S_IFMT(entry.mode)
+    if kind in (0, S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
         return None
     folder = entry.name.endswith("/")
-    if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
-        what = "symbolic link" if kind == _S_IFLNK else "special file"
+    if kind not in ((0, S_IFDIR, S_IFREG) if folder else (0, S_IFREG)):
+        what = "symbolic link" if kind == S_IFLNK else "special file"
         return f"is a {what}, not a file (mode {entry.mode:o})"
     if folder and entry.size:
         return "is a folder with content"
@@ -151,6 +151,4 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
 
 
 def _folded(name: str) -> str:
-    if name.isascii():
-        return name.lower()
-    return normalize("NFC", normalize("NFC", name).casefold())
+    return name.lower() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())

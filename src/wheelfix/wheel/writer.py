@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from stat import S_IFMT, S_IFREG
 from typing import BinaryIO, NamedTuple
 
 from wheelfix.errors import VerificationError
@@ -37,7 +38,6 @@ from wheelfix.wheel.zip_format import (
 
 _PIECE = 2**20
 _THREADS = 2
-_S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
 
 
@@ -115,9 +115,6 @@ def copy_wheel(archive: Archive, directory: Path) -> PendingFile:
     return pending
 
 
-# --- New content -------------------------------------------------------------------------------
-
-
 class _New(NamedTuple):
     """New content of a member, and what the zip and RECORD state of it."""
 
@@ -181,9 +178,6 @@ def _changed_record(
     return format_record(rows)
 
 
-# --- Entries -----------------------------------------------------------------------------------
-
-
 def _planned(
     archive: Archive,
     wheel: Wheel,
@@ -219,8 +213,8 @@ def _new_entry(
     dated = old or archive.entries.get(f"{wheel.dist_info}/RECORD")
     date = stamp if stamp is not None else dated.stamp if dated else _DEFAULT_STAMP
     mode = member.mode
-    if old is None and mode and not mode & _S_IFMT:
-        mode |= _S_IFREG
+    if old is None and mode and not S_IFMT(mode):
+        mode |= S_IFREG
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:
         # A legacy name keeps its legacy encoding.
