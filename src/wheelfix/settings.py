@@ -238,7 +238,7 @@ _CHECK = ("check",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do."""
+    """All settings of a run."""
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
     wheel_dir: Path = Setting(
@@ -267,7 +267,8 @@ class Settings:
     ).default(True)
     strip: bool = Setting("Strip symbols from the ELF objects.", commands=_REPAIR).default(False)
     zip_level: int = Setting(
-        "Compression level of changed members, 0 to 9; unchanged members are copied as is.",
+        "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
+        "Unchanged members are copied.",
         flag="--zip-compression-level",
         short="-z",
         variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
@@ -277,7 +278,7 @@ class Settings:
     ).default(-1)
     zip_codec: ZipCodec = Setting(
         "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
-        "auto, the faster one installed. Equal bytes are compressed by the same library.",
+        "auto, the faster one that is installed.",
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
     ldpaths: str | None = Setting(
@@ -292,7 +293,7 @@ class Settings:
         commands=_REPAIR,
     ).default(True)
     allow_pure_python_wheel: bool = Setting(
-        "Accept pure Python wheels. wheelfix always does; this exists for users of auditwheel.",
+        "Accept pure Python wheels, as wheelfix always does; for compatibility with auditwheel.",
         commands=_REPAIR,
     ).default(True)
 
@@ -337,7 +338,7 @@ class Settings:
         "A harmless first search path entry: off, keep or remove.", commands=_REPAIR
     ).default(SacrificialEntry.OFF)
     keep_entries: tuple[str, ...] = Setting(
-        "Leave search path entries that match this glob alone, such as /opt/rocm/*; repeatable.",
+        "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
@@ -361,14 +362,14 @@ class Settings:
         metavar="PATH",
     ).default(())
     provider: tuple[Provider, ...] = Setting(
-        "Another wheel or distribution, or a directory of wheels or libraries. Its libraries "
-        "are not grafted, but found where they are installed; repeatable.",
+        "Wheel, distribution or directory that provides libraries: they are not grafted, but "
+        "loaded from where it is installed; repeatable.",
         metavar="WHEEL|NAME|DIR",
         is_added=True,
         commands=("repair", "check", "explain", "tree", "verify"),
     ).default(())
     share: Share = Setting(
-        "Graft libraries once that a wheel has in common with another wheel it requires: off, "
+        "Graft a library only once for wheels of the run that require each other: off, "
         "product (pinned, or of the same version) or required.",
         commands=_REPAIR,
     ).default(Share.PRODUCT)

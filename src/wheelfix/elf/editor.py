@@ -39,10 +39,10 @@ def edit_in_place(
 ) -> Elf:
     """Apply as much of the change from `before` to `after` as fits; return the resulting `Elf`.
 
-    `data` is the writable content of an object that reads as `before`; its size does not change.
-    What is left, from the result to `after`, needs more room. Entries can always be dropped from
-    DT_NEEDED: their Verneed records are dropped with them, and weak references to those versions
-    become unversioned.
+    `data` is the writable content of the object `before`; its size does not change. If the result
+    is not `after`, the other changes need more room than the object has. DT_NEEDED entries can
+    always be dropped: their Verneed records are dropped with them, and weak references to those
+    versions become unversioned.
 
     Raises `PlanConflictError`, with `data` unchanged, if a strong reference needs a version to be
     dropped, or a version would be needed from a library without DT_NEEDED; `BadElfError` for

@@ -354,9 +354,9 @@ def entries_between(
 ) -> tuple[str, ...]:
     """Return the search path entries from the member `dependent` to the folder `there`.
 
-    The folder, by its `split`, may be another distribution's. One entry for each different relative
-    path in the schemes `among`, in their order. With exactly one, the relative path is right
-    everywhere; with none, one of the two is never installed.
+    `there` is the folder as `split` returns it; it may belong to another distribution. There is one
+    entry for each different relative path in the schemes `among`, in their order: a single one is
+    right in every scheme. Without any, the member or the folder is not installed.
     """
     here = split(dependent, wheel)
     if here is None or there is None:

@@ -31,13 +31,13 @@ class Edit(ABC):
 
     __slots__ = ()
     question: ClassVar[str]
-    """What the edit settles, in a word."""
+    """The property that the edit sets, in one word."""
     subject: ClassVar[tuple[str, ...]] = ()
-    """The fields that say for what it is settled."""
+    """The fields that identify the object of the question."""
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The question, and its subject: two different edits that decide the same conflict."""
+        """The question and its subject; two different edits with the same ones conflict."""
         return (self.question, *(getattr(self, field) for field in self.subject))
 
     @abstractmethod

@@ -1,7 +1,7 @@
 """A wheel as frozen values: name, members, metadata, ELF objects.
 
-Names inside a wheel are `str` with `/`, exactly as the zip spells them: they are compared and
-looked up by the ten thousand, and a path object would normalise them before they are checked.
+Names inside a wheel are `str` with `/`, exactly as the zip spells them: a `Path` would normalise
+them before they are checked.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""What the standard library makes of known values, on Linux.
+"""Constants and functions of the standard library that the evaluator of Python sources knows.
 
-Constants, functions, methods and attributes by which sources build paths, by their dotted names.
-A path is a text here, as in `posixpath`. Functions raise `TypeError` for values of another kind.
+These are the ones that build paths, by their dotted names, with their values on Linux. A path is a
+`str`, as in `posixpath`. Functions raise `TypeError` for values of other types.
 """
 
 import ast
@@ -40,7 +40,7 @@ def _text(value: object) -> str:
 
 
 def _on_text(function: Callable[[str], object]) -> Function:
-    """Return `function` for text only; options, such as `strict`, are ignored."""
+    """Return `function` for `str` only; other arguments, such as `strict`, are ignored."""
 
     def call(value: object, *_options: object) -> object:
         return function(_text(value))

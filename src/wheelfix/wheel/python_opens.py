@@ -1,7 +1,7 @@
-"""Which libraries a Python source opens by name.
+"""Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib.
 
-The source is walked as Python on Linux would run it, and its expressions are evaluated as far as
-`python_values` can. Nothing of it is executed.
+The statements of the source are followed in the order in which Python on Linux would run them, and
+`python_values` evaluates their expressions. No code of the source is executed.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""Where a Python source searches for libraries: environment variables and its own folders.
+"""Places where a Python source searches for libraries: environment variables, its own folders.
 
 Such code, and not the loader, decides which copy of `libtvm.so` a process gets: it searches the
 directories of a variable like PATH, and opens the first file of the name by its path. The source is
@@ -231,7 +231,7 @@ class _Walk:
             self._block(node.body if holds else node.orelse, names)
 
     def _maybe(self, blocks: Iterable[Iterable[ast.AST]], names: _Names) -> None:
-        """Walk blocks of which any may run: what one assigns comes after what was there."""
+        """Walk blocks that may or may not run: their values come after the existing ones."""
         self._unsure += 1
         for block in blocks:
             self._block(block, names)

@@ -1,4 +1,4 @@
-"""Checks of a zip directory: entries that must not be unpacked are refused before they are."""
+"""Refusal of unsafe zip entries: bombs, links, names that leave the folder, overwritten files."""
 
 import os
 import re
@@ -12,13 +12,13 @@ from wheelfix.wheel.model import LIBRARY_KEYS, Key
 from wheelfix.wheel.zip_format import Entry, shown
 
 _HIGHEST_RATIO = 100
-"""Deflate reaches 1032; wheels 2 to 10, and hardly any more than 30."""
+"""Uncompressed by compressed size: deflate reaches 1032, wheels 2 to 10, few more than 30."""
 _HARMLESS_TOTAL = 2**32
-"""Bytes; inflating that many takes seconds, and no memory."""
+"""Bytes; they inflate in seconds, in constant memory."""
 _HIGHEST_TOTAL = 2**33
-"""Bytes; more are refused if they are also out of proportion to the file."""
+"""Bytes; more are refused if the ratio to the size of the file is too high, as well."""
 _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
-"""Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
+"""Depth in folders, and bytes of a path and of a name (limits.h: PATH_MAX, NAME_MAX)."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
 _LIST_SIZE = 2**20

@@ -55,18 +55,17 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
 ) -> PendingFile:
     """Write `wheel`, which was made of that of `archive`, as a file without a name in `directory`.
 
-    The members are those of `wheel`, in its order. One in `content` is deflated by `codec` at
-    `level`; one in `moved` (new name to old) has the bytes of the old one under the new name; every
-    other is copied. Both kinds of copies keep the compressed data, the date and the extra fields of
-    the input. WHEEL, METADATA, RECORD and the Python sources of `wheel` are written where they
-    differ from the input. Directory entries of the input are dropped: installers make the folders
-    that files need.
+    The members are those of `wheel`, in its order. Members in `content` are deflated by `codec` at
+    `level`. Members in `moved` (new name -> old name) and all others are copied: they keep the
+    compressed data, the date and the extra fields of the input. WHEEL, METADATA, RECORD and the
+    Python sources of `wheel` are written if they differ from the input. Directory entries of the
+    input are dropped: installers make the folders that files need.
 
     A changed member keeps the date of the one that it replaces, a new one gets RECORD's; with
     `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) both get that.
 
-    Rows of RECORD stay as they are unless the file changes; those of `false_rows` are dropped, and
-    `content` must have such a file if it stays.
+    RECORD keeps the rows of unchanged files, except those in `false_rows`. Such a file must be in
+    `content`, unless it is removed.
 
     Raises `OutputError` where the file cannot be written, `BadWheelError` where the input has
     become unreadable.
