@@ -108,7 +108,8 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     yield from _symbol_differences(was, now)
     yield from _relocation_differences(was, now)
     yield from _hash_differences(was, now)
-    yield from _note_differences(old, new)
+    if sorted(_notes(old)) != sorted(_notes(new)):
+        yield "the contents of the PT_NOTE segments changed"
     rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
     yield from _memory_differences(old, new, rewritten)
 
@@ -307,11 +308,6 @@ def _hash_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
         old = was.image.loaded(was.tags[tag], old_size, f"DT_{tag.name}")
         if old != now.image.loaded(now.tags[tag], new_size, f"DT_{tag.name}"):
             yield f"the hash table of DT_{tag.name} changed"
-
-
-def _note_differences(old: Image, new: Image) -> Iterator[str]:
-    if sorted(_notes(old)) != sorted(_notes(new)):
-        yield "the contents of the PT_NOTE segments changed"
 
 
 def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:

@@ -92,10 +92,6 @@ def _sequence(value: object) -> tuple[object, ...]:
     return cast("tuple[object, ...]", value)
 
 
-def _linux() -> str:
-    return "Linux"
-
-
 _WIDE = re.compile(r"%(?:\(\w*\))?[-+ #0-9.]*(?:\*|\d{4})")
 _PLAIN = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::(?![^{}]*\d{4})[^{}]*)?\})*")
 
@@ -133,7 +129,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "pathlib.PurePath": _path,
     "pathlib.PosixPath": _path,
     "pathlib.PurePosixPath": _path,
-    "platform.system": _linux,
+    "platform.system": lambda: "Linux",
     "sys.platform.startswith": "linux".startswith,
     "importlib.resources.files": _resource,
     "importlib_resources.files": _resource,

@@ -282,7 +282,8 @@ class _Walk:
                     self._bind(generator.target, self._value(generator.iter, inner), inner)
                 return self._value(node.elt, inner)
             case _:
-                return self._union(_expressions(node), names)
+                parts = ast.iter_child_nodes(node)
+                return self._union((n for n in parts if isinstance(n, ast.expr)), names)
 
     def _union(self, nodes: Iterable[ast.expr], names: _Names) -> _Value:
         return _Value(stops=_once(s for node in nodes for s in self._value(node, names).stops))
@@ -361,10 +362,6 @@ def _variable(name: _Value, default: _Value = _NOTHING) -> _Value:
 
 def _own_folder(node: ast.expr) -> _Value:
     return _Value(stops=(SearchedPlace(variable=None, line=node.lineno),))
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
 def _as_written(node: ast.expr) -> str:

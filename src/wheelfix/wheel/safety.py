@@ -21,6 +21,7 @@ _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
 """Depth in folders, and bytes of a path and of a name (limits.h: PATH_MAX, NAME_MAX)."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 _CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
@@ -110,7 +111,7 @@ def _fault(entry: Entry) -> str | None:
 def _name_fault(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     faults = (
-        (not name.isprintable() and any(map(_is_control, name)), "has a control character"),
+        (not name.isprintable() and _CONTROL.search(name) is not None, "has a control character"),
         ("\\" in name, "has a backslash, which is a separator elsewhere"),
         (name.startswith("/"), "is an absolute name"),
         (name[1:2] == ":", "names a drive"),
@@ -121,10 +122,6 @@ def _name_fault(name: str) -> str | None:
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
-
-
-def _is_control(character: str) -> bool:
-    return character < " " or "\x7f" <= character < "\xa0"
 
 
 def _check_clashes(entries: Sequence[Entry]) -> None:
