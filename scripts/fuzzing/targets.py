@@ -22,7 +22,7 @@ from oracle.lookups import read_lookups
 from wheelfix.cli.config.values import settings_from
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.exports import lazy_exports, read_exports, read_symbol_tables
+from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadWheelError, WheelfixError
 from wheelfix.pipelines.check import check, check_set
@@ -162,7 +162,7 @@ def _look_up(data: bytes) -> None:
     whole: Mapping[str, object] | None = None
     asked: Mapping[str, object] | None = None
     with suppress(WheelfixError):
-        whole = read_exports(data, "x.so").definitions
+        whole = read_symbol_tables(data, "x.so").definitions()
     with suppress(WheelfixError):
         asked = lazy_exports(partial(read_symbol_tables, data, "x.so")).definitions
     if whole is None:

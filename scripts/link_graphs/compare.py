@@ -8,7 +8,7 @@ from link_graphs.graphs import Graph, random_graph
 from link_graphs.linking import Bench
 from link_graphs.loading import Load, load
 from wheelfix.elf.editor import edit_in_place
-from wheelfix.elf.exports import read_exports
+from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Undefined, without_needed
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Decision, Library, Why, decide
@@ -20,7 +20,7 @@ ForeignSymbol = tuple[str, str | None, str | None, bool]
 def library(path: Path) -> Library:
     """Read a library for `decide`."""
     data = path.read_bytes()
-    read = partial(read_exports, data, path.name)
+    read = partial(lazy_exports, partial(read_symbol_tables, data, path.name))
     return Library(path=str(path), elf=read_elf(data, path.name), read=read)
 
 
@@ -75,7 +75,7 @@ class LinkedObject:
         """Read an object, and have it loaded."""
         data = path.read_bytes()
         elf = read_elf(data, path.name)
-        others = (*elf.undefined, *read_exports(data, path.name).copies)
+        others = (*elf.undefined, *read_symbol_tables(data, path.name).copies)
         return cls(
             needed=elf.needed,
             verneed={need.file: frozenset(need.versions) for need in elf.verneed},

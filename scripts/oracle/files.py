@@ -1,12 +1,12 @@
 """Symbols of the files on this machine."""
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from oracle.binding import Symbols
 from oracle.lookups import Lookup, read_lookups, read_plt_entries
-from wheelfix.elf.exports import read_exports
+from wheelfix.elf.exports import lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Definition, Exports
 
 
@@ -15,7 +15,9 @@ def read_symbols() -> Symbols:
 
     @cache
     def exports(path: str) -> Exports:
-        return read_exports(Path(path).read_bytes(), path) if Path(path).exists() else Exports()
+        if not Path(path).exists():
+            return Exports()
+        return lazy_exports(partial(read_symbol_tables, Path(path).read_bytes(), path))
 
     @cache
     def lookups(path: str) -> tuple[Lookup, ...]:

@@ -47,7 +47,7 @@ class ToolError(WheelfixError):
     """patchelf, auditwheel or strip is missing, too old, failed, or hung."""
 
 
-class OwnerError(WheelfixError):
+class ProviderNotRepairedError(WheelfixError):
     """A wheel of the same run, from which this one takes libraries, was not repaired."""
 
 

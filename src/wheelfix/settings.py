@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from packaging.utils import canonicalize_name
+
+from wheelfix.wheel.model import Key, Wheel
 
 
 class Size(int):
@@ -120,7 +122,7 @@ class Requirement:
     """Globs; at least one defined symbol must match each."""
 
 
-SCHEMES = ("platlib", "purelib", "data")
+SCHEMES = (Key.PLATLIB, Key.PURELIB, Key.DATA)
 """The install scheme paths that may hold a provider's folder."""
 
 
@@ -134,7 +136,7 @@ class Provider:
     """Globs of the SONAMEs; empty until they have been looked up."""
     directory: str | None = None
     """Relative to site-packages, or to the path `scheme` names; None if no entry can lead there."""
-    scheme: str = "platlib"
+    scheme: str = Key.PLATLIB
     """`platlib`, `purelib`, or `data` for a folder in `<prefix>`."""
     source: str = ""
     """The wheel, distribution or directory given by the user."""
@@ -189,8 +191,6 @@ def name_of(requirement: str) -> str:
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
-# --- The settings ---------------------------------------------------------------------------------
-
 SeverityLabel = Literal["info", "warning", "error"]
 _SETTING = "setting"
 _T = TypeVar("_T")
@@ -231,13 +231,14 @@ class Setting:
         return field(default_factory=lambda: value, metadata={_SETTING: self})
 
 
+_LIB_SDIR = ".libs"
 _REPAIR = ("repair",)
 _CHECK = ("check",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run was asked to do."""
+    """All settings of a run."""
 
     # --- auditwheel's own options, with its defaults and meaning ---------------------------------
     wheel_dir: Path = Setting(
@@ -254,7 +255,7 @@ class Settings:
         short="-L",
         metavar="SUFFIX",
         commands=_REPAIR,
-    ).default(".libs")
+    ).default(_LIB_SDIR)
     exclude: tuple[str, ...] = Setting(
         "Do not graft libraries whose SONAME or path matches this glob; repeatable.", metavar="GLOB"
     ).default(())
@@ -266,7 +267,8 @@ class Settings:
     ).default(True)
     strip: bool = Setting("Strip symbols from the ELF objects.", commands=_REPAIR).default(False)
     zip_level: int = Setting(
-        "Compression level of changed members, 0 to 9; unchanged members are copied as is.",
+        "Compression level of changed members, 0 to 9; -1 is the default of the library (6). "
+        "Unchanged members are copied.",
         flag="--zip-compression-level",
         short="-z",
         variable="AUDITWHEEL_ZIP_COMPRESSION_LEVEL",
@@ -276,7 +278,7 @@ class Settings:
     ).default(-1)
     zip_codec: ZipCodec = Setting(
         "Library that compresses changed members: zlib, libdeflate (from the extra `fast`), or "
-        "auto, the faster one installed. Equal bytes are compressed by the same library.",
+        "auto, the faster one that is installed.",
         commands=_REPAIR,
     ).default(ZipCodec.AUTO)
     ldpaths: str | None = Setting(
@@ -291,7 +293,7 @@ class Settings:
         commands=_REPAIR,
     ).default(True)
     allow_pure_python_wheel: bool = Setting(
-        "Accept pure Python wheels. wheelfix always does; this exists for users of auditwheel.",
+        "Accept pure Python wheels, as wheelfix always does; for compatibility with auditwheel.",
         commands=_REPAIR,
     ).default(True)
 
@@ -336,7 +338,7 @@ class Settings:
         "A harmless first search path entry: off, keep or remove.", commands=_REPAIR
     ).default(SacrificialEntry.OFF)
     keep_entries: tuple[str, ...] = Setting(
-        "Leave search path entries that match this glob alone, such as /opt/rocm/*; repeatable.",
+        "Keep search path entries that match this glob, such as /opt/rocm/*; repeatable.",
         flag="--keep-entry",
         metavar="GLOB",
     ).default(())
@@ -360,14 +362,14 @@ class Settings:
         metavar="PATH",
     ).default(())
     provider: tuple[Provider, ...] = Setting(
-        "Another wheel or distribution, or a directory of wheels or libraries. Its libraries "
-        "are not grafted, but found where they are installed; repeatable.",
+        "Wheel, distribution or directory that provides libraries: they are not grafted, but "
+        "loaded from where it is installed; repeatable.",
         metavar="WHEEL|NAME|DIR",
         is_added=True,
         commands=("repair", "check", "explain", "tree", "verify"),
     ).default(())
     share: Share = Setting(
-        "Graft libraries once that a wheel has in common with another wheel it requires: off, "
+        "Graft a library only once for wheels of the run that require each other: off, "
         "product (pinned, or of the same version) or required.",
         commands=_REPAIR,
     ).default(Share.PRODUCT)
@@ -436,6 +438,20 @@ class Settings:
         commands=_CHECK,
         is_run_wide=True,
     ).default(1800)
+
+    def graft_folder(self, distribution: str) -> str:
+        """Return the folder for the libraries grafted into a wheel of `distribution`."""
+        return str(PurePosixPath(distribution + self.lib_sdir))
+
+    def is_vendored(self, member: str, wheel: Wheel) -> bool:
+        """Return whether `member` is in a folder of grafted libraries.
+
+        That is `graft_folder`, or one with auditwheel's default suffix. Such a file is loaded only
+        as a dependency.
+        """
+        package = wheel.name.distribution
+        folder, own = f"/{member}".rpartition("/")[0], self.graft_folder(package)
+        return folder.endswith(_LIB_SDIR) or (own != package and folder.endswith(f"/{own}"))
 
 
 class SettingField(NamedTuple):

@@ -9,13 +9,13 @@ import pytest
 
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
+from tests.support.exports import read_exports
 from wheelfix.elf.exports import (
     LazyDefinitions,
     SymbolTables,
     among,
     announce,
     lazy_exports,
-    read_exports,
     read_symbol_tables,
 )
 from wheelfix.elf.image import Image

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.build import executable, extension, shared_object, stub_library_with_versions
-from wheelfix.elf.exports import read_exports
+from tests.support.exports import read_exports
 from wheelfix.elf.model import Abi, Elf, ElfType, Machine, Undefined, VersionNeed
 from wheelfix.elf.reader import read_elf, read_object
 from wheelfix.errors import BadElfError

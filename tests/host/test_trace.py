@@ -18,7 +18,7 @@ from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
 from wheelfix.loader.loads import How
-from wheelfix.loader.target_platforms import TRIPLETS
+from wheelfix.loader.machines import MACHINES
 from wheelfix.wheel.reader import open_wheel
 
 PYTHON = sys.executable
@@ -108,7 +108,7 @@ def test_the_owner_of_a_search_path_is_right_where_glibc_logs_another(tmp_path: 
 
 def test_lib_in_a_search_path_is_the_directory_that_the_loader_uses(tmp_path: Path) -> None:
     inner = shared_object(tmp_path / "lib64" / "libinner.so", soname="libinner.so")
-    for folder in ("lib", *(f"lib/{triplet}" for triplet in TRIPLETS.values())):
+    for folder in ("lib", *(f"lib/{names.triplet}" for names in MACHINES.values())):
         (tmp_path / folder).mkdir()
         shutil.copy(inner, tmp_path / folder)
     outer = shared_object(tmp_path / "outer.so", "int g;", needed=[inner], rpath="$ORIGIN/$LIB")

@@ -13,7 +13,7 @@ from link_graphs.graphs import random_graph
 from link_graphs.linking import Bench
 from link_graphs.loading import load
 from tests.support.build import executable, shared_object
-from wheelfix.elf.exports import read_exports
+from tests.support.exports import read_exports
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library, Why, decide
 

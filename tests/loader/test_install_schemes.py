@@ -12,7 +12,6 @@ from tests.support.build import make_wheel
 from tests.support.trees import DEBIAN_PYTHON, has_debian_python, install
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.loader.install_schemes import (
-    Key,
     Layout,
     Scheme,
     describe,
@@ -24,7 +23,7 @@ from wheelfix.loader.install_schemes import (
     schemes,
     split,
 )
-from wheelfix.wheel.model import Member, Wheel, WheelName
+from wheelfix.wheel.model import Key, Member, Wheel, WheelName
 
 HERE = f"python{sysconfig.get_python_version()}"
 LIBRARY = Elf(bits=64, little_endian=True, machine=62, osabi=0, flags=0, type=ElfType.DYN)

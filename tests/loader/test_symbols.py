@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.bindings import bindings
 from tests.support.build import shared_object
-from wheelfix.elf.exports import read_exports
+from tests.support.exports import read_exports
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library

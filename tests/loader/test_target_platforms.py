@@ -11,9 +11,9 @@ from tests.support.values import elf, wheel
 from wheelfix.analysis.installation import LoadOptions, choose_scheme, installation_of
 from wheelfix.elf.model import Libc, Machine
 from wheelfix.errors import SettingsError
+from wheelfix.loader.machines import MACHINES
 from wheelfix.loader.search import load
 from wheelfix.loader.target_platforms import (
-    TRIPLETS,
     abi_of,
     default_name,
     described,
@@ -56,6 +56,26 @@ def test_the_platform_tag_says_what_is_promised(platform: str, name: str) -> Non
     subject = wheel({"p/a.so": elf()}, name=f"demo-1.0-cp311-cp311-{platform}.whl")
     assert default_name(subject) == name
     assert find("conda", subject).name == f"{name}+conda"
+
+
+@pytest.mark.parametrize(
+    ("arch", "alpine"),
+    [
+        ("x86_64", "x86_64"),
+        ("i686", "x86"),
+        ("aarch64", "aarch64"),
+        ("armv7l", "armv7"),
+        ("ppc64le", "ppc64le"),
+        ("s390x", "s390x"),
+        ("riscv64", "riscv64"),
+        ("loongarch64", "loongarch64"),
+    ],
+)
+def test_the_soname_of_musl_has_alpines_name_of_the_architecture(arch: str, alpine: str) -> None:
+    subject = wheel({"p/a.so": elf()}, name=f"demo-1.0-cp311-cp311-musllinux_1_2_{arch}.whl")
+    world = installation_of(subject, LoadOptions(target=find("alpine:3.20", subject)))
+    program = world.environment.files[world.environment.main or ""]
+    assert program.needed[-1] == f"libc.musl-{alpine}.so.1"
 
 
 def test_an_untagged_wheel_for_musl_gets_musl() -> None:
@@ -139,7 +159,7 @@ def test_a_description_without_a_preset_is_bare() -> None:
 @pytest.mark.skipif(not ON_DEBIAN_12, reason="compares the preset with Debian 12 itself")
 def test_debians_preset_is_debian() -> None:
     target = find("debian:12")
-    triplet = TRIPLETS[Machine.X86_64] if os.uname().machine == "x86_64" else ""
+    triplet = MACHINES[Machine.X86_64].triplet if os.uname().machine == "x86_64" else ""
     cache = subprocess.run(
         ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
     ).stdout

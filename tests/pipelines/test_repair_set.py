@@ -18,7 +18,7 @@ import wheelfix
 from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.environment import ENVIRON
 from wheelfix.cli.app import run
-from wheelfix.errors import OwnerError
+from wheelfix.errors import ProviderNotRepairedError
 from wheelfix.pipelines.check import check_each
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -495,7 +495,7 @@ def test_a_plugin_of_an_owner_that_fails_is_not_written_and_says_why(
     other = built(tmp_path, "other", calls=[])
     found = repaired([plug, core, other], tmp_path / "out", jobs=jobs)
     assert [e.status for e in found] == [Status.FAILED, Status.FAILED, Status.REPAIRED]
-    assert isinstance(found[0].error, OwnerError)
+    assert isinstance(found[0].error, ProviderNotRepairedError)
     assert "requires `core-1.0-" in found[0].error.message
     assert [path.name for path in (tmp_path / "out").iterdir()] == [outputs(found[2:])[0].name]
 

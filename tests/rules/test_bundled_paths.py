@@ -119,6 +119,24 @@ def test_a_vendored_library_that_inherits_its_path_is_only_mentioned() -> None:
     assert not findings(unreachable_library, subject)
 
 
+@pytest.mark.parametrize("folder", ["demo_deps", "demo/_deps"])
+@pytest.mark.parametrize("name", [NAME, "libkept.so.1"])
+def test_a_vendored_library_is_known_in_the_folder_of_another_suffix(
+    folder: str, name: str
+) -> None:
+    subject = wheel(
+        {
+            "demo/a.so": elf(name, "libsecond.so", rpath=f"$ORIGIN/../{folder}"),
+            f"{folder}/{name}": elf("libsecond.so"),
+            f"{folder}/libsecond.so": elf(),
+        }
+    )
+    lib_sdir = folder.removeprefix("demo")
+    (found,) = findings(inherited_search_path, subject, lib_sdir=lib_sdir)
+    assert found.member == f"{folder}/{name}"
+    assert not findings(unreachable_library, subject, lib_sdir=lib_sdir)
+
+
 def test_a_useless_runpath_on_a_vendored_library_blocks_inheritance() -> None:
     second = "demo.libs/libsecond.so"
     subject = wheel(

@@ -15,7 +15,7 @@ from random_installations.compare import differences
 from random_installations.objects import LIBRARY, Code, Symbol
 from random_installations.predict import predict
 from random_installations.programs import programs_for
-from wheelfix.elf.exports import read_exports
+from tests.support.exports import read_exports
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.loads import Environment
 

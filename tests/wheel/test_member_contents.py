@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.build import make_wheel, shared_object
-from wheelfix.elf.exports import lazy_exports, read_exports
+from tests.support.exports import read_exports
+from wheelfix.elf.exports import lazy_exports
 from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel import member_contents as contents
 from wheelfix.wheel.reader import open_wheel

@@ -16,7 +16,6 @@ from wheelfix.analysis.preload_plan import opened_by_shims
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.loader.install_schemes import (
-    Key,
     Layout,
     Scheme,
     arranged,
@@ -29,7 +28,7 @@ from wheelfix.loader.loads import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
 from wheelfix.text import grouped
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_searches import LibrarySearches
 
 _MODULE_SUFFIX = re.compile(r"(\.[\w-]+)?\.so$")

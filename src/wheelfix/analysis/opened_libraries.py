@@ -3,8 +3,8 @@
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 
-from wheelfix.loader.install_schemes import Key, split
-from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
+from wheelfix.loader.install_schemes import split
+from wheelfix.wheel.model import Key, LookupPlace, PythonOpening, Wheel
 
 
 def openings(wheel: Wheel) -> Iterator[tuple[str, PythonOpening]]:

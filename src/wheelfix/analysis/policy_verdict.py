@@ -34,6 +34,8 @@ from wheelfix.analysis.policy_reasons import (
 )
 from wheelfix.elf.constants import STT_FUNC, STT_NOTYPE
 from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
+from wheelfix.loader.machines import musl_soname
+from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings
 from wheelfix.text import matches_any
@@ -53,10 +55,7 @@ _EF_ARM_EABIMASK, _EF_ARM_EABI_VER5, _EF_ARM_ABI_FLOAT_HARD = 0xFF000000, 0x0500
 _LIBPYTHON = re.compile(r"libpython\d+\.\d+m?.so(\.\d)*")
 _MUSL_FILES = ("-linux-musl.so", "-arm-linux-musleabihf.so")
 _GLIBC_FILE = re.compile(r".*cpython-3(1[1-9]|[2-9]\d)[^.-]*-.*-linux-gnu(eabihf)?\.so")
-_MUSL_LIBC = {"i686": "x86", "armv7l": "armv7"}
-"""Architecture in a tag -> in the SONAME of musl, if that differs."""
-_MUSL_OWN = frozenset(f"lib{name}.so" for name in ("c", "pthread", "rt", "m", "dl", "util", "xnet"))
-"""Names that musl resolves to itself without a search (ldso/dynlink.c, `load_library`)."""
+_MUSL_OWN = frozenset(f"lib{name}.so" for name in RESERVED)
 
 
 class Verdict(NamedTuple):
@@ -305,7 +304,7 @@ def _musl_soname(name: str, subject: _Subject) -> str:
     """Return the SONAME of musl's libc for its file name, which auditwheel's table has."""
     if subject.family is not Family.MUSLLINUX or name != "libc.so":
         return name
-    return f"libc.musl-{_MUSL_LIBC.get(subject.arch, subject.arch)}.so.1"
+    return musl_soname(ARCHITECTURES[subject.arch].machine)
 
 
 def _blacklisted(subject: _Subject, policy: Policy) -> dict[str, list[str]]:

@@ -16,12 +16,12 @@ from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, Layout, site_path, split
+from wheelfix.loader.install_schemes import Layout, site_path, split
 from wheelfix.loader.loads import Load
 from wheelfix.loader.python_api import init_functions
 from wheelfix.settings import Provider, name_of
 from wheelfix.text import grouped, values_by_key
-from wheelfix.wheel.model import PRELOAD, LookupPlace, Wheel
+from wheelfix.wheel.model import LIBRARY_KEYS, PRELOAD, Key, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 FindLibrary = Callable[[str, Elf, Provider], Library | None]

@@ -108,12 +108,10 @@ def _image_differences(old: Image, new: Image) -> Iterator[str]:
     yield from _symbol_differences(was, now)
     yield from _relocation_differences(was, now)
     yield from _hash_differences(was, now)
-    yield from _note_differences(old, new)
+    if sorted(_notes(old)) != sorted(_notes(new)):
+        yield "the contents of the PT_NOTE segments changed"
     rewritten = [*_header_ranges(old, new), *_table_ranges(was, now)]
     yield from _memory_differences(old, new, rewritten)
-
-
-# --- segments ------------------------------------------------------------------------------------
 
 
 def _segment_differences(old: Image, new: Image) -> Iterator[str]:
@@ -144,9 +142,6 @@ def _kept_of(segment: Segment | None) -> str:
     if segment.type == Pt.GNU_STACK:
         return f"flags {segment.flags:#x}"
     return f"address {segment.vaddr:#x}, size {segment.memsz:#x}, flags {segment.flags:#x}"
-
-
-# --- tables --------------------------------------------------------------------------------------
 
 
 def _tag_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
@@ -315,19 +310,11 @@ def _hash_differences(was: Dynamic, now: Dynamic) -> Iterator[str]:
             yield f"the hash table of DT_{tag.name} changed"
 
 
-def _note_differences(old: Image, new: Image) -> Iterator[str]:
-    if sorted(_notes(old)) != sorted(_notes(new)):
-        yield "the contents of the PT_NOTE segments changed"
-
-
 def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
     """Yield single notes: patchelf splits PT_NOTE segments into one for each section."""
     for segment in image.segments:
         if segment.type == Pt.NOTE:
             yield from image.notes(segment.offset, segment.filesz)
-
-
-# --- memory --------------------------------------------------------------------------------------
 
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:

@@ -39,10 +39,10 @@ def edit_in_place(
 ) -> Elf:
     """Apply as much of the change from `before` to `after` as fits; return the resulting `Elf`.
 
-    `data` is the writable content of an object that reads as `before`; its size does not change.
-    What is left, from the result to `after`, needs more room. Entries can always be dropped from
-    DT_NEEDED: their Verneed records are dropped with them, and weak references to those versions
-    become unversioned.
+    `data` is the writable content of the object `before`; its size does not change. If the result
+    is not `after`, the other changes need more room than the object has. DT_NEEDED entries can
+    always be dropped: their Verneed records are dropped with them, and weak references to those
+    versions become unversioned.
 
     Raises `PlanConflictError`, with `data` unchanged, if a strong reference needs a version to be
     dropped, or a version would be needed from a library without DT_NEEDED; `BadElfError` for
@@ -170,12 +170,9 @@ def _capacity(dynamic: Dynamic) -> int:
     return used + max(zeros // size - 1, 0)
 
 
-# --- DT_NEEDED and Verneed -----------------------------------------------------------------------
-
-
 def _with_needed_dropped(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     """Drop the DT_NEEDED entries and Verneed records that `after` does not have."""
-    pairs = dict(_pairs(now, after))
+    pairs = _pairs(now, after)
     kept = [number for number in range(len(now.needed)) if number in pairs]
     renamed = {now.needed[old]: after.needed[new] for old, new in pairs.items()}
     wanted = {need.file for need in after.verneed}
@@ -256,7 +253,7 @@ def _losing_version(dynamic: Dynamic, gone: Iterable[NeedRecord]) -> tuple[int, 
 
 def _with_needed_renamed(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
     """Rename DT_NEEDED entries and their Verneed records, as far as there is room."""
-    names = [(now.needed[old], after.needed[new]) for old, new in _pairs(now, after)]
+    names = [(now.needed[old], after.needed[new]) for old, new in _pairs(now, after).items()]
     for old, new in dict.fromkeys(names):
         if old == new or {b for a, b in names if a == old} != {new}:
             continue
@@ -290,57 +287,35 @@ def _repointed(draft: _Draft, name: str, offset: int, strings: bytes | None = No
     )
 
 
-def _pairs(before: Elf, after: Elf) -> list[tuple[int, int]]:
-    """Pair the DT_NEEDED entries of `before` and `after`, by number and in order.
+def _pairs(before: Elf, after: Elf) -> dict[int, int]:
+    """Return which DT_NEEDED entry of `before` became which of `after`, by number.
 
-    By position if that fits Verneed too; otherwise some were dropped, and similarity decides.
+    Entries keep their order, and new ones are at the front, so the search is from the end. A
+    library with versioned references is known by these; any other took the name of the next new
+    one, if the same versions are needed from it.
     """
     old, new = before.needed, after.needed
-    if len(old) == len(new):
-        renamed = dict(zip(old, new, strict=True))
-        files = [renamed.get(need.file, need.file) for need in before.verneed]
-        if files == [need.file for need in after.verneed]:
-            return [(number, number) for number in range(len(old))]
+    references = zip(before.undefined, after.undefined, strict=True)
+    bound = {was.file: now.file for was, now in references if was.file}
     was, then = ({need.file: need.versions for need in elf.verneed} for elf in (before, after))
-    return _aligned([[_similarity(a, b, was, then) for b in new] for a in old])
-
-
-def _similarity(
-    old: str, new: str, was: Mapping[str, tuple[str, ...]], then: Mapping[str, tuple[str, ...]]
-) -> float:
-    """Return how likely `new` is `old` renamed; 0 if other versions are needed from it."""
-    if old == new:
-        return 3.0
-    if was.get(old) != then.get(new):
-        return 0.0
-    pairs = enumerate(zip(old, new, strict=False))
-    shared = next((n for n, (a, b) in pairs if a != b), min(len(old), len(new)))
-    return 1.0 + shared / (len(old) + 1)
-
-
-def _aligned(similarity: list[list[float]]) -> list[tuple[int, int]]:
-    """Pair rows with columns, both in order, for the highest sum of similarities."""
-    rows, columns = len(similarity), len(similarity[0]) if similarity else 0
-    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
-    for i in reversed(range(rows)):
-        for j in reversed(range(columns)):
-            value = similarity[i][j]
-            paired = value + best[i + 1][j + 1] if value else 0.0
-            best[i][j] = max(best[i + 1][j], best[i][j + 1], paired)
-    pairs: list[tuple[int, int]] = []
-    i = j = 0
-    while i < rows and j < columns:
-        if best[i][j] == best[i + 1][j]:
-            i += 1
-        elif best[i][j] == best[i][j + 1]:
-            j += 1
+    free = set(new).difference(old, bound.values())
+    pairs: dict[int, int] = {}
+    end = len(new)
+    for number, name in reversed(list(enumerate(old))):
+        known = name if name in new[:end] else bound.get(name)
+        if known in new[:end]:
+            end -= 1 + new[:end][::-1].index(known)
+        elif (
+            name not in bound
+            and end
+            and new[end - 1] in free
+            and was.get(name) == then.get(new[end - 1])
+        ):
+            end -= 1
         else:
-            pairs.append((i, j))
-            i, j = i + 1, j + 1
-    return pairs
-
-
-# --- single strings ------------------------------------------------------------------------------
+            continue
+        pairs[number] = end
+    return dict(sorted(pairs.items()))
 
 
 def _with_soname(now: Elf, after: Elf, draft: _Draft) -> tuple[Elf, _Draft]:
@@ -378,9 +353,6 @@ def _with_tags(draft: _Draft, texts: Mapping[int, str | None]) -> _Draft | None:
         entries.insert(place, (tag, placed[1]))
         draft = replace(placed[0], entries=tuple(entries))
     return draft
-
-
-# --- bytes ---------------------------------------------------------------------------------------
 
 
 def _writes(draft: _Draft) -> Iterator[tuple[int, bytes]]:

@@ -83,16 +83,6 @@ class SymbolTables(NamedTuple):
         return found
 
 
-def read_exports(data: Buffer, name: str) -> Exports:
-    """Read what an object defines for others.
-
-    `name` is for messages; nothing refers to `data` afterwards. An object without a dynamic section
-    exports nothing. Raises `BadElfError` as `read_elf` does.
-    """
-    tables = read_symbol_tables(data, name)
-    return Exports(definitions=tables.definitions(), copies=tables.copies)
-
-
 def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
     """Return the exports of an object, with the definitions read by name.
 
@@ -150,9 +140,6 @@ class LazyDefinitions(Mapping[str, Definitions]):
         if not self._is_complete:
             self._found = self._read().definitions()
             self._is_complete = True
-
-
-# --- Tables --------------------------------------------------------------------------------------
 
 
 def read_symbol_tables(data: Buffer, name: str) -> SymbolTables:

@@ -130,21 +130,9 @@ class Image:
                 f"`{name}` has a broken ELF header",
                 hint="the file is truncated or not an ELF object; build it again",
             )
-        (
-            kind,
-            machine,
-            _,
-            entry,
-            phoff,
-            shoff,
-            flags,
-            _,
-            phentsize,
-            phnum,
-            shentsize,
-            shnum,
-            names,
-        ) = structs.ehdr.unpack_from(view, 16)
+        header = structs.ehdr.unpack_from(view, 16)
+        kind, machine, _, entry, phoff, shoff, flags = header[:7]
+        _, phentsize, phnum, shentsize, shnum, names = header[7:]
         sections = _sections(view, structs, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, structs, shoff)
@@ -272,15 +260,9 @@ def _segments(
             hint="it was not copied whole; build or download it again",
         )
     raw = structs.phdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
-    if structs.bits == 64:
-        return tuple(
-            Segment(type=t, flags=f, offset=o, vaddr=v, filesz=fs, memsz=ms, align=a)
-            for t, f, o, v, _, fs, ms, a in raw
-        )
-    return tuple(
-        Segment(type=t, flags=f, offset=o, vaddr=v, filesz=fs, memsz=ms, align=a)
-        for t, o, v, _, fs, ms, f, a in raw
-    )
+    if structs.bits == 32:
+        raw = ((t, f, o, v, p, fs, ms, a) for t, o, v, p, fs, ms, f, a in raw)
+    return tuple(Segment(t, f, o, v, fs, ms, a) for t, f, o, v, _, fs, ms, a in raw)
 
 
 def _sections(

@@ -13,7 +13,6 @@ from typing import NamedTuple
 class ElfType(IntEnum):
     """`e_type`, gABI chapter 4, "ELF Header"."""
 
-    NONE = 0
     REL = 1
     EXEC = 2
     DYN = 3
@@ -225,9 +224,6 @@ class Exports:
     """By symbol name, in the order of .dynsym."""
     copies: tuple[Undefined, ...] = ()
     """The targets of R_*_COPY relocations: defined here, as copies of a library's symbols."""
-
-
-# --- Objects with changes ----------------------------------------------------------------------
 
 
 def without_needed(elf: Elf, names: Collection[str]) -> Elf:

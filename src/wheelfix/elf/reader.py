@@ -214,9 +214,6 @@ def _flags(dynamic: Dynamic) -> int:
     return flags
 
 
-# --- undefined symbols ---------------------------------------------------------------------------
-
-
 def _undefined(
     dynamic: Dynamic, needs: list[tuple[str, list[tuple[int, str]]]], *, is_program: bool
 ) -> Iterator[Undefined]:
@@ -264,9 +261,6 @@ def _unique_symbols(dynamic: Dynamic) -> int:
     return len(info) - len(info.translate(None, _UNIQUE))
 
 
-# --- module hooks --------------------------------------------------------------------------------
-
-
 def _module_hooks(dynamic: Dynamic) -> tuple[str, ...]:
     """Find the functions that make an object a Python module.
 
@@ -298,9 +292,6 @@ def _hook_names(dynamic: Dynamic) -> dict[int, bytes]:
             names[at] = strings[at : end if end >= 0 else len(strings)]
             at = strings.find(prefix, at + 1)
     return names
-
-
-# --- notes ---------------------------------------------------------------------------------------
 
 
 def _gnu_properties(image: Image) -> bytes:

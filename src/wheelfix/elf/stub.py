@@ -85,11 +85,6 @@ class _Builder:
             self.segments.append((segment, offset, len(data)))
         return offset
 
-    @property
-    def next_index(self) -> int:
-        """The index of the next section."""
-        return len(self.sections)
-
 
 def build_stub(
     elf: Elf,
@@ -97,7 +92,6 @@ def build_stub(
     needed: Sequence[str],
     search_path: str | None = None,
     hook: str | None = None,
-    soname: str | None = None,
 ) -> bytes:
     """Build an object with the given dynamic section, and the rest that auditwheel reads of `elf`.
 
@@ -111,8 +105,8 @@ def build_stub(
     if elf.dynamic:
         strings = _Strings()
         entries = [(Dt.NEEDED, strings.add(name)) for name in needed]
-        named = ((Dt.SONAME, soname), (Dt.RPATH, search_path))
-        entries += [(tag, strings.add(text)) for tag, text in named if text is not None]
+        if search_path is not None:
+            entries.append((Dt.RPATH, strings.add(search_path)))
         _add_dynamic(file, elf, strings, entries, hook)
     return _finish(file, elf)
 
@@ -139,7 +133,7 @@ def _add_dynamic(
     structs = file.structs
     word = structs.addr.size
     needs = [need for need in elf.verneed if need.versions]
-    strings_index = file.next_index + (2 if needs else 1)
+    strings_index = len(file.sections) + (2 if needs else 1)
     symbols = b"".join(_symbols(elf, structs, strings, hook))
     at_symbols = file.add(
         ".dynsym", Sht.DYNSYM, symbols,
@@ -212,7 +206,7 @@ def _finish(file: _Builder, elf: Elf) -> bytes:
     """Add the section names and all headers, and return the content."""
     structs = file.structs
     loaded = len(file.body)
-    names_index = file.next_index
+    names_index = len(file.sections)
     file.names.add(".shstrtab")
     file.add(".shstrtab", Sht.STRTAB, bytes(file.names.data), loaded=False)
     file.body += bytes(-len(file.body) % structs.addr.size)

@@ -23,12 +23,10 @@ _MAX_CHAIN = 1 << 16
 
 
 class Version(NamedTuple):
-    """The version that one index stands for: needed from a library, or defined."""
+    """A defined version."""
 
     name: str
-    file: str | None
-    """vn_file for a Vernaux entry, None for a Verdef entry."""
-    base: bool = False
+    base: bool
     """VER_FLG_BASE: the entry is the library's own name, not a version."""
 
 
@@ -142,7 +140,7 @@ class Dynamic:
         for index, flags, names in self.definition_records():
             if names:
                 text = self.string(names[0], "a defined version")
-                yield index & VERSYM_INDEX, Version(name=text, file=None, base=bool(flags & 1))
+                yield index & VERSYM_INDEX, Version(text, base=bool(flags & 1))
 
     def definition_records(self) -> Iterator[tuple[int, int, list[int]]]:
         """Yield vd_ndx, vd_flags and every vda_name of each Verdef record, its own first."""

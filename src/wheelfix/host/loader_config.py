@@ -11,7 +11,7 @@ from pathlib import Path
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.loads import Environment
-from wheelfix.loader.target_platforms import TRIPLETS
+from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value
 
 _MAX_INCLUDES = 8
 """Depth of ld.so.conf files that include each other."""
@@ -31,20 +31,6 @@ _CACHE_FLAGS: dict[tuple[int, int], frozenset[int]] = {
 }
 """Flags of usable entries by word size and `e_machine` (glibc, dl-cache.h of each machine)."""
 _DEFAULT_FLAGS = frozenset({1, 3})
-_LOADERS: dict[int, tuple[str, str]] = {
-    Machine.X86_64: ("/lib64/ld-linux-x86-64.so.2", "/lib/ld-musl-x86_64.so.1"),
-    Machine.I386: ("/lib/ld-linux.so.2", "/lib/ld-musl-i386.so.1"),
-    Machine.AARCH64: ("/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-aarch64.so.1"),
-    Machine.ARM: ("/lib/ld-linux-armhf.so.3", "/lib/ld-musl-armhf.so.1"),
-    Machine.PPC64: ("/lib64/ld64.so.2", "/lib/ld-musl-powerpc64le.so.1"),
-    Machine.S390: ("/lib/ld64.so.1", "/lib/ld-musl-s390x.so.1"),
-    Machine.RISCV: ("/lib/ld-linux-riscv64-lp64d.so.1", "/lib/ld-musl-riscv64.so.1"),
-    Machine.LOONGARCH: (
-        "/lib64/ld-linux-loongarch-lp64d.so.1",
-        "/lib/ld-musl-loongarch64.so.1",
-    ),
-}
-"""PT_INTERP of a program of glibc, and of one of musl."""
 _PLATFORMS: dict[int, str] = {Machine.X86_64: "x86_64", Machine.AARCH64: "aarch64"}
 """AT_PLATFORM (getauxval(3)), where it is the same on all processors of a machine."""
 _X86_64_LEVELS = (
@@ -61,8 +47,10 @@ def loader_of(sample: Elf) -> str | None:
     """Return the path of the dynamic loader for `sample`, None on an unknown machine."""
     if sample.interpreter:
         return sample.interpreter
-    glibc, musl = _LOADERS.get(sample.machine, (None, None))
-    return musl if sample.libc is Libc.MUSL else glibc
+    known = MACHINES.get(sample.machine)
+    if known is None:
+        return None
+    return f"/lib/ld-musl-{known.musl}.so.1" if sample.libc is Libc.MUSL else known.glibc_loader
 
 
 def loader_environment(sample: Elf) -> Environment:
@@ -129,15 +117,15 @@ def _musl_directories(loader: str) -> tuple[str, ...]:
     config = Path(loader).parent.parent / "etc" / f"{Path(loader).name.partition('.')[0]}.path"
     text = os.fsdecode(_bytes(config))
     found = tuple(filter(None, re.split(r"[:\n]+", text)))
-    return found or ("/lib", "/usr/local/lib", "/usr/lib")
+    return found or MUSL_DIRECTORIES
 
 
 def lib_directory(sample: Elf) -> str:
-    """Return the value of `$LIB`, which Debian sets to the multiarch directory."""
-    triplet = TRIPLETS.get(sample.machine)
-    if triplet is not None and os.path.isdir(f"/usr/lib/{triplet}"):  # noqa: PTH112 - text
-        return f"lib/{triplet}"
-    return "lib64" if sample.bits == 64 else "lib"
+    """Return the value of `$LIB` on this machine."""
+    known = MACHINES.get(sample.machine)
+    if known is not None and os.path.isdir(f"/usr/lib/{known.triplet}"):  # noqa: PTH112 - text
+        return lib_value(sample.bits, known.triplet)
+    return lib_value(sample.bits)
 
 
 def parse_cache(data: bytes, machine: tuple[int, int]) -> dict[str, str]:

@@ -12,9 +12,9 @@ from wheelfix.analysis.installation import ProviderFiles
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.host.loader_files import read_file
-from wheelfix.loader.install_schemes import Key, split
+from wheelfix.loader.install_schemes import split
 from wheelfix.settings import Provider
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.reader import open_wheel
 
 

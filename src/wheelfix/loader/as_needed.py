@@ -67,9 +67,9 @@ class Decision(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why an `ABSENT` entry is not judged, in plain words."""
+        """Why an `ABSENT` entry is kept, as the rest of a sentence."""
         if not self.open_references:
-            return "is not found, though all that is referred to is defined elsewhere"
+            return "is not found, and other libraries define all symbols that the object needs"
         return f"is not found, and may define {join_some(self.open_references)}"
 
 

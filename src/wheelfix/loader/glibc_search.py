@@ -8,6 +8,7 @@ from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.loads import Environment, How, SearchOutcome
+from wheelfix.loader.machines import LIB64
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
 
 _TOKEN = re.compile(r"\$(?:\{(ORIGIN|LIB|PLATFORM)\}|(ORIGIN|LIB|PLATFORM)(?![A-Za-z0-9_]))")
@@ -19,7 +20,7 @@ def hwcaps(level: int) -> tuple[str, ...]:
 
 
 def expand(
-    entry: str, origin: str | None, *, lib: str = "lib64", platform: str | None = None
+    entry: str, origin: str | None, *, lib: str = LIB64, platform: str | None = None
 ) -> str | None:
     """Expand `$ORIGIN`, `$LIB` and `$PLATFORM` as glibc does; unknown tokens are kept.
 

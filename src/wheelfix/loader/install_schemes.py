@@ -11,13 +11,13 @@ uv. Paths are virtual: an environment is at `/env`, and files outside of it are 
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import NamedTuple
 
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
-from wheelfix.wheel.model import Wheel, WheelName
+from wheelfix.text import grouped
+from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 
 NEWEST_MINOR = 15
@@ -32,16 +32,6 @@ PYPY_MINORS = range(9, 12)
 ENV = "/env"
 """The directory of the environment in the paths of schemes."""
 _TAG = re.compile(r"(cp|pp|py|graalpy)(\d)(\d*)$")
-
-
-class Key(StrEnum):
-    """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
-
-    PURELIB = "purelib"
-    PLATLIB = "platlib"
-    DATA = "data"
-    SCRIPTS = "scripts"
-    HEADERS = "headers"
 
 
 class Scheme(NamedTuple):
@@ -65,10 +55,6 @@ class Scheme(NamedTuple):
         """Return the directory of `key`, absolute."""
         path: str = getattr(self, key)
         return path
-
-
-LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
-"""The keys of site-packages."""
 
 
 class Layout(NamedTuple):
@@ -277,9 +263,7 @@ def layouts(wheel: Wheel) -> tuple[Layout, ...]:
     """
     opened, taken, folders = _places(wheel)
     keys = tuple(key for key in Key if any(place[0] is key for place in opened.values()))
-    groups: dict[tuple[object, ...], list[Scheme]] = {}
-    for scheme in schemes(wheel.name):
-        groups.setdefault(_arrangement(scheme, keys, opened, taken), []).append(scheme)
+    groups = grouped(schemes(wheel.name), lambda scheme: _arrangement(scheme, keys, opened, taken))
     return tuple(_layout(tuple(group), opened, taken, folders) for group in groups.values())
 
 
@@ -376,9 +360,9 @@ def entries_between(
 ) -> tuple[str, ...]:
     """Return the search path entries from the member `dependent` to the folder `there`.
 
-    The folder, by its `split`, may be another distribution's. One entry for each different relative
-    path in the schemes `among`, in their order. With exactly one, the relative path is right
-    everywhere; with none, one of the two is never installed.
+    `there` is the folder as `split` returns it; it may belong to another distribution. There is one
+    entry for each different relative path in the schemes `among`, in their order: a single one is
+    right in every scheme. Without any, the member or the folder is not installed.
     """
     here = split(dependent, wheel)
     if here is None or there is None:
@@ -398,14 +382,11 @@ def entries_between(
 
 def describe(among: Iterable[Scheme]) -> str:
     """Return a short text: `venv, prefix, user (python3.8 to 3.15, pypy3.9)`."""
-    pythons: dict[str, list[str]] = {}
-    for scheme in among:
-        pythons.setdefault(scheme.name, []).append(scheme.python)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, versions in pythons.items():
-        groups.setdefault(tuple(versions), []).append(name)
+    by_name = grouped(among, lambda scheme: scheme.name)
+    versions = {name: tuple(s.python for s in found) for name, found in by_name.items()}
     return "; ".join(
-        f"{', '.join(names)} ({', '.join(_runs(versions))})" for versions, names in groups.items()
+        f"{', '.join(names)} ({', '.join(_runs(pythons))})"
+        for pythons, names in grouped(versions, versions.__getitem__).items()
     )
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.loader.machines import LIB64
 
 
 class How(StrEnum):
@@ -165,7 +166,7 @@ class Environment:
     """ld.so.cache: SONAME to path."""
     provided: Container[str] = field(default_factory=frozenset[str])
     """Names provided by others (the platform, other wheels) if the search fails."""
-    lib: str = "lib64"
+    lib: str = LIB64
     """The value of `$LIB`: `lib64`, `lib`, or `lib/x86_64-linux-gnu` on Debian."""
     platform: str | None = None
     """The value of `$PLATFORM`: AT_PLATFORM of the CPU; None voids the elements that use it."""

@@ -9,7 +9,9 @@ from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")
 _SEPARATORS = re.compile(r"[:\n]+")
-_BUILTIN = re.compile(r"lib(?:c|pthread|rt|m|dl|util|xnet)\.[^/]*$")
+RESERVED = ("c", "pthread", "rt", "m", "dl", "util", "xnet")
+"""`libNAME.*` of these names is musl itself (ldso/dynlink.c, `load_library`)."""
+_BUILTIN = re.compile(rf"lib(?:{'|'.join(RESERVED)})\.[^/]*$")
 
 
 def search_path_directories(path: str, origin: str | None) -> tuple[tuple[str, str], ...]:

@@ -9,16 +9,18 @@ decision.
 import re
 from collections.abc import Container, Mapping
 from functools import cache
+from operator import itemgetter
 
-from wheelfix.elf.model import Libc
+from wheelfix.elf.model import Libc, libc_of
 from wheelfix.system.resources import read_text
+from wheelfix.text import grouped
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")
 """The libraries that every CPython for glibc is linked with: in its global scope."""
 COMPILER_LIBRARIES = (*PYTHON_LIBRARIES, "librt.so.1", "libgcc_s.so.1", "libstdc++.so.6")
 """The libraries that compilers link by default; they need only each other."""
-_MANYLINUX = frozenset({
+MANYLINUX_LIBRARIES = frozenset({
     "libGL.so.1", "libICE.so.6", "libSM.so.6", "libX11.so.6", "libXext.so.6", "libXrender.so.1",
     "libanl.so.1", "libatomic.so.1", "libc.so.6", "libdl.so.2", "libexpat.so.1", "libgcc_s.so.1",
     "libglib-2.0.so.0", "libgobject-2.0.so.0", "libgthread-2.0.so.0", "libm.so.6", "libmvec.so.1",
@@ -29,17 +31,17 @@ _MANYLINUX = frozenset({
 
 def is_glibc_loader(name: str) -> bool:
     """Return whether `name` is that of glibc's dynamic loader."""
-    return name.startswith(("ld-linux", "ld64.so"))
+    return is_dynamic_loader(name) and libc_of(name) is Libc.GLIBC
 
 
 def is_dynamic_loader(name: str) -> bool:
     """Return whether `name` is that of a dynamic loader; musl's is its C library as well."""
-    return is_glibc_loader(name) or name.startswith(("ld-musl-", "libc.musl-"))
+    return libc_of(name) is not None and name not in LIBC_SONAMES.values()
 
 
 def may_come_from_platform(name: str) -> bool:
     """Return whether some platform tag promises the library `name`, a DT_NEEDED entry."""
-    return name in _MANYLINUX or is_dynamic_loader(name)
+    return name in MANYLINUX_LIBRARIES or is_dynamic_loader(name)
 
 
 def defined_by(library: str) -> Container[str] | None:
@@ -50,16 +52,16 @@ def defined_by(library: str) -> Container[str] | None:
     if library == "libstdc++.so.6":
         return _Cxx()
     family = library
-    if library.startswith(_GLIBC):
+    if library.startswith(_GLIBC) or is_glibc_loader(library):
         family = "glibc"
-    elif library == "libc.so" or library.startswith(("libc.musl-", "ld-musl-")):
+    elif libc_of(library) is Libc.MUSL:
         family = "musl"
     return _names().get(family)
 
 
 _GLIBC = (
     *("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1"),
-    *("libresolv.so.2", "libanl.so.1", "libmvec.so.1", "libnsl.so.1", "ld-linux", "ld64.so."),
+    *("libresolv.so.2", "libanl.so.1", "libmvec.so.1", "libnsl.so.1"),
 )
 _STANDARD = re.compile(
     r"_Z(T[VISTC])?(N[KO]?)?(St|S[abiosd]|9__gnu_cxx|10__cxxabiv1)"  # std:: and its ABI namespaces
@@ -78,10 +80,7 @@ class _Cxx:
 @cache
 def _names() -> Mapping[str, frozenset[str]]:
     text = read_text("wheelfix.loader", "platform-symbols.txt")
-    names: dict[str, set[str]] = {}
-    for line in text.splitlines():
-        if not line.startswith("#"):
-            name, *families = line.split()
-            for family in families:
-                names.setdefault(family, set()).add(name)
-    return {family: frozenset(symbols) for family, symbols in names.items()}
+    lines = (line.split() for line in text.splitlines() if not line.startswith("#"))
+    pairs = [(family, name) for name, *families in lines for family in families]
+    by_family = grouped(pairs, itemgetter(0))
+    return {family: frozenset(name for _, name in found) for family, found in by_family.items()}

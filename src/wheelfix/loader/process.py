@@ -225,8 +225,6 @@ class LoaderProcess(ABC):
     def _own_names(self, loaded: LinkMap, name: str) -> Iterable[str]:
         """Return the names of a new object."""
 
-    # --- Bookkeeping
-
     def _program(self, path: str) -> LinkMap:
         """Map the program: its origin is canonical (`/proc/self/exe`), and it has no names."""
         real, _ = self.files.file(path)

@@ -17,6 +17,7 @@ from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.install_schemes import Layout, Scheme
 from wheelfix.loader.loads import Environment, SearchOutcome
+from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value, musl_soname
 from wheelfix.loader.platform_libraries import (
     LIBC_SONAMES,
     is_dynamic_loader,
@@ -31,16 +32,6 @@ from wheelfix.wheel.platform_tags import (
     promised_libcs,
 )
 
-TRIPLETS: Mapping[int, str] = {
-    Machine.X86_64: "x86_64-linux-gnu",
-    Machine.I386: "i386-linux-gnu",
-    Machine.AARCH64: "aarch64-linux-gnu",
-    Machine.ARM: "arm-linux-gnueabihf",
-    Machine.PPC64: "powerpc64le-linux-gnu",
-    Machine.S390: "s390x-linux-gnu",
-    Machine.RISCV: "riscv64-linux-gnu",
-    Machine.LOONGARCH: "loongarch64-linux-gnu",
-}
 _PAGE = re.compile(r"page:(\d{1,9})(k?)", re.IGNORECASE | re.ASCII)
 
 
@@ -75,7 +66,8 @@ class Target:
     program: Program
     directories: tuple[str, ...]
     """The loader's default directories."""
-    lib: str = "lib64"
+    lib: str = "{lib}"
+    """The value of `$LIB`."""
     promised: bool = False
     """Whether it has all libraries that some platform tag promises."""
     gives: frozenset[str] = frozenset()
@@ -268,9 +260,7 @@ def _target(
 
 def _bare(name: str, libc: Libc, data: Mapping[str, Any]) -> Target:
     python = "shared" if libc is Libc.MUSL else "static"
-    directories = (
-        ("/lib", "/usr/local/lib", "/usr/lib") if libc is Libc.MUSL else ("/lib", "/usr/lib")
-    )
+    directories = MUSL_DIRECTORIES if libc is Libc.MUSL else ("/lib", "/usr/lib")
     return Target(name=name, libc=libc, program=_program(python, data), directories=directories)
 
 
@@ -401,7 +391,7 @@ def populate(
 
 def _described_files(target: Target, abi: Abi, values: Mapping[str, str]) -> dict[str, Elf]:
     """Return the files that the target and its program list, by path."""
-    libc = _libc_soname(target, values)
+    libc = _libc_soname(target, abi)
     files: dict[str, Elf] = {}
     for text, stub in {**target.files, **target.program.files}.items():
         path = _fill(text, values)
@@ -416,7 +406,7 @@ def _main_program(target: Target, abi: Abi, values: Mapping[str, str]) -> Elf:
     return replace(
         _library(abi, None),
         interpreter=f"/lib/ld-{target.libc}.so",
-        needed=(*(_fill(name, values) for name in program.needed), _libc_soname(target, values)),
+        needed=(*(_fill(name, values) for name in program.needed), _libc_soname(target, abi)),
         rpath=None if program.rpath is None else _fill(program.rpath, values),
         runpath=None if program.runpath is None else _fill(program.runpath, values),
     )
@@ -431,10 +421,8 @@ def _given_libraries(
     return {f"{directories[0]}/{name}": _library(abi, name) for name in present}
 
 
-def _libc_soname(target: Target, values: Mapping[str, str]) -> str:
-    if target.libc is Libc.MUSL:
-        return f"libc.musl-{values['{musl}']}.so.1"
-    return LIBC_SONAMES[Libc.GLIBC]
+def _libc_soname(target: Target, abi: Abi) -> str:
+    return musl_soname(abi.machine) if target.libc is Libc.MUSL else LIBC_SONAMES[Libc.GLIBC]
 
 
 def _library(abi: Abi, soname: str | None) -> Elf:
@@ -451,11 +439,10 @@ def _library(abi: Abi, soname: str | None) -> Elf:
 
 
 def _placeholders(scheme: Scheme, abi: Abi) -> dict[str, str]:
-    triplet = TRIPLETS.get(abi.machine, "unknown-linux-gnu")
+    known = MACHINES.get(abi.machine)
     return {
-        "{triplet}": triplet,
-        "{musl}": triplet.partition("-")[0],
-        "{lib}": "lib64" if abi.bits == 64 else "lib",
+        "{triplet}": known.triplet if known else "unknown-linux-gnu",
+        "{lib}": lib_value(abi.bits),
         "{prefix}": scheme.root,
         "{python}": scheme.python,
         "{version}": scheme.python.removeprefix("python").removeprefix("pypy").removesuffix("t"),

@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import metadata
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from wheelfix.analysis.policies import Policy, judged_libraries, judged_symbols, platform_libraries
 from wheelfix.analysis.policy_reasons import (
@@ -61,7 +61,7 @@ def graft(auditwheel: Auditwheel, wheel: Wheel, settings: Settings, workdir: Pat
     dropped = _dropped(external, analysis.libpython, wheel)
     externals = _located(external, analysis.libpython, wheel, _searched(question))
     hosts = copy_libraries(externals, question.wheel.parent)
-    folder = str(PurePosixPath(wheel.name.distribution + settings.lib_sdir))
+    folder = settings.graft_folder(wheel.name.distribution)
     replaced = analysis.policies[0].name
     return Graft(
         tags=retagged(wheel, platforms, replaced) if settings.update_tags else tags_of(wheel),

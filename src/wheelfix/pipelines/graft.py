@@ -20,7 +20,7 @@ from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
-from wheelfix.loader.install_schemes import LIBRARY_KEYS, split
+from wheelfix.loader.install_schemes import split
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
 from wheelfix.text import grouped
 from wheelfix.wheel.edits import (
@@ -36,7 +36,7 @@ from wheelfix.wheel.edits import (
     SetSoname,
 )
 from wheelfix.wheel.grafted_name import hashed
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import LIBRARY_KEYS, Wheel
 
 Externals = Mapping[str, Mapping[str, Path]]
 """Member -> name in DT_NEEDED -> the library of this machine that is to be grafted."""

@@ -20,7 +20,7 @@ from wheelfix.rules.run_rules import Break, broken
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
 from wheelfix.text import grouped, join_some
-from wheelfix.wheel.model import Wheel, WheelName, is_vendored
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_rewritten
 
 _REPORT = "nothing was published; please report this wheel"
@@ -138,23 +138,26 @@ def loads_of_changed(before: Wheel, context: Context) -> tuple[Loads, ...]:
         if elf.dynamic and before.elfs.get(member) != elf
     ]
     for_others = [
-        _requests_for_others(layout, loads)
+        _requests_for_others(context, layout, loads)
         for layout, loads in zip(context.layouts, context.loads, strict=True)
     ]
     return tuple(_load(context, member, for_others) for member in changed)
 
 
-def _requests_for_others(layout: Layout, loads: Mapping[str, Load]) -> dict[str, list[Request]]:
+def _requests_for_others(
+    context: Context, layout: Layout, loads: Mapping[str, Load]
+) -> dict[str, list[Request]]:
     """Return the requests of vendored libraries, by path, when other files load them.
 
     They are not opened by themselves, and may inherit the DT_RPATH that leads to their libraries.
     """
+    wheel, is_vendored = context.wheel, context.settings.is_vendored
     requests = (
         request
         for member, load in loads.items()
-        if not is_vendored(member)
+        if not is_vendored(member, wheel)
         for request in load.requests
-        if is_vendored(layout.members.get(request.requester or "", ""))
+        if is_vendored(layout.members.get(request.requester or "", ""), wheel)
     )
     return grouped(requests, lambda request: request.requester or "")
 

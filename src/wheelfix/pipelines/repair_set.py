@@ -13,7 +13,7 @@ from typing import Protocol
 from packaging.utils import canonicalize_name
 
 from wheelfix.analysis.providers_in_run import Part, ProviderWheel, SetMember, meet, set_members
-from wheelfix.errors import OwnerError
+from wheelfix.errors import ProviderNotRepairedError
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules.size import NOTABLE
@@ -177,7 +177,7 @@ def _names(owner: Outcome, provider: Provider) -> tuple[tuple[str, str], ...]:
 
 
 def _held_up(path: Path, owner: Outcome) -> Outcome:
-    error = OwnerError(
+    error = ProviderNotRepairedError(
         f"`{path.name}` requires `{owner.source.name}`, which was not repaired",
         hint="see its own error; `--share off` repairs each wheel by itself",
     )

@@ -6,8 +6,6 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import (
-    LIBRARY_KEYS,
-    Key,
     Layout,
     Scheme,
     describe,
@@ -21,7 +19,7 @@ from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
-from wheelfix.wheel.model import Wheel, is_vendored
+from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel
 
 
 class Gap(NamedTuple):
@@ -91,7 +89,7 @@ def _found(context: Context, index: int) -> dict[tuple[str, str], bool]:
 
 def _is_inherited(context: Context, dependent: str, name: str) -> bool:
     """Return whether a vendored dependent finds `name` whenever another object loads it."""
-    if not is_vendored(dependent):
+    if not context.settings.is_vendored(dependent, context.wheel):
         return False
     results = [
         request.result is not None
@@ -380,7 +378,7 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 def _blocked(context: Context, gap: Gap) -> bool:
     """Return whether the object's own DT_RUNPATH disables an inherited DT_RPATH."""
     elf = context.wheel.elfs[gap.dependent]
-    return elf.runpath is not None and is_vendored(gap.dependent)
+    return elf.runpath is not None and context.settings.is_vendored(gap.dependent, context.wheel)
 
 
 @rule("WF104", "runpath-blocks-inheritance", Severity.ERROR)

@@ -7,6 +7,8 @@ from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.preload_plan import PreloadPlan, plan_preloads
 from wheelfix.analysis.providers import ProviderUse, provider_uses
@@ -22,7 +24,7 @@ from wheelfix.loader.target_platforms import Target, abi_of, environment_of, fin
 from wheelfix.settings import Provider, Settings
 from wheelfix.text import grouped, values_by_key
 from wheelfix.wheel.edits import Edit, predict
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 
 
@@ -211,6 +213,6 @@ class SetContext:
         found: dict[tuple[str, str], dict[str, Wheel]] = {}
         for wheel in self.wheels:
             name = wheel.name
-            release = found.setdefault((normalized(name.distribution), name.version), {})
+            release = found.setdefault((canonicalize_name(name.distribution), name.version), {})
             release.setdefault(str(name), wheel)
         return tuple(tuple(wheels.values()) for wheels in found.values() if len(wheels) > 1)

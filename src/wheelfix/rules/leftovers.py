@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.elf.model import ElfType
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.files import other_members, removal, top_levels
 from wheelfix.rules.findings import Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import counted, in_units
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 
 
 class _Leftover(NamedTuple):
@@ -189,7 +191,7 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     """
     wheel = context.wheel
     for top, members in top_levels(wheel).items():
-        if top in _COMMON and normalized(top) != normalized(wheel.name.distribution):
+        if top in _COMMON and canonicalize_name(top) != canonicalize_name(wheel.name.distribution):
             yield Hit(
                 message=f"installs the generic top-level name `{top}` into site-packages",
                 member=members[0],

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice, product
 
 from packaging.specifiers import SpecifierSet
-from packaging.utils import canonicalize_version
+from packaging.utils import canonicalize_name, canonicalize_version
 from packaging.version import Version
 
 from wheelfix.analysis.providers import bounded, read_requirement
@@ -16,7 +16,7 @@ from wheelfix.rules.rule import rule
 from wheelfix.settings import Settings
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import RemoveMember, Retag, SetRootIsPurelib
-from wheelfix.wheel.model import Metadata, Wheel, normalized
+from wheelfix.wheel.model import Metadata, Wheel
 
 SIGNATURES = ("RECORD.jws", "RECORD.p7s")
 """Signatures of RECORD (PEP 427, "Signed wheel files"); void once RECORD changes."""
@@ -204,7 +204,7 @@ def name_differs(context: Context) -> Iterator[Hit]:
     wheel = context.wheel
     name, version = wheel.metadata.name, wheel.metadata.version
     pairs = (
-        ("Name", name, wheel.name.distribution, normalized),
+        ("Name", name, wheel.name.distribution, canonicalize_name),
         # In file names, `_` replaces `-` (PEP 427).
         ("Version", version, wheel.name.version.replace("_", "-"), canonicalize_version),
     )

@@ -12,7 +12,7 @@ from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import join_some
 from wheelfix.wheel.edits import AddNeeded, DropNeeded, RemoveMember, RenameNeeded
-from wheelfix.wheel.model import Wheel, is_vendored
+from wheelfix.wheel.model import Wheel
 
 _LIBPYTHON = re.compile(r"libpython\d[\d.]*[a-z]*\.so(\.[\d.]+)?$")
 _SHOWN = 8
@@ -466,7 +466,8 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
     orphans: dict[str, frozenset[str]] = {}
     for member, elf in context.wheel.elfs.items():
         names = frozenset({posixpath.basename(member), elf.soname or ""}) - {""}
-        if is_vendored(member) and names & before and not names & after:
+        is_orphan = names & before and not names & after
+        if is_orphan and context.settings.is_vendored(member, context.wheel):
             orphans[member] = names
     if not orphans:
         return

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from wheelfix.analysis.providers import ProviderUse, by_provider, editions
-from wheelfix.loader.install_schemes import LIBRARY_KEYS, Key, describe, entries_between, split
+from wheelfix.loader.install_schemes import describe, entries_between, split
 from wheelfix.loader.search import entry_directory
 from wheelfix.rules.bundled_paths import add_entries
 from wheelfix.rules.context import Context
@@ -12,6 +12,7 @@ from wheelfix.rules.preload import is_served
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, Provider
 from wheelfix.text import join_some
+from wheelfix.wheel.model import LIBRARY_KEYS, Key
 
 _DEEP = "/" + "/".join("abcdefghijklmnopqrstuvwxyz")
 

@@ -70,7 +70,7 @@ def _installed_kind(entry: str, member: str, context: Context) -> EntryKind:
         return EntryKind.FINE
     if all(_escapes(entry, member, layout) for layout in present):
         return EntryKind.ESCAPES
-    own = f"{context.wheel.name.distribution}{context.settings.lib_sdir}".lower()
+    own = context.settings.graft_folder(context.wheel.name.distribution).lower()
     if all(_is_dead(entry, member, layout, own) for layout in present):
         return EntryKind.DEAD
     return EntryKind.FINE
@@ -93,7 +93,7 @@ def _is_dead(entry: str, member: str, layout: Layout, own: str) -> bool:
     directory = entry_directory(entry, origin)
     if directory in layout.directories:
         return False
-    return directory.startswith(f"{origin}/") or posixpath.basename(directory).lower() == own
+    return directory.startswith(f"{origin}/") or directory.lower().endswith(f"/{own}")
 
 
 def _entries(context: Context, wanted: EntryKind) -> Iterator[tuple[str, Elf, str]]:

@@ -4,6 +4,8 @@ import posixpath
 from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 
+from packaging.utils import canonicalize_name
+
 from wheelfix.elf.model import Elf
 from wheelfix.rules.context import Context
 from wheelfix.rules.files import same_bytes
@@ -11,7 +13,7 @@ from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel, normalized
+from wheelfix.wheel.model import Wheel
 
 NOTABLE = 100_000
 """Bytes of the zip below which a size is not worth a warning."""
@@ -292,8 +294,8 @@ def grown(context: Context) -> Iterator[Hit]:
 
 
 def _counterpart(wheel: Wheel, against: tuple[Wheel, ...]) -> Wheel | None:
-    name = normalized(wheel.name.distribution)
-    same = [other for other in against if normalized(other.name.distribution) == name]
+    name = canonicalize_name(wheel.name.distribution)
+    same = [other for other in against if canonicalize_name(other.name.distribution) == name]
     tags = set(product(wheel.name.pythons, wheel.name.platforms))
     tagged = [o for o in same if not tags.isdisjoint(product(o.name.pythons, o.name.platforms))]
     return tagged[0] if tagged else same[0] if len(same) == 1 else None

@@ -74,9 +74,11 @@ def run(  # noqa: PLR0913 - the parts of one call
                 _kill_group(process.pid)
             raise
     stdout, stderr = _text(out), _text(err)
-    if process.returncode not in accepted:
+    code = process.returncode
+    if code not in accepted:
+        ending = f"exit code {code}" if code > 0 else f"killed by signal {-code}"
         raise ToolError(
-            f"`{name}` failed: {_ending(process.returncode)}{_quote(out, err)}",
+            f"`{name}` failed: {ending}{_quote(out, err)}",
             hint=_advice(stderr) or f"the call was: {shlex.join(argv)[:TAIL]}",
         )
     return Completed(argv=tuple(argv), stdout=stdout, stderr=stderr)
@@ -145,10 +147,6 @@ def _text(output: bytearray) -> str:
     return output.decode("utf-8", "surrogateescape").replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _ending(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by signal {-code}"
-
-
 def _quote(out: bytearray, err: bytearray) -> str:
     tails = (("stderr", _text(err[-4 * TAIL :])), ("stdout", _text(out[-4 * TAIL :])))
     return "".join(f"\n{name}:\n{text.rstrip()[-TAIL:]}" for name, text in tails if text.strip())
@@ -156,9 +154,6 @@ def _quote(out: bytearray, err: bytearray) -> str:
 
 def _advice(stderr: str) -> str | None:
     return next((hint for code, hint in ADVICE.items() if os.strerror(code) in stderr), None)
-
-
-# --- Killing --------------------------------------------------------------------------------------
 
 
 def stop_children() -> None:

@@ -46,9 +46,6 @@ _HINTS = {
 """The hint where a file cannot be published, by the error."""
 
 
-# --- Temporary files and folders ------------------------------------------------------------------
-
-
 def tmpdir() -> Path:
     """Return the folder for temporary files: that of `tempfile.gettempdir` of Python.
 
@@ -149,9 +146,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# --- Files that are published ---------------------------------------------------------------------
-
-
 class PendingFile:
     """A file that gets its name when it is complete. Leaving its context discards it.
 
@@ -197,19 +191,22 @@ class PendingFile:
         """Path of the file before it is published, also for other processes of the user."""
         return self._hidden or Path(f"/proc/{os.getpid()}/fd/{self.descriptor}")
 
-    def publish(self, overwrite: bool = True) -> Path:  # noqa: FBT001, FBT002 (one question)
+    def publish(self) -> Path:
         """Give the file its name in one step, and return its path; an existing file is replaced.
 
-        Raises `OutputError` if that fails, or if the name is taken and `overwrite` is off.
+        Raises `OutputError` if that fails.
         """
         target = self._directory / self.name
         with output_errors(self._directory):
-            try:
-                self._link(target)
-            except FileExistsError:
-                if not overwrite:
-                    raise
-                self._replace(target)
+            if self._hidden is None:
+                hidden = self._hidden_name()
+                hold(self.descriptor)
+                # os.link() follows the link in /proc only if a directory descriptor is passed,
+                # which is ignored as the path is absolute: any descriptor will do (linkat(2)).
+                os.link(self.path, hidden, src_dir_fd=self.descriptor, follow_symlinks=True)
+                self._hidden = hidden
+            self._hidden.replace(target)
+            self._hidden = None
         return target
 
     def close(self) -> None:
@@ -220,23 +217,6 @@ class PendingFile:
         if self._hidden:
             self._hidden.unlink(missing_ok=True)
             self._hidden = None
-
-    def _link(self, target: Path) -> None:
-        if self._hidden:
-            os.link(self._hidden, target)
-        else:
-            # os.link() follows the link in /proc only if a directory descriptor is passed, which
-            # is then ignored because the path is absolute: any descriptor will do (linkat(2)).
-            os.link(self.path, target, src_dir_fd=self.descriptor, follow_symlinks=True)
-
-    def _replace(self, target: Path) -> None:
-        if self._hidden is None:
-            hidden = self._hidden_name()
-            hold(self.descriptor)
-            self._link(hidden)
-            self._hidden = hidden
-        self._hidden.replace(target)
-        self._hidden = None
 
     def _hidden_name(self) -> Path:
         return self._directory / f".{os.urandom(6).hex()}{_HIDDEN}"

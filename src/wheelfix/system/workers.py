@@ -80,9 +80,6 @@ def _unless_fatal(answer: Result | Exception) -> Result | Exception:
     return answer
 
 
-# --- Executors ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class InExecutor:
     """Calls in an executor, whose time limits and lost workers are its own affair."""
@@ -136,9 +133,6 @@ def _future_answer(future: "Future[Result]") -> Result | Exception:
     except Exception as error:  # noqa: BLE001 - a call may raise anything; it is reported
         # Dask, which names the error so, may not be installed.
         return WorkerDiedError() if type(error).__name__ == "KilledWorker" else error
-
-
-# --- Processes ------------------------------------------------------------------------------------
 
 
 class WorkerProcess:
@@ -272,9 +266,6 @@ def _ended(calls: list[_Call]) -> list[_Call]:
     answered = wait([call.worker.connection for call in calls], None if left == inf else left)
     now = monotonic()
     return [call for call in calls if call.worker.connection in answered or call.deadline <= now]
-
-
-# --- In a worker process --------------------------------------------------------------------------
 
 
 def _answer_calls(connection: Connection, prepare: Callable[[], object]) -> None:

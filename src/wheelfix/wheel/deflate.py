@@ -1,4 +1,4 @@
-"""Deflating of new members, by several threads, to bytes that depend on content and codec alone."""
+"""Deflate compression of new members, in several threads; the bytes do not depend on these."""
 
 import zlib
 from collections import deque

@@ -17,8 +17,6 @@ _REBUILD = "build the wheel again: a build backend writes this file"
 class WheelMetadata(NamedTuple):
     """The fields of WHEEL that an installer acts on."""
 
-    version: str
-    """Wheel-Version."""
     root_is_purelib: bool
     tags: tuple[str, ...]
     """The `Tag:` lines, in file order."""
@@ -38,7 +36,6 @@ def read_metadata(text: str) -> WheelMetadata:
     # pip and installer read a missing Root-Is-Purelib as false.
     purelib = next((value for key, value in headers if key == "root-is-purelib"), "false")
     return WheelMetadata(
-        version=version,
         root_is_purelib=purelib.lower() == "true",
         tags=tuple(value for key, value in headers if key == "tag"),
     )
@@ -84,8 +81,6 @@ def _header(line: str) -> tuple[str, str]:
     key, colon, value = line.partition(":")
     return (key.strip().lower(), value.strip()) if colon else ("", "")
 
-
-# --- METADATA -------------------------------------------------------------------------------------
 
 MAX_FIELDS = 20_000
 """Some twenty times what the largest published wheels have; several rules go through all."""

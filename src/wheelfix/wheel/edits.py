@@ -1,8 +1,8 @@
 """Edits of a wheel, as data.
 
 Rules and the graft propose edits; the engine refuses contradictions and predicts the wheel that the
-rest make. Everything about a kind of edit is in its class: whom it may contradict (`decides`), what
-it changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
+rest make. Everything about a kind of edit is in its class: what it contradicts (`decides`), what it
+changes in words (`change`), and what it makes of the wheel (`apply`, `on_elf`). The writer needs
 none of that: it writes the predicted wheel.
 """
 
@@ -31,12 +31,14 @@ class Edit(ABC):
 
     __slots__ = ()
     question: ClassVar[str]
-    """What the edit settles, in a word."""
+    """The property that the edit sets, in one word."""
+    subject: ClassVar[tuple[str, ...]] = ()
+    """The fields that identify the object of the question."""
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """The question, and its subject: two different edits that decide the same conflict."""
-        return (self.question,)
+        """The question and its subject; two different edits with the same ones conflict."""
+        return (self.question, *(getattr(self, field) for field in self.subject))
 
     @abstractmethod
     def change(self, draft: Draft) -> Change:
@@ -65,11 +67,8 @@ def predict(wheel: Wheel, edits: Iterable[Edit]) -> Wheel:
 class ElfEdit(Edit):
     """One change of an ELF object."""
 
+    subject: ClassVar[tuple[str, ...]] = ("member",)
     member: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return (self.question, self.member)
 
     @abstractmethod
     def on_elf(self, elf: Elf) -> Elf:
@@ -92,11 +91,8 @@ class _EntryEdit(ElfEdit, ABC):
     """One change of a search path entry."""
 
     question: ClassVar[str] = "entry"
+    subject: ClassVar[tuple[str, ...]] = ("member", "entry")
     entry: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return (self.question, self.member, self.entry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,12 +127,10 @@ class DropRepeats(_EntryEdit):
 class ReplaceEntry(ElfEdit):
     """Write `new` in the place of the search path entry `old`."""
 
+    question: ClassVar[str] = "entry"
+    subject: ClassVar[tuple[str, ...]] = ("member", "old")
     old: str
     new: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("entry", self.member, self.old)
 
     def on_elf(self, elf: Elf) -> Elf:
         return with_entries(elf, [self.new if e == self.old else e for e in elf.entries])
@@ -202,11 +196,8 @@ class _NeededEdit(ElfEdit, ABC):
     """One change of a DT_NEEDED entry."""
 
     question: ClassVar[str] = "needed"
+    subject: ClassVar[tuple[str, ...]] = ("member", "name")
     name: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return (self.question, self.member, self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +207,10 @@ class RenameNeeded(ElfEdit):
     The loader finds the library of a Verneed record by that name (glibc, elf/dl-version.c).
     """
 
+    question: ClassVar[str] = "needed"
+    subject: ClassVar[tuple[str, ...]] = ("member", "old")
     old: str
     new: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("needed", self.member, self.old)
 
     def on_elf(self, elf: Elf) -> Elf:
         return with_needed_renamed(elf, self.old, self.new)
@@ -307,11 +296,8 @@ class _MemberEdit(Edit, ABC):
     """One change of a file."""
 
     question: ClassVar[str] = "member"
+    subject: ClassVar[tuple[str, ...]] = ("member",)
     member: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return (self.question, self.member)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -429,11 +415,9 @@ class SetRootIsPurelib(Edit):
 class AddRequirement(Edit):
     """Add a `Requires-Dist` line to METADATA, after those that are there."""
 
+    question: ClassVar[str] = "requirement"
+    subject: ClassVar[tuple[str, ...]] = ("requirement",)
     requirement: str
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        return ("requirement", self.requirement)
 
     def change(self, draft: Draft) -> Change:
         line = f"`Requires-Dist: {self.requirement}`"

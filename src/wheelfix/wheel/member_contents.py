@@ -181,9 +181,6 @@ def _watched(inflated: Iterable[bytes], watch: Callable[[bytes], None]) -> Itera
         yield piece
 
 
-# --- Buffers -----------------------------------------------------------------------------------
-
-
 def buffered(inflated: Iterator[bytes], size: int) -> memoryview:
     """Make a buffer of the `size` bytes of `inflated`; above 8 MiB it is a mapped, unlinked file.
 

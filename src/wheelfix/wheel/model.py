@@ -1,7 +1,7 @@
 """A wheel as frozen values: name, members, metadata, ELF objects.
 
-Names inside a wheel are `str` with `/`, exactly as the zip spells them: they are compared and
-looked up by the ten thousand, and a path object would normalise them before they are checked.
+Names inside a wheel are `str` with `/`, exactly as the zip spells them: a `Path` would normalise
+them before they are checked.
 """
 
 from collections.abc import Mapping
@@ -100,17 +100,18 @@ class RecordProblem(NamedTuple):
     message: str
 
 
-def normalized(name: str) -> str:
-    """Normalize a distribution's name (PEP 503)."""
-    return "-".join(filter(None, name.lower().replace("_", "-").replace(".", "-").split("-")))
+class Key(StrEnum):
+    """The paths of an install scheme, under the names that `*.data` folders use (PEP 427)."""
+
+    PURELIB = "purelib"
+    PLATLIB = "platlib"
+    DATA = "data"
+    SCRIPTS = "scripts"
+    HEADERS = "headers"
 
 
-def is_vendored(member: str) -> bool:
-    """Return whether `member` is in a folder of grafted libraries (`*.libs`).
-
-    Such a file is loaded only as a dependency.
-    """
-    return member.rpartition("/")[0].endswith(".libs")
+LIBRARY_KEYS = (Key.PURELIB, Key.PLATLIB)
+"""The paths of `site-packages`: one folder for nearly every Python."""
 
 
 class LookupPlace(StrEnum):

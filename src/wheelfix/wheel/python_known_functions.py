@@ -1,7 +1,7 @@
-"""What the standard library makes of known values, on Linux.
+"""Constants and functions of the standard library that the evaluator of Python sources knows.
 
-Constants, functions, methods and attributes by which sources build paths, by their dotted names.
-A path is a text here, as in `posixpath`. Functions raise `TypeError` for values of another kind.
+These are the ones that build paths, by their dotted names, with their values on Linux. A path is a
+`str`, as in `posixpath`. Functions raise `TypeError` for values of other types.
 """
 
 import ast
@@ -40,7 +40,7 @@ def _text(value: object) -> str:
 
 
 def _on_text(function: Callable[[str], object]) -> Function:
-    """Return `function` for text only; options, such as `strict`, are ignored."""
+    """Return `function` for `str` only; other arguments, such as `strict`, are ignored."""
 
     def call(value: object, *_options: object) -> object:
         return function(_text(value))
@@ -92,10 +92,6 @@ def _sequence(value: object) -> tuple[object, ...]:
     return cast("tuple[object, ...]", value)
 
 
-def _linux() -> str:
-    return "Linux"
-
-
 _WIDE = re.compile(r"%(?:\(\w*\))?[-+ #0-9.]*(?:\*|\d{4})")
 _PLAIN = re.compile(r"(?:[^{}]|\{\{|\}\}|\{\w*(?:![rsa])?(?::(?![^{}]*\d{4})[^{}]*)?\})*")
 
@@ -133,7 +129,7 @@ FUNCTIONS: Mapping[str, Function] = {
     "pathlib.PurePath": _path,
     "pathlib.PosixPath": _path,
     "pathlib.PurePosixPath": _path,
-    "platform.system": _linux,
+    "platform.system": lambda: "Linux",
     "sys.platform.startswith": "linux".startswith,
     "importlib.resources.files": _resource,
     "importlib_resources.files": _resource,
@@ -175,9 +171,6 @@ def _parents(path: str) -> Iterator[str]:
     while (parent := posixpath.dirname(path)) != path and len(path) > 1:
         yield parent
         path = parent
-
-
-# --- Operators ----------------------------------------------------------------------------------
 
 
 def item(some: object, index: object) -> object:

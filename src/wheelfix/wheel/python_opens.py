@@ -1,7 +1,7 @@
-"""Which libraries a Python source opens by name.
+"""Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib.
 
-The source is walked as Python on Linux would run it, and its expressions are evaluated as far as
-`python_values` can. Nothing of it is executed.
+The statements of the source are followed in the order in which Python on Linux would run them, and
+`python_values` evaluates their expressions. No code of the source is executed.
 """
 
 import ast
@@ -14,7 +14,13 @@ from typing import NamedTuple
 
 from wheelfix.wheel.model import LookupPlace, PythonOpening
 from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
-from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
+from wheelfix.wheel.python_source import (
+    MAX_CALL_DEPTH,
+    MAX_STEPS,
+    Budget,
+    is_too_large,
+    parse_source,
+)
 from wheelfix.wheel.python_values import (
     ANY,
     Arguments,
@@ -29,9 +35,6 @@ from wheelfix.wheel.python_values import (
     truth,
 )
 from wheelfix.wheel.sniff import may_open
-
-_MAX_DEPTH = 4
-_MAX_STEPS = 60_000
 
 _FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -60,7 +63,7 @@ def followed(
     tree = parse_source(source)
     if tree is None:
         return Followed(to_its_end=not is_too_large(source))
-    most = min(_MAX_STEPS, budget.left)
+    most = min(MAX_STEPS, budget.left)
     walk = _Walk(path, modules, _Relevance(source.splitlines()), most)
     to_its_end = False
     with suppress(ExhaustedError, RecursionError):  # what was found until then is true
@@ -115,8 +118,6 @@ class _Relevance:
         return b"\n".join(self._lines[function.lineno - 1 : function.end_lineno])
 
 
-# --- Calls that open ------------------------------------------------------------------------------
-
 _FIND = "ctypes.util.find_library"
 _BY_NAME = frozenset(
     {
@@ -158,8 +159,6 @@ class _Walk(Evaluator):
         self._files = frozenset(modules.values())
         self._functions: dict[str, _FunctionNode] = {}
         self._frame: _Frame = _Frame(on_import=True)
-
-    # --- Statements
 
     def module(self, tree: ast.Module) -> None:
         """Walk the module as its import runs it, then each function that may open something."""
@@ -298,8 +297,6 @@ class _Walk(Evaluator):
         walk = self._maybe if forgiven else self._block
         return walk(node.body, environment) and not forgiven
 
-    # --- Expressions that open
-
     def attribute(self, node: ast.Attribute, environment: Environment) -> Values:
         """Note what `ctypes.cdll.NAME` opens."""
         if match := _LOADER_ATTRIBUTE.match(self.dotted(node) or ""):
@@ -344,14 +341,12 @@ class _Walk(Evaluator):
             return False
         return True
 
-    # --- Functions of the source
-
     def _inlined(
         self, function: _FunctionNode, arguments: Arguments, environment: Environment
     ) -> Values:
         """Follow a call of a function of the same source."""
         caller, sure = self._frame, self.sure
-        if caller.depth >= _MAX_DEPTH or isinstance(function, ast.AsyncFunctionDef):
+        if caller.depth >= MAX_CALL_DEPTH or isinstance(function, ast.AsyncFunctionDef):
             return ANY
         self._frame = _Frame(on_import=caller.on_import, depth=caller.depth + 1)
         try:
@@ -385,8 +380,6 @@ class _Walk(Evaluator):
         ends = self._block(function.body, environment | parameters)
         returned = self._frame.returned
         return either(*returned, *([] if ends else [(None,)])) if returned else ANY
-
-    # --- What was found
 
     def _note_numpy(self, node: ast.expr, names: Values, places: Values) -> None:
         """Note `load_library(name, folder or file in it)`, which adds suffixes to a bare name."""

@@ -1,4 +1,4 @@
-"""Where a Python source searches for libraries: environment variables and its own folders.
+"""Places where a Python source searches for libraries: environment variables, its own folders.
 
 Such code, and not the loader, decides which copy of `libtvm.so` a process gets: it searches the
 directories of a variable like PATH, and opens the first file of the name by its path. The source is
@@ -14,7 +14,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from wheelfix.wheel.python_source import Budget, is_too_large, parse_source
+from wheelfix.wheel.python_source import (
+    MAX_CALL_DEPTH,
+    MAX_STEPS,
+    Budget,
+    is_too_large,
+    parse_source,
+)
 from wheelfix.wheel.python_values import Evaluator, ExhaustedError, truth
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
@@ -30,8 +36,6 @@ _OWN = re.compile(
 _OPENERS = re.compile(r"(^|\.)([cC]DLL|PyDLL|LoadLibrary|dlopen|load_library)$")
 _CONCERNED = re.compile(rb"[cC]DLL|PyDLL|LoadLibrary|dlopen|load_library|\.so\b")
 """Words of a source that may search for libraries."""
-_MAX_DEPTH = 6
-_MAX_STEPS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,7 @@ def searches(source: bytes, path: str, budget: Budget | None = None) -> LibraryS
         return LibrarySearches(
             unfollowed=() if is_whole or not _CONCERNED.search(source) else (path,)
         )
-    evaluator = Evaluator(path, {}, min(_MAX_STEPS, budget.left))
+    evaluator = Evaluator(path, {}, min(MAX_STEPS, budget.left))
     walk = _Walk(tree, evaluator)
     try:
         walk.everything()
@@ -120,9 +124,6 @@ def joined(many: Iterable[LibrarySearches]) -> LibrarySearches:
         tuple(search for part in parts for search in part.found),
         tuple(source for part in parts for source in part.unfollowed),
     )
-
-
-# --- The walk -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,8 +182,6 @@ class _Walk:
         if stops:
             self.found[function] = stops
 
-    # --- Statements
-
     def _block(self, body: Iterable[ast.AST], names: _Names) -> None:
         for statement in body:
             self._statement(statement, names)
@@ -232,7 +231,7 @@ class _Walk:
             self._block(node.body if holds else node.orelse, names)
 
     def _maybe(self, blocks: Iterable[Iterable[ast.AST]], names: _Names) -> None:
-        """Walk blocks of which any may run: what one assigns comes after what was there."""
+        """Walk blocks that may or may not run: their values come after the existing ones."""
         self._unsure += 1
         for block in blocks:
             self._block(block, names)
@@ -246,8 +245,6 @@ class _Walk:
 
     def _grow(self, name: str, more: Sequence[SearchedPlace], names: _Names) -> None:
         names[name] = _Value(stops=_once((*names.get(name, _NOTHING).stops, *more)))
-
-    # --- Expressions
 
     def _value(self, node: ast.expr, names: _Names) -> _Value:
         self._evaluator.spend(1)
@@ -285,7 +282,8 @@ class _Walk:
                     self._bind(generator.target, self._value(generator.iter, inner), inner)
                 return self._value(node.elt, inner)
             case _:
-                return self._union(_expressions(node), names)
+                parts = ast.iter_child_nodes(node)
+                return self._union((n for n in parts if isinstance(n, ast.expr)), names)
 
     def _union(self, nodes: Iterable[ast.expr], names: _Names) -> _Value:
         return _Value(stops=_once(s for node in nodes for s in self._value(node, names).stops))
@@ -296,8 +294,6 @@ class _Walk:
 
     def _is_own(self, node: ast.expr) -> bool:
         return _OWN.search(self._dotted(node)) is not None
-
-    # --- Calls
 
     def _call(self, node: ast.Call, names: _Names) -> _Value:
         function = self._dotted(node.func)
@@ -342,7 +338,7 @@ class _Walk:
         """Return what a function of the same source returns for these arguments."""
         if self._callers.count(function.name) > 1:
             return _NOTHING  # a recursion, which finds no more than before
-        if len(self._callers) >= _MAX_DEPTH:
+        if len(self._callers) >= MAX_CALL_DEPTH:
             self.is_whole = False
             return _NOTHING
         parameters = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
@@ -366,10 +362,6 @@ def _variable(name: _Value, default: _Value = _NOTHING) -> _Value:
 
 def _own_folder(node: ast.expr) -> _Value:
     return _Value(stops=(SearchedPlace(variable=None, line=node.lineno),))
-
-
-def _expressions(node: ast.AST) -> Iterator[ast.expr]:
-    return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
 
 
 def _as_written(node: ast.expr) -> str:

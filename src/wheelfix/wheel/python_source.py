@@ -1,9 +1,13 @@
-"""Python sources of a wheel: parsing within limits of memory and time."""
+"""Parsing of a wheel's Python sources, and the limits of memory and time for following them."""
 
 import ast
 import re
 import warnings
 
+MAX_CALL_DEPTH = 6
+"""Calls of functions of the same source that are followed into each other."""
+MAX_STEPS = 100_000
+"""Steps that one source may take."""
 _MEMBER = "<a member of the wheel>"
 _MAX_TOKENS = 100_000
 """More than any hand-written source has; the syntax tree of so many takes up to 100 MB."""

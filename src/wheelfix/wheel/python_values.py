@@ -107,9 +107,6 @@ def _weight(value: object) -> int:
     return weight
 
 
-# --- The evaluator --------------------------------------------------------------------------------
-
-
 class Arguments(NamedTuple):
     """The values of a call's arguments."""
 
@@ -234,8 +231,6 @@ class Evaluator:
             yield
         finally:
             self.sure = before
-
-    # --- Expressions
 
     def evaluate_all(self, nodes: Iterable[ast.AST], environment: Environment) -> None:
         """Evaluate the expressions among `nodes` and below them, for what they call."""
@@ -381,8 +376,6 @@ class Evaluator:
         """Return the values of an item."""
         index = self.evaluate(node.slice, environment)
         return self.apply(item, self.evaluate(node.value, environment), index)
-
-    # --- Calls
 
     def _call(self, node: ast.Call, environment: Environment) -> Values:
         given = [

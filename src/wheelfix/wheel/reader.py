@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
+from stat import S_ISREG
 from typing import Self
 
 from packaging.utils import canonicalize_name
@@ -16,6 +17,7 @@ from wheelfix.errors import BadWheelError
 from wheelfix.wheel.dist_info import WheelMetadata, read_core_metadata, read_metadata
 from wheelfix.wheel.member_contents import Content, read_contents
 from wheelfix.wheel.model import (
+    LIBRARY_KEYS,
     PRELOAD,
     Member,
     Metadata,
@@ -38,7 +40,6 @@ _TEXTS = 16 * 2**20
 _LONGEST_SHEBANG = 4096
 _TICK = 10**8
 """Nanoseconds; several times the resolution of the clocks of file systems."""
-_S_IFMT, _S_IFREG = 0o170000, 0o100000
 _WRITABLE = frozenset({"__init__.py", f"{PRELOAD}.py"})
 _REBUILD = "build the wheel again"
 
@@ -128,7 +129,7 @@ def _opened(path: Path, descriptor: int, name: WheelName, origin: Archive | None
 
 
 def _check_regular(descriptor: int) -> None:
-    if os.fstat(descriptor).st_mode & _S_IFMT != _S_IFREG:
+    if not S_ISREG(os.fstat(descriptor).st_mode):
         raise BadWheelError("is not a file", hint="give the path of a wheel")
 
 
@@ -136,9 +137,6 @@ def _state_of(descriptor: int) -> tuple[int, int, int]:
     """Return the size, and when content and inode were changed last, in nanoseconds."""
     status = os.fstat(descriptor)
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-# --- Reading -----------------------------------------------------------------------------------
 
 
 def _read_wheel(
@@ -302,9 +300,6 @@ def _shebangs(archive: ZipReader, data_dir: str) -> Iterator[tuple[str, str]]:
                 yield member, line.decode("utf-8", "replace").rstrip("\r")
 
 
-# --- Python sources ----------------------------------------------------------------------------
-
-
 def _followed(
     contents: Mapping[str, Content], data_dir: str
 ) -> tuple[Mapping[str, tuple[PythonOpening, ...]], tuple[str, ...]]:
@@ -336,7 +331,7 @@ def _below_site(member: str, data_dir: str) -> str | None:
     if not member.startswith(f"{data_dir}/"):
         return member
     _, key, rest = (*member.split("/", 2), "")[:3]
-    return rest if key in {"purelib", "platlib"} else None
+    return rest if key in LIBRARY_KEYS else None
 
 
 def _module(place: str) -> str:

@@ -1,26 +1,27 @@
-"""Checks of a zip directory: entries that must not be unpacked are refused before they are."""
+"""Refusal of unsafe zip entries: bombs, links, names that leave the folder, overwritten files."""
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from stat import S_IFDIR, S_IFLNK, S_IFMT, S_IFREG
 from unicodedata import normalize
 
 from wheelfix.errors import BadWheelError
 from wheelfix.system.tempfiles import tmpdir
+from wheelfix.wheel.model import LIBRARY_KEYS, Key
 from wheelfix.wheel.zip_format import Entry, shown
 
 _HIGHEST_RATIO = 100
-"""Deflate reaches 1032; wheels 2 to 10, and hardly any more than 30."""
+"""Uncompressed by compressed size: deflate reaches 1032, wheels 2 to 10, few more than 30."""
 _HARMLESS_TOTAL = 2**32
-"""Bytes; inflating that many takes seconds, and no memory."""
+"""Bytes; they inflate in seconds, in constant memory."""
 _HIGHEST_TOTAL = 2**33
-"""Bytes; more are refused if they are also out of proportion to the file."""
+"""Bytes; more are refused if the ratio to the size of the file is too high, as well."""
 _DEEPEST, _LONGEST, _NAME_MAX = 100, 4000, 255
-"""Folders, and bytes of a path and of a name: Linux has no longer ones, PATH_MAX and NAME_MAX."""
+"""Depth in folders, and bytes of a path and of a name (limits.h: PATH_MAX, NAME_MAX)."""
 _PLAIN = re.compile(r"(?:\w[\w.+-]*/)*\w[\w.+-]*", re.ASCII)
 """Nearly all names of files; such a name needs no further checks."""
-_SCHEME_KEYS = ("purelib", "platlib", "headers", "scripts", "data")
-_S_IFMT, _S_IFREG, _S_IFDIR, _S_IFLNK = 0o170000, 0o100000, 0o040000, 0o120000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _LIST_SIZE = 2**20
 _UNSAFE = "do not install it: no build backend writes this; build the wheel again"
 _CLASH = "one would overwrite the other when unpacked: rename one where the wheel is built"
@@ -41,7 +42,7 @@ def check_entries(entries: Sequence[Entry], file_size: int) -> None:
 def check_data_folder(names: Iterable[str], data_dir: str) -> None:
     """Refuse members of the `.data` folder that no installer takes, or that overwrite others.
 
-    purelib and platlib are one folder for nearly every Python. Raises `BadWheelError`.
+    Raises `BadWheelError`.
     """
     moved = [name for name in names if name.startswith(f"{data_dir}/")]
     if not moved:
@@ -49,13 +50,12 @@ def check_data_folder(names: Iterable[str], data_dir: str) -> None:
     files = {_folded(name): name for name in names}
     for name in moved:
         key, _, rest = name.removeprefix(f"{data_dir}/").partition("/")
-        if not rest or key not in _SCHEME_KEYS:
+        if not rest or key not in set(Key):
             raise BadWheelError(
-                f"{shown(name)} is in none of the folders of an installation, "
-                f"{', '.join(_SCHEME_KEYS)}",
+                f"{shown(name)} is in none of the folders of an installation, {', '.join(Key)}",
                 hint=_UNSAFE,
             )
-        if key in {"purelib", "platlib"}:
+        if key in LIBRARY_KEYS:
             other = files.setdefault(_folded(rest), name)
             if other != name:
                 raise BadWheelError(f"{shown(name)} is installed over {shown(other)}", hint=_CLASH)
@@ -96,12 +96,12 @@ def _check_total(total: int, file_size: int) -> None:
 
 def _fault(entry: Entry) -> str | None:
     """Return why an entry must not be unpacked, by its name or its file type alone."""
-    kind = entry.mode & _S_IFMT
-    if kind in (0, _S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
+    kind = S_IFMT(entry.mode)
+    if kind in (0, S_IFREG) and len(entry.name) < _DEEPEST and _PLAIN.fullmatch(entry.name):
         return None
     folder = entry.name.endswith("/")
-    if kind not in ((0, _S_IFDIR, _S_IFREG) if folder else (0, _S_IFREG)):
-        what = "symbolic link" if kind == _S_IFLNK else "special file"
+    if kind not in ((0, S_IFDIR, S_IFREG) if folder else (0, S_IFREG)):
+        what = "symbolic link" if kind == S_IFLNK else "special file"
         return f"is a {what}, not a file (mode {entry.mode:o})"
     if folder and entry.size:
         return "is a folder with content"
@@ -111,7 +111,7 @@ def _fault(entry: Entry) -> str | None:
 def _name_fault(name: str) -> str | None:
     parts = name.removesuffix("/").split("/")
     faults = (
-        (not name.isprintable() and any(map(_is_control, name)), "has a control character"),
+        (not name.isprintable() and _CONTROL.search(name) is not None, "has a control character"),
         ("\\" in name, "has a backslash, which is a separator elsewhere"),
         (name.startswith("/"), "is an absolute name"),
         (name[1:2] == ":", "names a drive"),
@@ -122,10 +122,6 @@ def _name_fault(name: str) -> str | None:
         (len(name) > _LONGEST and len(name.encode()) > _LONGEST, "has a path that is too long"),
     )
     return next((fault for found, fault in faults if found), None)
-
-
-def _is_control(character: str) -> bool:
-    return character < " " or "\x7f" <= character < "\xa0"
 
 
 def _check_clashes(entries: Sequence[Entry]) -> None:
@@ -152,6 +148,4 @@ def _check_clashes(entries: Sequence[Entry]) -> None:
 
 
 def _folded(name: str) -> str:
-    if name.isascii():
-        return name.lower()
-    return normalize("NFC", normalize("NFC", name).casefold())
+    return name.lower() if name.isascii() else normalize("NFC", normalize("NFC", name).casefold())

@@ -26,9 +26,6 @@ _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml)", re.IGNORECASE)
 _LIBRARY = re.compile(r"\.so(\.\d+)*$")
 
 _OPENERS = (b"cdll", b"pydll", b"loadlibrary", b"dlopen", b"find_library", b"load_library")
-# These two begin too often in a source for `in` to be quick.
-_DLL = re.compile(b"dll").search
-_DLOPEN = re.compile(b"dlopen").search
 
 _DELIMITERS = (b"\0", b"/", b'"', b"'")
 _LONGEST = 255
@@ -40,9 +37,6 @@ _MOST = 4096
 def is_library_name(name: str) -> bool:
     """Return whether `name` ends as a shared object's: `.so`, `.so.1.2`."""
     return _LIBRARY.search(name) is not None
-
-
-# --- Formats --------------------------------------------------------------------------------------
 
 
 def likeness(first: bytes) -> str:
@@ -73,18 +67,10 @@ def _is_text(head: bytes) -> bool:
     return True
 
 
-# --- Python sources -------------------------------------------------------------------------------
-
-
 def may_open(source: bytes) -> bool:
     """Return whether a Python source has a word, in any case, that opening a library takes."""
-    lower = source.lower()  # five times as fast as one regular expression
-    # Parts of all these words: three searches for most sources, not six.
-    could = _DLL(lower) or b"library" in lower or _DLOPEN(lower)
-    return bool(could) and any(word in lower for word in _OPENERS)
-
-
-# --- Strings --------------------------------------------------------------------------------------
+    lower = source.lower()  # several times as fast as one regular expression
+    return any(word in lower for word in _OPENERS)
 
 
 class Strings:

@@ -1,4 +1,4 @@
-"""Modules that importing a package always imports, read from its `__init__.py`."""
+"""Modules that are always imported with a package, by the `__init__.py` of the package."""
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Single texts of a wheel that was not verified: WHEEL, METADATA, or a list of its members."""
+"""Reading of single text members from wheels that are not verified, such as providers."""
 
 import zipfile
 import zlib
@@ -15,7 +15,7 @@ _MAX_TEXT = 1 << 22
 
 @contextmanager
 def open_unverified(path: Path) -> Generator[ZipFile]:
-    """Open a wheel, to read a little of it.
+    """Open a wheel without verification.
 
     Raises `SettingsError` if it cannot be opened, or turns out to be damaged while it is read.
     """

@@ -13,10 +13,12 @@ from contextlib import ExitStack
 from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
+from stat import S_IFMT, S_IFREG
 from typing import BinaryIO, NamedTuple
 
 from wheelfix.errors import VerificationError
 from wheelfix.system.tempfiles import PendingFile, output_errors
+from wheelfix.text import grouped
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, Piece, deflate_ahead
 from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata
 from wheelfix.wheel.model import Member, RecordRow, Wheel
@@ -36,7 +38,6 @@ from wheelfix.wheel.zip_format import (
 
 _PIECE = 2**20
 _THREADS = 2
-_S_IFMT, _S_IFREG = 0o170000, 0o100000
 _DEFAULT_STAMP = dos_stamp(0)
 
 
@@ -54,18 +55,17 @@ def write_wheel(  # noqa: PLR0913 - what to write, from what, where to, and how
 ) -> PendingFile:
     """Write `wheel`, which was made of that of `archive`, as a file without a name in `directory`.
 
-    The members are those of `wheel`, in its order. One in `content` is deflated by `codec` at
-    `level`; one in `moved` (new name to old) has the bytes of the old one under the new name; every
-    other is copied. Both kinds of copies keep the compressed data, the date and the extra fields of
-    the input. WHEEL, METADATA, RECORD and the Python sources of `wheel` are written where they
-    differ from the input. Directory entries of the input are dropped: installers make the folders
-    that files need.
+    The members are those of `wheel`, in its order. Members in `content` are deflated by `codec` at
+    `level`. Members in `moved` (new name -> old name) and all others are copied: they keep the
+    compressed data, the date and the extra fields of the input. WHEEL, METADATA, RECORD and the
+    Python sources of `wheel` are written if they differ from the input. Directory entries of the
+    input are dropped: installers make the folders that files need.
 
     A changed member keeps the date of the one that it replaces, a new one gets RECORD's; with
     `epoch` (seconds since 1970, SOURCE_DATE_EPOCH) both get that.
 
-    Rows of RECORD stay as they are unless the file changes; those of `false_rows` are dropped, and
-    `content` must have such a file if it stays.
+    RECORD keeps the rows of unchanged files, except those in `false_rows`. Such a file must be in
+    `content`, unless it is removed.
 
     Raises `OutputError` where the file cannot be written, `BadWheelError` where the input has
     become unreadable.
@@ -114,9 +114,6 @@ def copy_wheel(archive: Archive, directory: Path) -> PendingFile:
     return pending
 
 
-# --- New content -------------------------------------------------------------------------------
-
-
 class _New(NamedTuple):
     """New content of a member, and what the zip and RECORD state of it."""
 
@@ -163,10 +160,7 @@ def _changed_record(
     """Return RECORD of `wheel`, None where it is that of the input or where there is none."""
     record_name = f"{wheel.dist_info}/RECORD"
     names = [member.name for member in wheel.members]
-    copied: dict[str, list[str]] = {}
-    for name in names:
-        if name in moved:
-            copied.setdefault(moved[name], []).append(name)
+    copied = grouped((name for name in names if name in moved), moved.__getitem__)
     before = archive.wheel.record
     rows = update_record(
         tuple(row for row in before if row.name not in false_rows),
@@ -181,9 +175,6 @@ def _changed_record(
     if record_name not in names or (is_same and not false_rows):
         return None
     return format_record(rows)
-
-
-# --- Entries -----------------------------------------------------------------------------------
 
 
 def _planned(
@@ -221,8 +212,8 @@ def _new_entry(
     dated = old or archive.entries.get(f"{wheel.dist_info}/RECORD")
     date = stamp if stamp is not None else dated.stamp if dated else _DEFAULT_STAMP
     mode = member.mode
-    if old is None and mode and not mode & _S_IFMT:
-        mode |= _S_IFREG
+    if old is None and mode and not S_IFMT(mode):
+        mode |= S_IFREG
     entry = fresh_entry(member.name, mode=mode, stamp=date)
     if old and old.name == member.name:
         # A legacy name keeps its legacy encoding.

@@ -97,9 +97,6 @@ def shown(name: str) -> str:
     return f"`{plain}`"
 
 
-# --- Reading -----------------------------------------------------------------------------------
-
-
 def find_end(tail: bytes, file_size: int) -> End:
     """Find the central directory from the last `TAIL` bytes of the file.
 
@@ -346,9 +343,6 @@ def is_descriptor(entry: Entry, rest: bytes) -> bool:
     sizes = {12: "<3L", 20: "<L2Q"}.get(len(bare))
     stated = (entry.crc, entry.compressed_size, entry.size)
     return sizes is not None and unpack_from(sizes, bare) == stated
-
-
-# --- Writing -----------------------------------------------------------------------------------
 
 
 def dos_stamp(epoch: int) -> int:
