@@ -69,7 +69,7 @@ class GlibcProcess(LoaderProcess):
         origin = self.main.origin if self.main else None
         return expanded_directories(self.environment.library_path, origin, self.environment)
 
-    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+    def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield DT_RPATH (own and inherited), LD_LIBRARY_PATH, DT_RUNPATH, cache, defaults."""
         env = self.environment
         elf = requester.elf if requester else None
@@ -134,4 +134,4 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
         origin = path.rpartition("/")[0] or "/"
         loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
     process = GlibcProcess(FileSystem(replace(environment, cache={})), None)
-    return process._search_lists(loader, "")  # noqa: SLF001 - of this module
+    return process.search_lists(loader, "")

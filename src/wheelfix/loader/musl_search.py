@@ -40,7 +40,7 @@ class MuslProcess(LoaderProcess):
     def _library_directories(self) -> Sequence[tuple[str, str]]:
         return [(path, path) for path in self.environment.library_path if path]
 
-    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+    def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield LD_LIBRARY_PATH, the search paths (own and inherited), the defaults."""
         del name  # there is no cache
         yield How.LIBRARY_PATH, self.library_path

@@ -203,10 +203,10 @@ class LoaderProcess(ABC):
         if "/" in name:
             yield How.PATH, SearchList(None, [(name, name)])
         else:
-            yield from self._search_lists(requester, name)
+            yield from self.search_lists(requester, name)
 
     @abstractmethod
-    def _search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
+    def search_lists(self, requester: LinkMap | None, name: str) -> SearchLists:
         """Yield the lists in which to search for a name without slash, in order."""
 
     @abstractmethod

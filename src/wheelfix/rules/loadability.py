@@ -211,7 +211,7 @@ def requires_executable_stack(elf: Elf) -> bool:
 def _stack_severity(context: Context, elf: Elf) -> Severity:
     if elf.is_executable:
         return Severity.WARNING  # allowed to the program itself: glibc.rtld.execstack
-    if promised_libcs(context.wheel.name.platforms) == {Libc.MUSL}:
+    if promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL}):
         return Severity.INFO
     return _where_promised(context)
 
@@ -245,7 +245,7 @@ def static_tls(context: Context) -> Iterator[Hit]:
     sizes = {member: _static_tls(elf) for member, elf in elfs.items() if _static_tls(elf)}
     if not sizes:
         return
-    musl = promised_libcs(context.wheel.name.platforms) == {Libc.MUSL}
+    musl = promised_libcs(context.wheel.name.platforms) == frozenset({Libc.MUSL})
     room = 0 if musl else _SURPLUS
     reported: set[frozenset[str]] = set()
     for root, members in _groups(context):
