@@ -12,7 +12,7 @@ from typing import NamedTuple
 from oracle.lookups import Lookup
 from wheelfix.elf.constants import DF_SYMBOLIC
 from wheelfix.elf.model import Definition, Elf, Exports, Libc
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbols import binds
 
 

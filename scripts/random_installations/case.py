@@ -6,7 +6,7 @@ from pathlib import Path
 
 from random_installations.objects import Code, elf32_header, shared_object
 from wheelfix.elf.reader import read_elf
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 
 NAMES = [f"libw{letter}.so" for letter in "abcdef"]
 SYMBOLS = [f"s{number}" for number in range(8)]

@@ -12,8 +12,8 @@ from pathlib import Path
 from random_installations.case import DIRECTORIES, NAMES, SYMBOLS, Case, Step, write_files
 from random_installations.objects import GNU_HASH, JUMP_SLOT, LIBRARY, Code, Symbol
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
-from wheelfix.host.loader_files import read_process
-from wheelfix.loader.loads import Environment, SearchOutcome
+from wheelfix.host.reachable_files import read_process
+from wheelfix.loader.load_values import Environment, SearchOutcome
 
 
 @cache

@@ -10,7 +10,7 @@ from oracle.lookups import Lookup
 from random_installations.case import SYMBOLS, Case, Step
 from random_installations.observe import identity
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.loads import How, Load, SearchOutcome
+from wheelfix.loader.load_values import How, Load, SearchOutcome
 from wheelfix.loader.search import load, start_process
 
 

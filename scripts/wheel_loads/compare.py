@@ -11,8 +11,9 @@ from oracle.files import read_symbols
 from wheel_loads.model import Comparison
 from wheel_loads.observe import observe
 from wheel_loads.predict import predicted_files, predicted_loads, with_predicted_symbols
-from wheelfix.host.loader_files import read_process
-from wheelfix.host.pythons import Interpreter, find, install, make
+from wheelfix.host.environments import find, install, make
+from wheelfix.host.pythons import Interpreter
+from wheelfix.host.reachable_files import read_process
 from wheelfix.wheel.reader import open_wheel
 
 SYMBOL_MESSAGE = re.compile(r"undefined symbol|symbol lookup error|version [`'].*' not found")

@@ -5,7 +5,7 @@ the fields of `Settings`.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -477,3 +477,8 @@ SETTING_FIELDS = tuple(
     SettingField(field.name, field.type, field.metadata[_SETTING]) for field in fields(Settings)
 )
 """The fields of `Settings`, in their order."""
+
+
+def matches_any(name: str, globs: Iterable[str]) -> bool:
+    """Return whether one of `globs` matches `name`, on any system case-sensitively."""
+    return any(fnmatchcase(name, glob) for glob in globs)

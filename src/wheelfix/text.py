@@ -1,11 +1,6 @@
-"""Names, counts and sizes as text, names that match patterns, and items grouped by a key."""
+"""Names, counts and sizes in words."""
 
-from collections.abc import Callable, Hashable, Iterable
-from fnmatch import fnmatchcase
-from typing import TypeVar
-
-_Item = TypeVar("_Item")
-_Key = TypeVar("_Key", bound=Hashable)
+from collections.abc import Iterable
 
 
 def join_some(names: Iterable[object], most: int = 5) -> str:
@@ -31,21 +26,3 @@ def in_units(size: float) -> str:
             return f"{size:.3g} {unit}"
         size /= 1000
     return f"{size:.3g} GB"
-
-
-def matches_any(name: str, globs: Iterable[str]) -> bool:
-    """Return whether one of `globs` matches `name`, on any system case-sensitively."""
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
-def grouped(items: Iterable[_Item], key: Callable[[_Item], _Key]) -> dict[_Key, list[_Item]]:
-    """Return the items by their key, in the order of the first item of each key."""
-    return values_by_key((key(item), item) for item in items)
-
-
-def values_by_key(pairs: Iterable[tuple[_Key, _Item]]) -> dict[_Key, list[_Item]]:
-    """Return the second items of `pairs` by the first, in the order of the first of each."""
-    groups: dict[_Key, list[_Item]] = {}
-    for key, item in pairs:
-        groups.setdefault(key, []).append(item)
-    return groups

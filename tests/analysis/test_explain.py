@@ -21,9 +21,9 @@ from wheelfix.analysis.installation import (
 from wheelfix.analysis.load_tree import how_found, resolutions
 from wheelfix.elf.model import ElfType, Machine, VersionNeed
 from wheelfix.errors import SettingsError
-from wheelfix.loader.loads import SearchOutcome
+from wheelfix.loader.load_values import SearchOutcome
 from wheelfix.loader.target_platforms import find
-from wheelfix.reports.explain_text import explanation_text, resolutions_text, roots_text
+from wheelfix.reports.explain_formats import explanation_text, resolutions_text, roots_text
 from wheelfix.wheel.model import Wheel
 
 SITE = "/env/lib/python3.11/site-packages"

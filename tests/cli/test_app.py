@@ -99,7 +99,7 @@ def crash_on(monkeypatch: pytest.MonkeyPatch, prefix: str, error: BaseException)
             raise error
         return repair_with(auditwheel, wheel, *args, **named)
 
-    monkeypatch.setattr("wheelfix.cli.repair.repair_with", crashing)
+    monkeypatch.setattr("wheelfix.cli.commands.repair.repair_with", crashing)
 
 
 @pytest.fixture

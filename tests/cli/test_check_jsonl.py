@@ -215,7 +215,7 @@ def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def in_process(*_count: int, **_limits: object) -> AbstractContextManager[InProcess]:
         return nullcontext(InProcess())
 
-    monkeypatch.setattr("wheelfix.cli.check.WorkerProcesses", in_process)
+    monkeypatch.setattr("wheelfix.cli.commands.check.WorkerProcesses", in_process)
     return seen
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.every_setting import EVERYTHING
-from wheelfix.cli.config.files import Layer, check_selectors, find_file, read_configuration
+from wheelfix.cli.config.layers import Layer, check_selectors, find_file, read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES

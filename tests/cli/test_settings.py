@@ -10,8 +10,8 @@ import pytest
 import wheelfix
 from tests.support.every_setting import EVERYTHING
 from wheelfix.cli.app import run
-from wheelfix.cli.config.describe import schema
-from wheelfix.cli.config.files import read_configuration
+from wheelfix.cli.config.json_schema import schema
+from wheelfix.cli.config.layers import read_configuration
 from wheelfix.cli.config.values import settings_from
 from wheelfix.errors import SettingsError
 from wheelfix.rules.registry import RULES

@@ -23,7 +23,7 @@ from wheelfix.elf.model import Exports, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.elf.symbol_tables import Dynamic
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Reference, SymbolIndex
 

@@ -6,7 +6,7 @@ import tracemalloc
 import pytest
 
 from wheelfix.host.ld_debug import MAX_KEPT, Log, LoggedBinding, LoggedProgram
-from wheelfix.loader.loads import How
+from wheelfix.loader.load_values import How
 
 START = """\
        100:\t

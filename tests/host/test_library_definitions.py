@@ -11,7 +11,7 @@ from wheelfix.elf.model import Libc
 from wheelfix.errors import SettingsError
 from wheelfix.host import library_definitions
 from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.settings import Settings
 from wheelfix.wheel.edits import AddMember, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive, open_wheel

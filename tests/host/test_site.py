@@ -19,7 +19,7 @@ from wheelfix.analysis.load_tree import how_found
 from wheelfix.cli.app import run
 from wheelfix.errors import SettingsError
 from wheelfix.host.site import read_planted, read_site
-from wheelfix.loader.loads import How
+from wheelfix.loader.load_values import How
 from wheelfix.loader.target_platforms import find
 
 _HOW = {

@@ -17,7 +17,7 @@ from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.host.trace import trace
 from wheelfix.host.trace_reading import demangled, find_installed, with_matching_bindings
 from wheelfix.host.trace_values import Loaded, Process, Trace, copies, with_differences
-from wheelfix.loader.loads import How
+from wheelfix.loader.load_values import How
 from wheelfix.loader.machines import MACHINES
 from wheelfix.wheel.reader import open_wheel
 

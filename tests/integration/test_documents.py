@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.build import make_wheel, shared_object
 from wheelfix.cli.config.describe import toml
-from wheelfix.cli.config.files import read_configuration
+from wheelfix.cli.config.layers import read_configuration
 from wheelfix.reports.check_formats import Format
 from wheelfix.reports.rule_docs import anchor, fix_safety, rules_document
 from wheelfix.rules.registry import RULES, SET_RULES

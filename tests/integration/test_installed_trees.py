@@ -22,7 +22,7 @@ from tests.support import trees
 from tests.support.build import executable, make_wheel, shared_object
 from wheelfix.analysis.explain import Explanation, explain
 from wheelfix.analysis.installation import Installation, LoadOptions, installation_of
-from wheelfix.host.loader_files import read_process
+from wheelfix.host.reachable_files import read_process
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options
 from wheelfix.loader import target_platforms

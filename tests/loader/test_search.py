@@ -13,7 +13,7 @@ from random_installations.objects import LIBRARY, PROGRAM
 from random_installations.programs import programs_for
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.glibc_search import expand, hwcaps
-from wheelfix.loader.loads import Dlopen, Environment, How, SearchOutcome
+from wheelfix.loader.load_values import Dlopen, Environment, How, SearchOutcome
 from wheelfix.loader.search import load, load_all, load_each, search_directories
 
 pytestmark = pytest.mark.skipif(

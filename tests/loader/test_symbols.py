@@ -15,7 +15,7 @@ from tests.support.exports import read_exports
 from wheelfix.elf.model import Definition, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.loader.search import load
 from wheelfix.loader.symbols import Scope, SymbolIndex, binds
 

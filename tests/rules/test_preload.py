@@ -10,7 +10,7 @@ from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.analysis.preload_shim import has_hook
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.preload import provider_not_preloaded
-from wheelfix.rules.provider_paths import provider_beside, provider_not_searched
+from wheelfix.rules.provider_search_paths import provider_beside, provider_not_searched
 from wheelfix.rules.registry import RULES
 from wheelfix.settings import Provider, ProviderBy, Settings
 from wheelfix.wheel.model import PRELOAD, Metadata, Wheel

@@ -17,7 +17,7 @@ from random_installations.predict import predict
 from random_installations.programs import programs_for
 from tests.support.exports import read_exports
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 
 ADDRESS, GOT, CALL = 1, 6, 7
 

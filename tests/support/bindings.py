@@ -1,6 +1,6 @@
 """The bindings of one load, by the loader's model."""
 
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
 
 

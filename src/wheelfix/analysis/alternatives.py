@@ -8,8 +8,8 @@ from itertools import chain
 from wheelfix.analysis.installation import Installation, Installations, Provenance, loads_of
 from wheelfix.analysis.load_tree import Step
 from wheelfix.elf.model import Libc
-from wheelfix.loader.loads import How, Load
-from wheelfix.text import grouped, values_by_key
+from wheelfix.grouping import grouped, values_by_key
+from wheelfix.loader.load_values import How, Load
 from wheelfix.wheel.grafted_name import unhashed
 
 

@@ -9,7 +9,7 @@ from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.target_platforms import versions_too_new
 from wheelfix.wheel.python_searches import LibrarySearch, SearchedPlace
 

@@ -14,9 +14,9 @@ from wheelfix.analysis.installation import (
 from wheelfix.analysis.load_tree import Step, flat_steps, how_found
 from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.model import Elf
-from wheelfix.loader.loads import How, Load
+from wheelfix.grouping import grouped
+from wheelfix.loader.load_values import How, Load
 from wheelfix.loader.search import load, load_each
-from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 

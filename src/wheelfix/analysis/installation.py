@@ -15,6 +15,7 @@ from typing import NamedTuple
 from wheelfix.analysis.preload_plan import opened_by_shims
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
+from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import (
     Layout,
     Scheme,
@@ -24,10 +25,9 @@ from wheelfix.loader.install_schemes import (
     layouts,
     schemes,
 )
-from wheelfix.loader.loads import Environment, Load, SearchOutcome
+from wheelfix.loader.load_values import Environment, Load, SearchOutcome
 from wheelfix.loader.search import load, load_all
 from wheelfix.loader.target_platforms import Target, abi_of, environment_of, populate
-from wheelfix.text import grouped
 from wheelfix.wheel.model import Key, Wheel
 from wheelfix.wheel.python_searches import LibrarySearches
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from wheelfix.analysis.installation import Installation, Origin, Provenance, load_roots, loads_of
 from wheelfix.analysis.providers import known_providers
-from wheelfix.loader.loads import Candidate, How, Load, Request
-from wheelfix.text import grouped
+from wheelfix.grouping import grouped
+from wheelfix.loader.load_values import Candidate, How, Load, Request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ There are two verdicts, and both are values of `Verdict`:
 - `policy_verdict` here, which `check` uses. It applies the rules of auditwheel's `wheel_abi.py`,
   `policy/__init__.py` and `lddtree.py` to auditwheel's policy tables, starts no process, and reads
   no libraries of this machine.
-- `pipelines.auditwheel.verdict`, which `repair` uses: it asks auditwheel itself.
+- `pipelines.auditwheel_decisions.verdict`, which `repair` uses: it asks auditwheel itself.
 
 tests/analysis/test_policy_verdict.py and scripts/verdicts.py hold the two equal. They can differ in
 three cases:
@@ -37,8 +37,7 @@ from wheelfix.elf.model import Elf, Libc, Machine, Undefined, libc_of
 from wheelfix.loader.machines import musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
-from wheelfix.settings import Settings
-from wheelfix.text import matches_any
+from wheelfix.settings import Settings, matches_any
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 

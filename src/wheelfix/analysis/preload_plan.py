@@ -15,12 +15,12 @@ from wheelfix.analysis.preload_shim import Shim, Source, has_hook, read_shim, wi
 from wheelfix.analysis.providers import provider_of, provider_uses
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf, Libc
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout, site_path, split
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import init_functions
 from wheelfix.settings import Provider, name_of
-from wheelfix.text import grouped, values_by_key
 from wheelfix.wheel.model import LIBRARY_KEYS, PRELOAD, Key, LookupPlace, Wheel
 from wheelfix.wheel.platform_tags import promised_libcs
 

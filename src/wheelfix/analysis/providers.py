@@ -19,9 +19,9 @@ from packaging.requirements import Requirement
 from packaging.version import InvalidVersion, Version
 
 from wheelfix.elf.model import Elf
-from wheelfix.settings import Provider, name_of
+from wheelfix.grouping import grouped
+from wheelfix.settings import Provider, matches_any, name_of
 from wheelfix.system.resources import read_text
-from wheelfix.text import grouped, matches_any
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 

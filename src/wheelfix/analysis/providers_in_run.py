@@ -17,9 +17,9 @@ from packaging.version import InvalidVersion, Version
 
 from wheelfix.analysis.providers import read_requirement
 from wheelfix.elf.model import Libc
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import name_of
-from wheelfix.text import values_by_key
 from wheelfix.wheel.model import WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
 

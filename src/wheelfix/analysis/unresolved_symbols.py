@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from wheelfix.analysis.simulated_loads import Definitions, LoadedWheel
+from wheelfix.analysis.symbol_scopes import Definitions, LoadedWheel
 from wheelfix.elf.exports import announce
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader import python_api
 from wheelfix.loader.as_needed import Library
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import (
     COMPILER_LIBRARIES,
     LIBC_SONAMES,

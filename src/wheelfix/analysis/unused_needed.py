@@ -10,16 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from wheelfix.analysis.simulated_loads import ALLOCATOR, Definitions, LoadedWheel, module_hooks
+from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Exports, Undefined, libc_of
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope
-from wheelfix.settings import PruneNeeded, Settings
-from wheelfix.text import join_some, matches_any, values_by_key
+from wheelfix.settings import PruneNeeded, Settings, matches_any
+from wheelfix.text import join_some
 
 _MOST_REASONS = 3
 

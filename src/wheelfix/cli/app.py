@@ -57,7 +57,7 @@ class _LazyCommand(TyperCommand):
 
 def _loaded(name: str) -> Command:
     """Import a command, and return it with its options."""
-    module = import_module(f"wheelfix.cli.{name}")
+    module = import_module(f"wheelfix.cli.commands.{name}")
     entry = COMMANDS[name]
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     alone.command(

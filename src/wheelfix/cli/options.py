@@ -12,7 +12,7 @@ from typing import Annotated, cast
 
 import typer
 
-from wheelfix.cli.config.files import Configuration, Layer, read_configuration
+from wheelfix.cli.config.layers import Configuration, Layer, read_configuration
 from wheelfix.cli.config.values import kind_of
 from wheelfix.errors import SettingsError
 from wheelfix.settings import SETTING_FIELDS, SettingField, Size

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
-from wheelfix.system.interrupts import SIGNALS
+from wheelfix.system.signal_mask import SIGNALS
 from wheelfix.system.subprocesses import stop_children
 from wheelfix.system.tempfiles import remove_own
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-from wheelfix.text import grouped
+from wheelfix.grouping import grouped
 from wheelfix.wheel.record import parse_record
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 
 from wheelfix.host.installed_files import File
-from wheelfix.loader.loads import How
+from wheelfix.loader.load_values import How
 
 MAX_KEPT = 20_000
 """Requests, and bindings, kept of one program; more are only counted."""

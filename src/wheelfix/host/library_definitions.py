@@ -20,13 +20,13 @@ from wheelfix.elf.exports import SymbolTables, lazy_exports, read_symbol_tables
 from wheelfix.elf.model import Abi, Elf, Exports, Libc
 from wheelfix.elf.reader import dynamic_strings, read_elf
 from wheelfix.errors import BadElfError, SettingsError
+from wheelfix.grouping import grouped
 from wheelfix.host.loader_config import configured_directories, loader_environment, loader_of
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.glibc_search import search_lists
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import unnamed_file
-from wheelfix.text import grouped
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
 from wheelfix.wheel.reader import Archive
 from wheelfix.wheel.sniff import Strings

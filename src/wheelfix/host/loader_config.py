@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wheelfix.elf.model import Elf, Libc, Machine
 from wheelfix.loader.glibc_search import hwcaps
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value
 
 _MAX_INCLUDES = 8

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
+from wheelfix.grouping import grouped
 from wheelfix.system.subprocesses import run
-from wheelfix.text import grouped
 
 _RPM_FORMAT = (
     r"package\t%{NAME}\t%|EPOCH?{%{EPOCH}}:{}|\t%{VERSION}-%{RELEASE}\t%{ARCH}\t%{LICENSE}"

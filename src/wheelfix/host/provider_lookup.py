@@ -16,14 +16,14 @@ from packaging.utils import canonicalize_name
 from wheelfix.analysis.providers import allowed_versions, presets
 from wheelfix.analysis.providers_in_run import Part
 from wheelfix.errors import BadWheelError, SettingsError, WheelfixError
+from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.settings import SCHEMES, Provider, Settings, name_of
-from wheelfix.text import grouped
 from wheelfix.wheel.dist_info import read_core_metadata
 from wheelfix.wheel.grafted_name import unhashed
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import may_coexist, parse_platform_tag
-from wheelfix.wheel.unverified import member_text, open_unverified
+from wheelfix.wheel.unverified_reader import member_text, open_unverified
 
 _LIBRARY = re.compile(r"lib(?![^/]*\.(?:cpython|pypy|abi3))[^/]*\.so(?:\.[^/]*)?")
 _METADATA = re.compile(r"[^/]+\.dist-info/METADATA")

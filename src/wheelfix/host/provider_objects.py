@@ -11,7 +11,7 @@ from pathlib import Path
 from wheelfix.analysis.installation import ProviderFiles
 from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.host.loader_files import read_file
+from wheelfix.host.reachable_files import read_file
 from wheelfix.loader.install_schemes import split
 from wheelfix.settings import Provider
 from wheelfix.wheel.model import Key, Wheel

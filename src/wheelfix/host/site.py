@@ -16,9 +16,9 @@ from wheelfix.analysis.installation import Installation, PlantedLibraries
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError
 from wheelfix.host.installed_files import recorded
-from wheelfix.host.loader_files import Disk
+from wheelfix.host.reachable_files import Disk
 from wheelfix.loader.install_schemes import Scheme
-from wheelfix.loader.loads import Environment
+from wheelfix.loader.load_values import Environment
 from wheelfix.loader.target_platforms import Target, populate
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import Budget

@@ -12,6 +12,7 @@ from wheelfix.analysis.providers import known_providers
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import ToolError
+from wheelfix.grouping import grouped
 from wheelfix.host.installed_files import (
     File,
     by_record,
@@ -21,13 +22,12 @@ from wheelfix.host.installed_files import (
 )
 from wheelfix.host.ld_debug import LoggedBinding, LoggedProgram, LoggedRequest
 from wheelfix.host.loader_config import lib_directory
-from wheelfix.host.loader_files import read_file
+from wheelfix.host.reachable_files import read_file
 from wheelfix.host.trace_values import Loaded, NotFound, Process, SkippedCandidate, Trace
 from wheelfix.host.trace_watch import SeenProcess, Watch
 from wheelfix.loader.glibc_search import search_lists
-from wheelfix.loader.loads import Environment, How
+from wheelfix.loader.load_values import Environment, How
 from wheelfix.system.subprocesses import run
-from wheelfix.text import grouped
 
 _ReadElf = Callable[[str], Elf | None]
 """Reads the ELF object at a path, once; None if there is none."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from wheelfix.elf.model import Libc
 from wheelfix.host.installed_files import File
 from wheelfix.host.ld_debug import LoggedBinding
-from wheelfix.loader.loads import Environment, How
+from wheelfix.loader.load_values import Environment, How
 from wheelfix.loader.search import load_each
 from wheelfix.wheel.model import Wheel
 

@@ -15,20 +15,18 @@ from pathlib import Path
 
 from wheelfix.elf.model import Elf
 from wheelfix.errors import SettingsError, ToolError
-from wheelfix.host.loader_files import read_file, read_process
-from wheelfix.host.pythons import (
+from wheelfix.host.environments import (
     INSTALLER_SCHEMES,
     FreshEnvironment,
-    Interpreter,
-    all_pythons,
     can_make,
     find,
     install,
-    interpreter,
     make,
     make_unpacked,
 )
-from wheelfix.host.verify_results import checks
+from wheelfix.host.pythons import Interpreter, all_pythons, interpreter
+from wheelfix.host.reachable_files import read_file, read_process
+from wheelfix.host.verify_diagnosis import checks
 from wheelfix.host.verify_values import (
     Answer,
     Attempt,
@@ -38,7 +36,7 @@ from wheelfix.host.verify_values import (
     WheelUnderTest,
 )
 from wheelfix.loader.install_schemes import Scheme, interpreters, scheme_names, schemes
-from wheelfix.loader.loads import Load
+from wheelfix.loader.load_values import Load
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_all
 from wheelfix.system.subprocesses import run

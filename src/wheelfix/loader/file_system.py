@@ -3,7 +3,7 @@
 from itertools import chain
 
 from wheelfix.elf.model import Elf
-from wheelfix.loader.loads import Environment, SearchOutcome
+from wheelfix.loader.load_values import Environment, SearchOutcome
 
 
 class FileSystem:

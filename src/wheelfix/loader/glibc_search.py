@@ -7,7 +7,7 @@ from dataclasses import replace
 from wheelfix.elf.constants import DF_1_NODEFLIB, DF_1_PIE
 from wheelfix.elf.model import Elf, ElfType
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.loads import Environment, How, SearchOutcome
+from wheelfix.loader.load_values import Environment, How, SearchOutcome
 from wheelfix.loader.machines import LIB64
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchList, SearchLists
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from packaging.utils import canonicalize_name
 
 from wheelfix.elf.model import Libc
-from wheelfix.text import grouped
+from wheelfix.grouping import grouped
 from wheelfix.wheel.model import LIBRARY_KEYS, Key, Wheel, WheelName
 from wheelfix.wheel.platform_tags import parse_platform_tag
 

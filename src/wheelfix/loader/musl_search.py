@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from wheelfix.elf.model import Elf, ElfType
-from wheelfix.loader.loads import How, SearchOutcome
+from wheelfix.loader.load_values import How, SearchOutcome
 from wheelfix.loader.process import LinkMap, LoaderProcess, SearchLists
 
 _ORIGIN = re.compile(r"\$ORIGIN|\$\{ORIGIN\}")

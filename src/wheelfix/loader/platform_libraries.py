@@ -12,8 +12,8 @@ from functools import cache
 from operator import itemgetter
 
 from wheelfix.elf.model import Libc, libc_of
+from wheelfix.grouping import grouped
 from wheelfix.system.resources import read_text
-from wheelfix.text import grouped
 
 LIBC_SONAMES: Mapping[Libc, str] = {Libc.GLIBC: "libc.so.6", Libc.MUSL: "libc.so"}
 PYTHON_LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "libutil.so.1")

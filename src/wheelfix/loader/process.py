@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.loads import Candidate, How, Load, Request, SearchOutcome
+from wheelfix.loader.load_values import Candidate, How, Load, Request, SearchOutcome
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -12,7 +12,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError
 from wheelfix.loader import glibc_search, musl_search
 from wheelfix.loader.file_system import FileSystem
-from wheelfix.loader.loads import Dlopen, Environment, Load
+from wheelfix.loader.load_values import Dlopen, Environment, Load
 from wheelfix.loader.process import LoaderProcess
 
 _MAX_REQUESTS = 2_000_000

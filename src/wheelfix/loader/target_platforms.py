@@ -16,7 +16,7 @@ from wheelfix.elf.model import Abi, Elf, ElfType, Libc, Machine
 from wheelfix.errors import SettingsError
 from wheelfix.loader.glibc_search import hwcaps
 from wheelfix.loader.install_schemes import Layout, Scheme
-from wheelfix.loader.loads import Environment, SearchOutcome
+from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.machines import MACHINES, MUSL_DIRECTORIES, lib_value, musl_soname
 from wheelfix.loader.platform_libraries import (
     LIBC_SONAMES,

@@ -1,6 +1,6 @@
 """auditwheel's decisions about a wheel: libraries to graft, platform tags, the verdict.
 
-auditwheel analyses a view of the wheel (see `auditwheel_view`). The decisions follow from that
+auditwheel analyses a view of the wheel (see `auditwheel_input`). The decisions follow from that
 analysis as in auditwheel's main_repair.py and main_show.py.
 """
 
@@ -25,7 +25,7 @@ from wheelfix.analysis.policy_verdict import Verdict, verdict_from
 from wheelfix.errors import BadWheelError, SettingsError, ToolError
 from wheelfix.host.policy_tables import INSTALL_HINT, read_policies
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
-from wheelfix.pipelines.auditwheel_view import Inspected, View, build_view
+from wheelfix.pipelines.auditwheel_input import Inspected, View, build_view
 from wheelfix.pipelines.graft import (
     Externals,
     Graft,

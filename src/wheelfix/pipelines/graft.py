@@ -20,9 +20,9 @@ from wheelfix.analysis.providers import provider_of
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError, ToolError
+from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import split
 from wheelfix.settings import DataLibraries, Provider, Settings, Share
-from wheelfix.text import grouped
 from wheelfix.wheel.edits import (
     AddMember,
     DropEntry,

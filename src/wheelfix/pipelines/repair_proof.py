@@ -7,10 +7,11 @@ from pathlib import Path
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.elf.model import Elf
 from wheelfix.errors import BadWheelError, VerificationError
+from wheelfix.grouping import grouped
 from wheelfix.host.verify import verify
 from wheelfix.host.verify_values import Options, Verified
 from wheelfix.loader.install_schemes import Layout, Scheme, describe
-from wheelfix.loader.loads import Load, Request
+from wheelfix.loader.load_values import Load, Request
 from wheelfix.pipelines.repair_result import Loads
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
@@ -19,7 +20,7 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import Break, broken
 from wheelfix.settings import Settings
 from wheelfix.system.tempfiles import PendingFile
-from wheelfix.text import grouped, join_some
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.reader import Archive, open_rewritten
 

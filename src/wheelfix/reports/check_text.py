@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     FEW,
@@ -20,7 +21,7 @@ from wheelfix.reports.check_content import (
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.reports.rule_docs import why_briefly
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
-from wheelfix.text import counted, grouped, join_some
+from wheelfix.text import counted, join_some
 
 
 def render(found: SetReport, options: RenderOptions) -> str:

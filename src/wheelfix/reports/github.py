@@ -7,12 +7,13 @@ of a rule in a wheel share one annotation, and the tenth says how many more ther
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import SetReport
 from wheelfix.reports.check_content import FEW, LocatedFinding, RenderOptions, locate, unreadable
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
-from wheelfix.text import counted, grouped
+from wheelfix.text import counted
 
 LIMIT = 10
 """Annotations of one kind that GitHub shows per step."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from wheelfix.analysis.graph import Edge, Graph, Node
 from wheelfix.analysis.installation import Provenance
-from wheelfix.reports.explain_text import PROVENANCE_COLOURS, possible_providers
+from wheelfix.reports.explain_formats import PROVENANCE_COLOURS, possible_providers
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted, in_units
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree as ET
 
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import NAME, RenderOptions, finding_text, shown_path
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.rule import AnyRule, Rule, SetRule
-from wheelfix.text import grouped
 
 _DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 

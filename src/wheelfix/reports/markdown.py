@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wheelfix.analysis.graph import graph_of
 from wheelfix.analysis.installation import LoadOptions
+from wheelfix.grouping import grouped
 from wheelfix.loader.target_platforms import default_name, find
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
@@ -23,7 +24,6 @@ from wheelfix.reports.graph_formats import mermaid
 from wheelfix.reports.printable import backtick_spans, error_words, printable
 from wheelfix.reports.rule_docs import anchor, why
 from wheelfix.rules.findings import Severity
-from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 SUMMARY_LIMIT = 960 * 1024

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
 from wheelfix.reports.check_content import FEW, finding_text
 from wheelfix.reports.printable import Colour, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
-from wheelfix.text import counted, grouped
+from wheelfix.text import counted
 from wheelfix.wheel.edits import MoveMember
 from wheelfix.wheel.model import Wheel
 

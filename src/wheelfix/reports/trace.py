@@ -16,7 +16,7 @@ from wheelfix.host.trace_values import (
     copies,
     whole,
 )
-from wheelfix.loader.loads import How
+from wheelfix.loader.load_values import How
 from wheelfix.reports.printable import Colour, paint, printable
 from wheelfix.text import counted
 

@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.elf.model import Elf, ElfType, Machine
+from wheelfix.grouping import grouped
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import counted, grouped, in_units, join_some
+from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import RemoveMember, SetMode
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, parse_platform_tag, promised_libcs

@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator
 
 from wheelfix.analysis.preload_plan import shim_of
 from wheelfix.analysis.preload_shim import has_hook, shim_source, with_hook
+from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import ProviderBy
-from wheelfix.text import grouped, join_some
+from wheelfix.text import join_some
 from wheelfix.wheel.edits import Edit, RemoveMember, WriteSource
 from wheelfix.wheel.model import PRELOAD
 

@@ -7,13 +7,14 @@ from typing import NamedTuple
 from wheelfix.analysis.providers import ProviderUse, editions, folder_of
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Undefined
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.symbols import binds
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
-from wheelfix.text import join_some, values_by_key
+from wheelfix.text import join_some
 
 
 def _available(context: Context, use: ProviderUse, version: Provider) -> Library | None:

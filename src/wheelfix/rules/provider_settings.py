@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.providers import provider_of, suggest_pattern
+from wheelfix.grouping import grouped
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import Provider
-from wheelfix.text import grouped, join_some
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import original_name
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from wheelfix.analysis.opened_libraries import opened_by_path, openings, place_of, present
 from wheelfix.loader.install_schemes import Scheme, describe, installed, split
-from wheelfix.loader.loads import Dlopen
+from wheelfix.loader.load_values import Dlopen
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_all
 from wheelfix.loader.target_platforms import environment_of
@@ -17,7 +17,8 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.rules.sonames import grafted_as, libraries_called
-from wheelfix.text import counted, join_some, matches_any
+from wheelfix.settings import matches_any
+from wheelfix.text import counted, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import LookupPlace, PythonOpening, Wheel
 

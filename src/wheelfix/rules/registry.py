@@ -5,20 +5,20 @@ from types import ModuleType
 from typing import TypeVar
 
 from wheelfix.rules import (
-    bundled_paths,
+    bundled_search_paths,
     drivers,
     files,
     hardening,
     leftovers,
-    loadability,
     metadata,
     module_names,
     needed,
+    object_format,
     platform_tag,
     preload,
     provider_contents,
-    provider_paths,
     provider_requirements,
+    provider_search_paths,
     provider_settings,
     python_openings,
     release_set,
@@ -49,21 +49,21 @@ def rules_in(kind: type[SomeRule], *modules: ModuleType) -> tuple[SomeRule, ...]
 RULES = rules_in(
     Rule,
     search_paths,
-    bundled_paths,
+    bundled_search_paths,
     needed,
     undefined_symbols,
     module_names,
     sonames,
     python_openings,
     metadata,
-    loadability,
+    object_format,
     hardening,
     files,
     leftovers,
     size,
     platform_tag,
     preload,
-    provider_paths,
+    provider_search_paths,
     provider_requirements,
     provider_contents,
     provider_settings,
@@ -84,7 +84,7 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
-REPORTING_RULES = rules_in(Rule, undefined_symbols, loadability, hardening, size, targets)
+REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
 
 

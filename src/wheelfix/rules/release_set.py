@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import TypeVar
 
+from wheelfix.grouping import grouped
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import SetContext
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import MODULE_SUFFIX
 from wheelfix.rules.rule import set_rule
 from wheelfix.rules.size import NOTABLE
-from wheelfix.text import grouped, in_units, join_some
+from wheelfix.text import in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag

@@ -8,13 +8,12 @@ from enum import Enum, auto
 from wheelfix.elf.model import Elf, PathTag
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.search import entry_directory, expands
-from wheelfix.rules.bundled_paths import search_path_note
+from wheelfix.rules.bundled_search_paths import search_path_note
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.findings import Fix, Hit, Severity
-from wheelfix.rules.provider_paths import leads_to_provider
+from wheelfix.rules.provider_search_paths import leads_to_provider
 from wheelfix.rules.rule import rule
-from wheelfix.settings import SacrificialEntry, SearchPathTag
-from wheelfix.text import matches_any
+from wheelfix.settings import SacrificialEntry, SearchPathTag, matches_any
 from wheelfix.wheel.edits import DropEntry, DropRepeats, PrependEntry, ReplaceEntry, SetPathTag
 
 SACRIFICE = "$ORIGIN/wheelfix.sacrificial"

@@ -1,6 +1,6 @@
 """Whether the wheel loads on the machines of `--target`.
 
-The libraries of a machine are data (`loader.targets`). Loading of each object is simulated as
+The libraries of a machine are data (`loader.target_platforms`). Each object is loaded in simulation as
 installed by the first scheme, and each problem is reported once per machine and cause.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from wheelfix.elf.constants import Pt
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import values_by_key
 from wheelfix.loader.target_platforms import (
     Target,
     default_name,
@@ -17,9 +18,10 @@ from wheelfix.loader.target_platforms import (
 )
 from wheelfix.rules.context import Context, TargetLoads
 from wheelfix.rules.findings import Hit, Severity
-from wheelfix.rules.loadability import possible_pages, requires_executable_stack
+from wheelfix.rules.object_format import possible_pages, requires_executable_stack
 from wheelfix.rules.rule import rule
-from wheelfix.text import join_some, matches_any, values_by_key
+from wheelfix.settings import matches_any
+from wheelfix.text import join_some
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 
 _REFUSES_EXECUTABLE_STACK = "2.41"

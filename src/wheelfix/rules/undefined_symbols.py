@@ -8,6 +8,7 @@ from wheelfix.analysis.unresolved_symbols import Unresolved, VersionedName
 from wheelfix.elf.demangle import demangle
 from wheelfix.elf.exports import among
 from wheelfix.elf.model import Elf
+from wheelfix.grouping import grouped
 from wheelfix.loader import python_api
 from wheelfix.loader.install_schemes import interpreters
 from wheelfix.loader.platform_libraries import defined_by
@@ -15,7 +16,7 @@ from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.module_names import extension_modules
 from wheelfix.rules.rule import rule
-from wheelfix.text import grouped, join_some
+from wheelfix.text import join_some
 from wheelfix.wheel.grafted_name import unhashed
 
 _PROMISED = ("libstdc++.so.6", "libgcc_s.so.1", "librt.so.1", "libz.so.1")

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from wheelfix.errors import OutputError
-from wheelfix.system.interrupts import uninterrupted
+from wheelfix.system.signal_mask import uninterrupted
 
 PREFIX = "wheelfix-run-"
 """How the names of our temporary folders begin."""

@@ -22,7 +22,7 @@ from time import monotonic
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from wheelfix.errors import ToolError, WheelfixError
-from wheelfix.system.interrupts import SIGNALS, uninterrupted
+from wheelfix.system.signal_mask import SIGNALS, uninterrupted
 from wheelfix.system.subprocesses import end_tree
 
 Item = TypeVar("Item")

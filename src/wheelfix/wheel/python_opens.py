@@ -1,7 +1,7 @@
 """Libraries that a Python source opens by name: ctypes, cffi, numpy.ctypeslib.
 
 The statements of the source are followed in the order in which Python on Linux would run them, and
-`python_values` evaluates their expressions. No code of the source is executed.
+`python_evaluator` evaluates their expressions. No code of the source is executed.
 """
 
 import ast
@@ -13,15 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 from wheelfix.wheel.model import LookupPlace, PythonOpening
-from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
-from wheelfix.wheel.python_source import (
-    MAX_CALL_DEPTH,
-    MAX_STEPS,
-    Budget,
-    is_too_large,
-    parse_source,
-)
-from wheelfix.wheel.python_values import (
+from wheelfix.wheel.python_evaluator import (
     ANY,
     Arguments,
     Environment,
@@ -33,6 +25,14 @@ from wheelfix.wheel.python_values import (
     merge,
     strings,
     truth,
+)
+from wheelfix.wheel.python_known_functions import FUNCTIONS, PREFIX, SITE
+from wheelfix.wheel.python_source import (
+    MAX_CALL_DEPTH,
+    MAX_STEPS,
+    Budget,
+    is_too_large,
+    parse_source,
 )
 from wheelfix.wheel.sniff import may_open
 

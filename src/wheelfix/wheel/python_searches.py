@@ -3,7 +3,7 @@
 Such code, and not the loader, decides which copy of `libtvm.so` a process gets: it searches the
 directories of a variable like PATH, and opens the first file of the name by its path. The source is
 read, not run: what a function collects in a list, and then returns or opens, is what it searches,
-in the order of its statements. Tests of the platform are decided by `python_values`.
+in the order of its statements. Tests of the platform are decided by `python_evaluator`.
 """
 
 import ast
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
+from wheelfix.wheel.python_evaluator import Evaluator, ExhaustedError, truth
 from wheelfix.wheel.python_source import (
     MAX_CALL_DEPTH,
     MAX_STEPS,
@@ -21,7 +22,6 @@ from wheelfix.wheel.python_source import (
     is_too_large,
     parse_source,
 )
-from wheelfix.wheel.python_values import Evaluator, ExhaustedError, truth
 
 _VARIABLE = re.compile(r"PATH|LIB|_(HOME|DIR|ROOT|PREFIX)$", re.IGNORECASE)
 """Names of variables that hold folders or files; others choose an option."""

@@ -17,8 +17,8 @@ from stat import S_IFMT, S_IFREG
 from typing import BinaryIO, NamedTuple
 
 from wheelfix.errors import VerificationError
+from wheelfix.grouping import grouped
 from wheelfix.system.tempfiles import PendingFile, output_errors
-from wheelfix.text import grouped
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, Piece, deflate_ahead
 from wheelfix.wheel.dist_info import edit_core_metadata, edit_metadata
 from wheelfix.wheel.model import Member, RecordRow, Wheel

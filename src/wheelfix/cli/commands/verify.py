@@ -11,13 +11,13 @@ import typer
 
 from wheelfix.analysis.providers import provider_wheels
 from wheelfix.cli import options
-from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.host import verify as verifying
+from wheelfix.host.environments import INSTALLER_SCHEMES
 from wheelfix.host.provider_lookup import with_providers
-from wheelfix.host.pythons import INSTALLER_SCHEMES
 from wheelfix.host.pythons import all_pythons as every_python
 from wheelfix.host.verify_values import Options, Status, Verified
 from wheelfix.loader.install_schemes import scheme_names

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
+from wheelfix.grouping import grouped
 from wheelfix.settings import Settings
-from wheelfix.text import grouped
 from wheelfix.wheel.model import Wheel
 
 # Names by which auditwheel recognizes the C library, and one that it always removes: they stay in

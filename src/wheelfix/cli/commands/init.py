@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli.config.describe import commented
-from wheelfix.cli.config.files import read_table
+from wheelfix.cli.config.layers import read_table
 from wheelfix.errors import OutputError, SettingsError
 
 

@@ -13,7 +13,7 @@ from wheelfix.analysis.explain import Explanation, explain_everywhere
 from wheelfix.analysis.explain import explain as explain_installed
 from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
 from wheelfix.analysis.load_tree import resolutions
-from wheelfix.analysis.why_not_loaded import why_not as why_not_loaded
+from wheelfix.analysis.why_not_used import why_not
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.installation_options import (
@@ -27,7 +27,15 @@ from wheelfix.cli.installation_options import (
 from wheelfix.cli.options import require_file
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import read_searches, read_site
-from wheelfix.reports import explain_text
+from wheelfix.reports.explain_formats import (
+    explanation_text,
+    explanation_value,
+    resolutions_text,
+    resolutions_value,
+    roots_text,
+    why_not_text,
+    why_not_value,
+)
 from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings
 from wheelfix.wheel.model import Wheel
@@ -239,8 +247,8 @@ def _roots(process: _Process, terminal: Terminal) -> _Answer:
     world = process.installation
     found = [process.explain(path) for path in load_roots(world) if path in world.members]
     return _Answer(
-        text=explain_text.roots_text(found, colour=terminal.colours_results),
-        value={"explanations": [explain_text.explanation_value(world, root) for root in found]},
+        text=roots_text(found, colour=terminal.colours_results),
+        value={"explanations": [explanation_value(world, root) for root in found]},
         is_found=all(explanation.ok for explanation in found),
     )
 
@@ -259,18 +267,16 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     elsewhere = dict.fromkeys(choice.path for choice in choices if choice.elsewhere)
     explained += [process.explain(path) for path in elsewhere if path in world.environment.files]
     texts = [
-        explain_text.explanation_text(
-            world, explanation, verbose=terminal.verbosity > 0, colour=colour
-        )
+        explanation_text(world, explanation, verbose=terminal.verbosity > 0, colour=colour)
         for explanation in explained
     ]
     if served:
-        texts.append(explain_text.resolutions_text(world, subject, served, colour=colour))
+        texts.append(resolutions_text(world, subject, served, colour=colour))
     return _Answer(
         text="\n\n".join(texts),
         value={
-            "explanations": [explain_text.explanation_value(world, found) for found in explained],
-            "asked_for": explain_text.resolutions_value(world, served),
+            "explanations": [explanation_value(world, found) for found in explained],
+            "asked_for": resolutions_value(world, served),
         },
         is_found=not any(resolution.step.request.failed for resolution in served)
         and all(explanation.ok for explanation in explained),
@@ -287,12 +293,10 @@ def _why_not(process: _Process, subject: str | None, wanted: str, terminal: Term
     roots = find_subject(world, subject) if subject is not None else ()
     if not roots:
         raise SettingsError("--why-not needs a member, module or library that is loaded")
-    answers = [
-        why_not_loaded(world, root, path, process.opened) for root in roots for path in found
-    ]
+    answers = [why_not(world, root, path, process.opened) for root in roots for path in found]
     colour = terminal.colours_results
     return _Answer(
-        text="\n".join(explain_text.why_not_text(answer, colour=colour) for answer in answers),
-        value={"why_not": [explain_text.why_not_value(answer) for answer in answers]},
+        text="\n".join(why_not_text(answer, colour=colour) for answer in answers),
+        value={"why_not": [why_not_value(answer) for answer in answers]},
         is_found=True,
     )

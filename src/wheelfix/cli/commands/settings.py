@@ -8,8 +8,8 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.config.describe import in_effect
-from wheelfix.cli.config.describe import schema as settings_schema
-from wheelfix.cli.config.files import Layer, read_configuration
+from wheelfix.cli.config.json_schema import schema as settings_schema
+from wheelfix.cli.config.layers import Layer, read_configuration
 from wheelfix.rules.plugins import all_rules
 
 

@@ -16,7 +16,7 @@ from wheelfix.elf.model import Elf, Libc
 from wheelfix.elf.reader import read_elf
 from wheelfix.errors import BadElfError
 from wheelfix.host.loader_config import loader_environment, loader_of
-from wheelfix.loader.loads import Environment, SearchOutcome
+from wheelfix.loader.load_values import Environment, SearchOutcome
 from wheelfix.loader.search import search_directories
 
 _MAX_SYMLINKS = 40

@@ -8,7 +8,7 @@ from wheelfix.analysis.explain import python_choices
 from wheelfix.analysis.installation import Installation, loads_of
 from wheelfix.analysis.load_tree import Step, how_found, tree_of
 from wheelfix.elf.model import Libc
-from wheelfix.loader.loads import Candidate, How, Request, SearchOutcome
+from wheelfix.loader.load_values import Candidate, How, Request, SearchOutcome
 from wheelfix.loader.search import load, search_directories
 
 

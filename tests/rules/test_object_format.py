@@ -16,7 +16,8 @@ from tests.support.build import executable, extension, make_wheel, shared_object
 from tests.support.values import elf, wheel
 from wheelfix.elf.model import Elf, Machine, Segment
 from wheelfix.elf.reader import read_elf
-from wheelfix.rules import hardening, loadability
+from wheelfix.rules import hardening
+from wheelfix.rules import object_format as loadability
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import rules_in

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from wheelfix.cli import options
-from wheelfix.cli.config.files import Configuration
+from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel

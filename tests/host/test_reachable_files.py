@@ -14,8 +14,8 @@ import pytest
 from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.host.loader_config import loader_environment, loader_of, parse_cache
-from wheelfix.host.loader_files import Disk, read_file, read_process
-from wheelfix.loader.loads import How, SearchOutcome
+from wheelfix.host.reachable_files import Disk, read_file, read_process
+from wheelfix.loader.load_values import How, SearchOutcome
 from wheelfix.loader.search import load_all
 
 PYTHON = os.path.realpath(sys.executable)

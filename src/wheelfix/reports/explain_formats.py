@@ -8,10 +8,11 @@ from wheelfix.analysis.alternatives import Factor
 from wheelfix.analysis.explain import Explanation, PythonChoice
 from wheelfix.analysis.installation import Installation, Provenance
 from wheelfix.analysis.load_tree import Resolution, Step, how_found
-from wheelfix.analysis.why_not_loaded import WhyNot
-from wheelfix.loader.loads import How, SearchOutcome
+from wheelfix.analysis.why_not_used import WhyNot
+from wheelfix.grouping import grouped
+from wheelfix.loader.load_values import How, SearchOutcome
 from wheelfix.reports.printable import Colour, paint, printable
-from wheelfix.text import grouped, join_some
+from wheelfix.text import join_some
 
 FEW = 4
 """Names in a line before the rest is only counted."""

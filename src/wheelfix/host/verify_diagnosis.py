@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from wheelfix.analysis.providers import install_advice
 from wheelfix.host.verify_values import Answer, Attempt, AttemptKind, Check, Status, WheelUnderTest
-from wheelfix.loader.loads import Load, Request
+from wheelfix.loader.load_values import Load, Request
 
 _MISSING = re.compile(
     r"([^\s:'\"]+): cannot open shared object file: No such file or directory"

@@ -12,7 +12,7 @@ from typing import Protocol
 from wheelfix.elf.model import Elf, Exports, without_needed
 from wheelfix.loader.as_needed import Library
 from wheelfix.loader.install_schemes import Layout
-from wheelfix.loader.loads import Environment, Load
+from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_each

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.model import Elf, Libc
-from wheelfix.rules.bundled_paths import (
+from wheelfix.rules.bundled_search_paths import (
     inherited_search_path,
     lost_by_installer,
     no_common_path,

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.providers import BLAS, DEPENDENT, PROVIDER_RULES, asked
 from tests.support.values import apply_fixes, elf, findings, wheel
-from wheelfix.rules import provider_paths
 from wheelfix.rules import provider_settings as rules
 from wheelfix.rules.findings import Severity
+from wheelfix.rules.provider_search_paths import provider_beside, provider_not_searched
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.search_paths import dead_entry, escaping_entry
 from wheelfix.settings import DataLibraries, Provider, Settings
@@ -31,7 +31,7 @@ def dependent_on_blas(member: str = DEPENDENT, **fields: Any) -> Wheel:
 )
 def test_each_object_gets_the_entry_to_the_provider_and_keeps_it(member: str, entry: str) -> None:
     subject = dependent_on_blas(member)
-    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_not_searched, subject, provider=(BLAS,))
     assert (found.member, found.severity) == (member, Severity.ERROR)
     settings = Settings(provider=(BLAS,))
     after, _ = apply_fixes(subject, RULES, settings)
@@ -51,7 +51,7 @@ def test_an_entry_to_a_provider_is_neither_dead_nor_escaping_though_the_wheel_la
 
 def test_an_entry_that_is_there_in_another_spelling_is_enough() -> None:
     subject = dependent_on_blas(rpath="${ORIGIN}/../nvidia/./cublas/lib/")
-    assert not findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
+    assert not findings(provider_not_searched, subject, provider=(BLAS,))
 
 
 def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
@@ -63,7 +63,7 @@ def test_a_library_that_the_wheel_ships_itself_is_not_the_providers() -> None:
 def test_a_program_needs_an_entry_for_each_scheme_and_gets_them_when_asked() -> None:
     program = "demo-1.0.data/scripts/demo"
     subject = dependent_on_blas(program, interpreter="/lib64/ld-linux-x86-64.so.2")
-    (found,) = findings(provider_paths.provider_not_searched, subject, provider=(BLAS,))
+    (found,) = findings(provider_not_searched, subject, provider=(BLAS,))
     assert found.fix is None
     settings = Settings(provider=(BLAS,), data_libraries=DataLibraries.SEARCH)
     after, _ = apply_fixes(subject, RULES, settings)
@@ -94,8 +94,8 @@ def test_a_provider_that_calls_itself_pure_is_reached_where_lib_and_lib64_are_tw
 
 def test_a_note_lists_the_installations_that_are_not_covered() -> None:
     pure = Provider(requirement="p", libraries=("libcublas.so.*",), directory="p", scheme="purelib")
-    (found,) = findings(provider_paths.provider_beside, dependent_on_blas(), provider=(pure,))
+    (found,) = findings(provider_beside, dependent_on_blas(), provider=(pure,))
     assert "editable" in found.notes[0]
     assert "lib64" in found.notes[1]
-    (found,) = findings(provider_paths.provider_beside, dependent_on_blas(), provider=(BLAS,))
+    (found,) = findings(provider_beside, dependent_on_blas(), provider=(BLAS,))
     assert len(found.notes) == 1

@@ -1,0 +1,241 @@
+"""Fresh Python environments: made, with a wheel installed or unpacked into them."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+
+from wheelfix.errors import SettingsError, ToolError
+from wheelfix.host.installed_files import File, by_record, find_dist_info, find_files
+from wheelfix.host.pythons import Interpreter, without_python_settings
+from wheelfix.loader.install_schemes import ENV, Scheme, scheme_names
+from wheelfix.loader.install_schemes import installed as installed_path
+from wheelfix.system.subprocesses import run
+from wheelfix.wheel.model import RecordRow, Wheel, WheelName
+from wheelfix.wheel.reader import open_wheel
+from wheelfix.wheel.record import format_record
+
+INSTALLER_SCHEMES = ("venv", "prefix", "user", "target")
+"""Install schemes made by an installer: uv if it is found, or else pip.
+
+The suffix `-pip` or `-uv` chooses the installer: `target-pip`. For the schemes of other systems,
+the wheel is unpacked to where their installers put files.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshEnvironment:
+    """An empty environment: its folder, and how to run its Python."""
+
+    root: Path
+    python: str
+    environ: Mapping[str, str]
+    """Without variables that affect the loader, Python, or an installer."""
+    index: Mapping[str, str]
+    """The variables that tell the installers where to get distributions."""
+    arguments: tuple[str, ...]
+    """Options of the installer."""
+    installer: str
+    """`pip`, `uv`, or empty: uv if it is found, or else pip."""
+    scheme: Scheme | None = None
+    """The layout to unpack the wheel to, without an installer."""
+    paths: tuple[str, ...] = ()
+    """Folders with the packages that its Python does not search by default."""
+    is_virtual: bool = False
+    """Whether it is a virtual environment, whose Python finds its packages."""
+
+
+def make(
+    scheme: str, python: Interpreter, root: Path, environ: Mapping[str, str]
+) -> FreshEnvironment:
+    """Make an empty environment in `root`, with a home and a temporary folder of its own.
+
+    Raises `SettingsError` for a scheme that no installer here makes.
+    """
+    kind, _, installer = scheme.partition("-")
+    if kind not in INSTALLER_SCHEMES or installer not in {"", "pip", "uv"}:
+        raise SettingsError(
+            f"the scheme `{scheme}` cannot be made here",
+            hint=f"choose among {', '.join(scheme_names())}, or all",
+        )
+    for name in ("home", "tmp", "env"):
+        (root / name).mkdir()
+    homes = {"HOME": str(root / "home"), "TMPDIR": str(root / "tmp")}
+    clean = {**without_python_settings(environ), **homes, "LD_BIND_NOW": "1"}
+    env = root / "env"
+    executable = python.path
+    arguments: tuple[str, ...] = (f"--{kind}", str(env))
+    if kind == "venv":
+        run([python.path, "-I", "-m", "venv", "--without-pip", str(env)], env=clean)
+        executable, arguments = str(env / "bin" / "python"), ()
+    elif kind == "user":
+        clean["PYTHONUSERBASE"] = str(env)
+        arguments = ("--user",)
+    return FreshEnvironment(
+        root=env,
+        python=executable,
+        environ=clean,
+        index=_index_settings(environ),
+        arguments=arguments,
+        installer=installer,
+        is_virtual=kind == "venv",
+    )
+
+
+def make_unpacked(
+    scheme: Scheme, python: Interpreter, root: Path, environ: Mapping[str, str]
+) -> FreshEnvironment:
+    """Make an empty environment with the layout of `scheme`, a scheme of another system."""
+    place = make("prefix", python, root, environ)
+    libraries = dict.fromkeys((scheme.platlib, scheme.purelib))
+    paths = tuple(str(place.root) + folder.removeprefix(ENV) for folder in libraries)
+    beside = str(root / "dependencies")
+    arguments = ("--target", beside)
+    return replace(place, scheme=scheme, paths=(*paths, beside), arguments=arguments)
+
+
+def install(
+    path: Path,
+    wheel: Wheel,
+    place: FreshEnvironment,
+    *,
+    dependencies: bool = False,
+    beside: Iterable[Path] = (),
+) -> None:
+    """Install the wheel at `path`, and the wheels `beside`, with uv or pip.
+
+    `dependencies` are got from the user's index. For a scheme of another system the wheels are
+    unpacked, and the installer gets only the dependencies, into the last folder of `place.paths`.
+    Raises `ToolError` if there is no installer, or if it fails.
+    """
+    if place.scheme is not None:
+        unpack(path, wheel.name, place, place.scheme)
+        for other in beside:
+            unpack(other, None, place, place.scheme)
+        if not dependencies:
+            return
+    source = path.absolute()
+    if path.name != str(wheel.name):  # a repaired wheel before it is published
+        source = place.root.parent / "tmp" / str(wheel.name)
+        source.symlink_to(path.absolute())
+    given = {**place.environ, **(place.index if dependencies else {})}
+    others = [str(other.absolute()) for other in beside]
+    offline = () if dependencies else ("--no-deps", "--no-index")
+    uv = _uv()
+    if uv is None and place.installer == "uv":
+        raise ToolError("uv was not found", hint="pip install uv")
+    # uv has no `--user`.
+    if uv is not None and place.installer != "pip" and "--user" not in place.arguments:
+        command = [uv, "pip", "install", "-q", "--link-mode", "copy"]
+        command += ["--python", place.python, "--break-system-packages"]
+        command += ["--no-cache", "--no-config", "--offline"] if not dependencies else []
+    else:
+        command = [*_pip(place.python), "install", "-q", "--no-warn-script-location"]
+        command += ["--no-compile", "--ignore-installed"]
+        given |= {"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+        given |= {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    run([*command, *offline, *place.arguments, str(source), *others], env=given, cwd=place.root)
+
+
+def _index_settings(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the user's variables and configuration files of the installers."""
+    home = Path(environ.get("HOME", "/nonexistent"))
+    config = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+    files = {
+        "UV_CONFIG_FILE": [config / "uv" / "uv.toml"],
+        "PIP_CONFIG_FILE": [config / "pip" / "pip.conf", home / ".pip" / "pip.conf"],
+    }
+    found = {
+        variable: str(path)
+        for variable, paths in files.items()
+        for path in reversed(paths)
+        if path.is_file()
+    }
+    given = {k: v for k, v in environ.items() if k.startswith(("PIP_", "UV_"))}
+    return {**found, **given}
+
+
+def unpack(path: Path, name: WheelName | None, place: FreshEnvironment, scheme: Scheme) -> None:
+    """Unpack a wheel to the folders of `scheme`, with a RECORD of the installed paths.
+
+    `name` is the name of the wheel if the file has another one.
+    """
+    with open_wheel(path, name=name) as archive:
+        wheel = archive.wheel
+        targets = {
+            member.name: place.root / installed.removeprefix(f"{ENV}/")
+            for member in wheel.members
+            if (installed := installed_path(member.name, wheel, scheme)) is not None
+        }
+        scripts = f"{wheel.data_dir}/scripts/"
+        for member in wheel.members:
+            target = targets.get(member.name)
+            if target is None:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            is_script = member.name.startswith(scripts)
+            with target.open("wb") as file:
+                pieces = archive.inflated(member.name)
+                for piece in _with_interpreter(pieces, place.python) if is_script else pieces:
+                    file.write(piece)
+            target.chmod(0o755 if is_script or member.mode & 0o111 else 0o644)
+    record = targets[f"{wheel.dist_info}/RECORD"]
+    paths = (os.path.relpath(target, record.parent.parent) for target in targets.values())
+    record.write_bytes(format_record(RecordRow(path, "", None) for path in paths))
+
+
+def _with_interpreter(pieces: Iterable[bytes], python: str) -> Iterator[bytes]:
+    """Replace `#!python` by the path of `python`, as installers do (PEP 427)."""
+    for number, piece in enumerate(pieces):
+        if not number and piece.startswith(b"#!python"):
+            yield f"#!{python}".encode()
+            yield piece.removeprefix(b"#!python")
+        else:
+            yield piece
+
+
+def can_make(scheme: str) -> bool:
+    """Whether the installer that `scheme` needs is found."""
+    if scheme.endswith("-uv"):
+        return _uv() is not None
+    return scheme not in {"user", "target-pip"} or find_spec("pip") is not None
+
+
+def _uv() -> str | None:
+    """Return the path of uv: on PATH, or beside the Python that runs wheelfix."""
+    return shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
+
+
+def _pip(python: str) -> list[str]:
+    """Return the command of a pip that can install for `python`."""
+    if find_spec("pip") is not None:
+        return [sys.executable, "-I", "-m", "pip", "--python", python]
+    if not Path(python).parent.with_name("pyvenv.cfg").exists():
+        return [python, "-I", "-m", "pip"]
+    raise ToolError("no installer was found", hint="pip install uv")
+
+
+def find(root: Path, wheel: Wheel, scheme: Scheme | None = None) -> tuple[Path, dict[str, File]]:
+    """Return the folder of the wheel's packages, and its installed files by member.
+
+    The paths of `scheme` are tried for files that RECORD does not lead to: that of `pip --target`
+    may be wrong. Raises `ToolError` if there is no dist-info folder below `root`.
+    """
+    members = [member.name for member in wheel.members]
+    for folder, names, _ in os.walk(root):
+        if any(name.endswith(".dist-info") for name in names):
+            found = find_dist_info(Path(folder), wheel.dist_info)
+            if found is not None:
+                by_scheme = {
+                    member: f"{root}{place.removeprefix(ENV)}"
+                    for member in members
+                    if scheme and (place := installed_path(member, wheel, scheme))
+                }
+                return Path(folder), find_files(by_scheme) | by_record(found, members)
+    raise ToolError(
+        f"`{wheel.name}` was installed, but no {wheel.dist_info} is below {root}",
+        hint="please report this, with the installer's version",
+    )
