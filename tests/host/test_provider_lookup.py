@@ -11,7 +11,7 @@ from tests.support.providers import BLAS, DEPENDENT
 from tests.support.values import elf, findings, wheel
 from wheelfix.errors import SettingsError
 from wheelfix.host.provider_lookup import in_directory, in_distribution, in_wheel, with_providers
-from wheelfix.rules import provider_requirements
+from wheelfix.rules import provider_requirements, provider_search_paths
 from wheelfix.settings import Provider, Settings
 
 
@@ -63,7 +63,7 @@ def test_a_directory_needs_no_requirement_and_is_reached_in_site_packages(tmp_pa
     (found,) = in_directory(tmp_path / "sdk")
     assert (found.directory, found.libraries) == (None, ("libpro.so",))
     subject = wheel({DEPENDENT: elf("libpro.so")})
-    assert not findings(provider_not_searched, subject, provider=(found,))
+    assert not findings(provider_search_paths.provider_not_searched, subject, provider=(found,))
     assert not findings(provider_requirements.provider_not_required, subject, provider=(found,))
 
 

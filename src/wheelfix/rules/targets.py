@@ -1,7 +1,7 @@
 """Whether the wheel loads on the machines of `--target`.
 
-The libraries of a machine are data (`loader.target_platforms`). Each object is loaded in simulation as
-installed by the first scheme, and each problem is reported once per machine and cause.
+The libraries of a machine are data (`loader.target_platforms`). Loading is simulated as installed
+by the first scheme, and each problem is reported once per machine and cause.
 """
 
 from collections.abc import Iterator
