@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from wheelfix.elf.model import Elf
+from wheelfix.elf.model import Elf, Libc
 from wheelfix.loader.platform_libraries import is_glibc_loader
+from wheelfix.wheel.platform_tags import parse_platform_tag
 
 
 class Policy(NamedTuple):
@@ -21,6 +22,11 @@ class Policy(NamedTuple):
     """The libraries of every machine of the platform."""
     priority: int = 0
     """Highest for the oldest platform."""
+
+    @property
+    def libc(self) -> Libc | None:
+        """The C library of the platform; None for `linux` and Android."""
+        return parse_platform_tag(f"{self.name}_any").libc
 
 
 FPECTL_SYMBOLS = frozenset({"PyFPE_jbuf", "PyFPE_dummy", "PyFPE_counter"})
@@ -43,7 +49,7 @@ def judged_libraries(policies: Iterable[Policy]) -> frozenset[str]:
 
 def platform_libraries(policies: Iterable[Policy]) -> frozenset[str]:
     """Return the libraries of every manylinux platform of `policies`."""
-    lists = [policy.whitelist for policy in policies if policy.name.startswith("manylinux")]
+    lists = [policy.whitelist for policy in policies if policy.libc is Libc.GLIBC]
     return lists[0].intersection(*lists[1:]) if lists else frozenset()
 
 

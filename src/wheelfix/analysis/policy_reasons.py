@@ -142,8 +142,9 @@ def shortfall(target: str | None, upgrades: Mapping[str, Shortfall]) -> Shortfal
     """Return the obstacles to `target`; for musl, there is only one policy."""
     if target is None:
         return Shortfall()
-    musl = (found for tag, found in upgrades.items() if tag.startswith("musllinux_"))
-    other = next(musl, Shortfall()) if target.startswith("musllinux_") else Shortfall()
+    musl = (found for tag, found in upgrades.items() if parse_platform_tag(tag).libc is Libc.MUSL)
+    is_musl = parse_platform_tag(target).libc is Libc.MUSL
+    other = next(musl, Shortfall()) if is_musl else Shortfall()
     return upgrades.get(target, other)
 
 

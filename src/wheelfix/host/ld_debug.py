@@ -13,6 +13,10 @@ from fnmatch import translate
 from wheelfix.host.installed_files import File
 from wheelfix.loader.load_values import How
 
+CATEGORIES = ("libs", "files", "versions")
+"""The categories of LD_DEBUG (ld.so(8)) whose lines are read."""
+BINDINGS = "bindings"
+"""One more, with a line for every symbol that is bound."""
 MAX_KEPT = 20_000
 """Requests, and bindings, kept of one program; more are only counted."""
 MAX_LINE = 1 << 16

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from wheelfix.errors import SettingsError
+from wheelfix.host.ld_debug import BINDINGS, CATEGORIES
 from wheelfix.host.trace_reading import read_processes, with_distributions
 from wheelfix.host.trace_values import Trace, variables
 from wheelfix.host.trace_watch import BUSY, IDLE, Watch, writers
@@ -53,7 +54,7 @@ def trace(
     with _folder() as folder:
         variables_of_child = {
             **environ,
-            "LD_DEBUG": "libs,files,versions" + (",bindings" if symbols else ""),
+            "LD_DEBUG": ",".join((*CATEGORIES, *([BINDINGS] if symbols else []))),
             "LD_DEBUG_OUTPUT": str(folder / "log"),
         }
         watch = Watch(folder=folder, symbols=tuple(symbols))

@@ -440,8 +440,10 @@ def _library(abi: Abi, soname: str | None) -> Elf:
 
 def _placeholders(scheme: Scheme, abi: Abi) -> dict[str, str]:
     known = MACHINES.get(abi.machine)
+    triplet = known.triplet if known else "unknown-linux-gnu"
     return {
-        "{triplet}": known.triplet if known else "unknown-linux-gnu",
+        "{triplet}": triplet,
+        "{multiarch}": lib_value(abi.bits, triplet),
         "{lib}": lib_value(abi.bits),
         "{prefix}": scheme.root,
         "{python}": scheme.python,

@@ -27,7 +27,8 @@ from wheelfix.elf.model import Elf, ElfType, Libc, VersionNeed
 from wheelfix.elf.stub import build_stub
 from wheelfix.grouping import grouped
 from wheelfix.settings import Settings
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import RecordRow, Wheel
+from wheelfix.wheel.record import format_record
 
 # Names by which auditwheel recognizes the C library, and one that it always removes: they stay in
 # the view even if the wheel ships such a file (auditwheel's lddtree.py, `ldd`).
@@ -133,10 +134,11 @@ def build_view(wheel: Wheel, settings: Settings, inspected: Inspected) -> View:
             place = f"anchor-{group.folder}/anchor"
             members[place] = _anchor(group)
             names[place] = represented[place] = ()
-    record = "".join(f"{place},,\n" for place in members)  # by which auditwheel finds the objects
+    # By RECORD auditwheel finds the objects.
+    record = format_record(RecordRow(place, "", None) for place in members)
     return View(
         filename=str(wheel.name),
-        members={**members, f"{wheel.dist_info}/RECORD": record.encode()},
+        members={**members, f"{wheel.dist_info}/RECORD": record},
         names=names,
         represented=represented,
         excluded=excluded,

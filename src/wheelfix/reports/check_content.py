@@ -142,22 +142,6 @@ def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
     return chain(found.suppressed, *(report.suppressed for report in found.reports))
 
 
-def counts(found: SetReport) -> dict[str, int]:
-    """Return the counts for machine-readable reports."""
-    findings = [finding for _, finding in found.all_findings]
-    fixes = [finding.fix for finding in findings if finding.fix is not None]
-    return {
-        "wheels": len(found.reports) - len(found.unreadable),
-        "unreadable": len(found.unreadable),
-        "errors": sum(finding.severity is Severity.ERROR for finding in findings),
-        "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
-        "infos": sum(finding.severity is Severity.INFO for finding in findings),
-        "suppressed": sum(1 for _ in all_suppressed(found)),
-        "mended_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
-        "mended_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
-    }
-
-
 def finding_text(
     finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
 ) -> str:

@@ -5,13 +5,13 @@ from wheelfix.reports.check_content import (
     NAME,
     LocatedFinding,
     RenderOptions,
-    counts,
+    all_suppressed,
     of_set,
     of_wheel,
     shown_path,
 )
 from wheelfix.reports.printable import json_text
-from wheelfix.rules.findings import Finding, Suppressed
+from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
 
 VERSION = 1
 """Increases if a key is removed or changes its meaning, not if one is added."""
@@ -22,7 +22,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
     value = {
         "version": VERSION,
         "tool": {"name": NAME, "version": options.version},
-        "summary": counts(found),
+        "summary": _counts(found),
         "wheels": [_wheel(report, options) for report in found.reports],
         "findings": [_finding(located) for located in of_set(found, options)],
         "suppressed": [_suppressed(located) for located in found.suppressed],
@@ -44,6 +44,22 @@ def record(report: Report, options: RenderOptions, made_from: str = "") -> str:
         "made_from": made_from,
     }
     return json_text(value, indent=None)
+
+
+def _counts(found: SetReport) -> dict[str, int]:
+    """Return the counts of the summary."""
+    findings = [finding for _, finding in found.all_findings]
+    fixes = [finding.fix for finding in findings if finding.fix is not None]
+    return {
+        "wheels": len(found.reports) - len(found.unreadable),
+        "unreadable": len(found.unreadable),
+        "errors": sum(finding.severity is Severity.ERROR for finding in findings),
+        "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
+        "infos": sum(finding.severity is Severity.INFO for finding in findings),
+        "suppressed": sum(1 for _ in all_suppressed(found)),
+        "mended_by_repair": sum(fix.safety is Safety.SAFE for fix in fixes),
+        "mended_by_unsafe_fixes": sum(fix.safety is Safety.UNSAFE for fix in fixes),
+    }
 
 
 def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
