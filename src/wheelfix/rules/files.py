@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from wheelfix.elf.model import Elf, ElfType, Machine
-from wheelfix.grouping import grouped
+from wheelfix.grouping import grouped, values_by_key
 from wheelfix.loader.install_schemes import site_path
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Safety, Severity
@@ -246,8 +246,8 @@ def second_metadata(context: Context) -> Iterator[Hit]:
 
 def top_levels(wheel: Wheel) -> dict[str, list[str]]:
     """Return the members that are installed into site-packages, by their top-level names there."""
-    names = (member.name for member in wheel.members if site_path(member.name, wheel))
-    return grouped(names, lambda name: (site_path(name, wheel) or "").partition("/")[0])
+    paths = ((site_path(member.name, wheel), member.name) for member in wheel.members)
+    return values_by_key((path.partition("/")[0], name) for path, name in paths if path)
 
 
 @rule("WF513", "program-without-run-bit", Severity.WARNING)
