@@ -19,7 +19,7 @@ from wheelfix.host.trace_values import Difference
 from wheelfix.reports import trace as trace_report
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
-REPORTS = ("repair", "show", "explain", "tree", "trace", "verify")
+REPORTS = ("repair", "show", "why", "explain", "tree", "trace", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +69,13 @@ def test_show(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> 
         "p/a.so": "module",
         "p/libx.so.1": "library",
     }
+
+
+def test_why(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    report = said(capsys, "why", "--output-format=json", wheels[1], "libc.so.6")
+    assert errors("why", report) == []
+    (library,) = report["libraries"]
+    assert (library["from"], library["would_be_grafted"]) == ("platform", False)
 
 
 def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:

@@ -253,6 +253,18 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
     )
 
 
+def listed_packages(wheel: Wheel) -> dict[str, str]:
+    """Return for each member that the wheel's SBOM lists the package it was copied from."""
+    listed = read_sbom(wheel.texts.get(f"{wheel.dist_info}/{_MEMBER}", ""), lambda name: (name,))
+    components = listed.components.values() if listed else ()
+    return {
+        place["location"]: f"{component['name']} {component['version']}"
+        for component in components
+        if "purl" in component and "version" in component
+        for place in component.get("evidence", {}).get("occurrences", ())
+    }
+
+
 def joined(lists: Iterable[Earlier]) -> Earlier:
     """Return several lists as one; later components replace earlier ones."""
     found = Earlier()
