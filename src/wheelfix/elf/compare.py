@@ -319,8 +319,9 @@ def _notes(image: Image) -> Iterator[tuple[int, bytes, bytes]]:
 
 def _header_ranges(old: Image, new: Image) -> Iterator[tuple[int, int]]:
     """Yield the addresses of the headers, and of PT_INTERP and notes that moved."""
-    old_place, new_place = old.program_headers, new.program_headers
-    for offset, size in ((0, old.header_size), old_place, new_place):
+    old_sections = (old.section_headers, len(old.sections) * old.structs.shdr.size)
+    places = ((0, old.header_size), old.program_headers, new.program_headers, old_sections)
+    for offset, size in places:
         for load in old.segments:
             if load.type == Pt.LOAD and load.offset <= offset < load.offset + load.filesz:
                 start = load.vaddr + offset - load.offset
@@ -339,7 +340,8 @@ def _table_ranges(was: Dynamic, now: Dynamic) -> Iterator[tuple[int, int]]:
     image, tags = was.image, was.tags
     dynamic = image.segment(Pt.DYNAMIC)
     if dynamic is not None:
-        yield dynamic.vaddr, dynamic.vaddr + dynamic.memsz
+        size = len(was.entries) * image.structs.dyn.size
+        yield dynamic.vaddr, dynamic.vaddr + max(dynamic.memsz, size)
     if Dt.STRTAB in tags:
         yield tags[Dt.STRTAB], tags[Dt.STRTAB] + tags.get(Dt.STRSZ, 0)
     count = was.symbol_count

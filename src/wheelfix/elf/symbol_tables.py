@@ -20,6 +20,8 @@ MAX_SYMBOLS = 1 << 20
 MAX_VERSIONS = 1 << 15
 """Version indices have 15 bits (LSB core, "Symbol Version Table")."""
 _MAX_CHAIN = 1 << 16
+_MAX_DYNAMIC = 1 << 20
+"""Bytes."""
 
 
 class Version(NamedTuple):
@@ -64,9 +66,10 @@ class Dynamic:
         segment = image.segment(Pt.DYNAMIC)
         if segment is None or segment.filesz == 0:
             return None
-        size = min(segment.filesz, 1 << 20)
-        size -= size % image.structs.dyn.size
-        raw = image.loaded(segment.vaddr, size, "the dynamic section")
+        # Loaders read up to DT_NULL, whatever the sizes of the segment.
+        at, room = image.extent(segment.vaddr, "the dynamic section")
+        size = min(room, _MAX_DYNAMIC)
+        raw = image.view[at : at + size - size % image.structs.dyn.size]
         entries: list[tuple[int, int]] = []
         for tag, value in image.structs.dyn.iter_unpack(raw):
             if tag == Dt.NULL:
