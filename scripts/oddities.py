@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from odd_objects.judge import loaded
-from odd_objects.linked import VALUE, link_all
+from odd_objects.linked import PROGRAM, VALUE, link_all
 from odd_objects.oddities import odd
 from wheelfix.elf.compare import differences
 from wheelfix.elf.editor import edit_in_place
@@ -38,6 +38,7 @@ class Case:
     data: bytes
     before: Elf
     """What it was made from."""
+    suffix: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +59,8 @@ def cases(folder: Path, first: int, count: int, *, tools: bool) -> Iterator[Case
         name, data = objects[seed % len(objects)]
         changed, done = odd(data, seed, tools=tools)
         label = f"case {seed}: {name}, {', '.join(done) or 'unchanged'}"
-        yield Case(label=label, data=changed, before=known[name])
+        suffix = PROGRAM if name.endswith(PROGRAM) else ".so"
+        yield Case(label=label, data=changed, before=known[name], suffix=suffix)
 
 
 def compare(first: int, count: int, *, tools: bool) -> Result:
@@ -67,11 +69,11 @@ def compare(first: int, count: int, *, tools: bool) -> Result:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         made = {
-            folder / f"odd-{n}.so": case
+            folder / f"odd-{n}{case.suffix}": case
             for n, case in enumerate(cases(folder, first, count, tools=tools))
         }
         for path, case in made.items():
-            path.write_bytes(case.data)
+            _write(path, case.data)
         said = loaded(list(made), folder)
         good = {path: case for path, case in made.items() if said[path] == str(VALUE)}
         edited: dict[Path, Case] = {}
@@ -83,8 +85,8 @@ def compare(first: int, count: int, *, tools: bool) -> Result:
                     faults.append((case, str(error)))
                 continue
             if path in good:
-                changed = path.with_suffix(".edited")
-                changed.write_bytes(data)
+                changed = path.with_name(f"edited-{path.name}")
+                _write(changed, data)
                 edited[changed] = case
         again = loaded(list(edited), folder)
         faults += [
@@ -93,6 +95,11 @@ def compare(first: int, count: int, *, tools: bool) -> Result:
             if again[path] != str(VALUE)
         ]
     return Result(loaded=len(good), edited=len(edited), faults=tuple(faults))
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    path.chmod(0o755)
 
 
 def _judged(case: Case) -> bytes:

@@ -15,6 +15,8 @@ for path in json.load(sys.stdin):
     child = os.fork()
     if not child:
         try:
+            if path.endswith(".program"):
+                os.execv(path, [path])
             os.write(writer, str(ctypes.CDLL(path).value()).encode())
         except (OSError, AttributeError) as error:
             os.write(writer, str(error).encode())
@@ -22,8 +24,8 @@ for path in json.load(sys.stdin):
     os.close(writer)
     text = b"".join(iter(lambda: os.read(reader, 4096), b"")).decode("utf-8", "replace")
     os.close(reader)
-    status = os.waitpid(child, 0)[1]
-    said.append(f"killed by signal {status}" if status else text)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    said.append(str(status) if status else text)
 json.dump(said, sys.stdout)
 """
 
@@ -31,7 +33,8 @@ json.dump(said, sys.stdout)
 def loaded(paths: Sequence[Path], folder: Path) -> Mapping[Path, str]:
     """Return what `value()` of each object returns, or why it does not load.
 
-    Each is opened in a process of its own, which finds libraries in `folder`.
+    Each is opened in a process of its own, which finds libraries in `folder`. A program is started,
+    and exits with the value.
     """
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM],

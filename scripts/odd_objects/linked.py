@@ -36,6 +36,13 @@ int value(void) { return (&weak ? 0 : 0) + 33 + strong() + *pointer + tls + text
 """
 )
 """Without .bss, and with .tbss before .dynamic."""
+_MAIN = "int main(void) { return value(); }"
+_START = """
+void exit(int);
+__attribute__((force_align_arg_pointer)) void _start(void) { exit(value()); }
+"""
+PROGRAM = ".program"
+"""Suffix of the names of programs."""
 _BARE = "-nostartfiles"
 _FLAVOURS = {
     "bfd": (),
@@ -54,6 +61,13 @@ _FLAVOURS = {
     "lld-read-only-dynamic": ("-fuse-ld=lld", "-Wl,-z,rodynamic,--hash-style=both"),
     "lld-separate": ("-fuse-ld=lld", "-Wl,-z,separate-loadable-segments,-z,now"),
     "lld-bare": ("-fuse-ld=lld", _BARE, "-Wl,--hash-style=sysv"),
+    "bfd-pie.program": ("-pie", "-fPIE"),
+    "bfd-fixed.program": ("-no-pie", "-fno-pie"),
+    "bfd-bare-pie.program": ("-pie", "-fPIE", _BARE, "-Wl,-z,norelro"),
+    "bfd-bare-fixed.program": ("-no-pie", "-fno-pie", _BARE, "-Wl,-z,noseparate-code"),
+    "gold-bare.program": ("-fuse-ld=gold", "-pie", "-fPIE", _BARE),
+    "lld.program": ("-fuse-ld=lld", "-pie", "-fPIE"),
+    "lld-bare-fixed.program": ("-fuse-ld=lld", "-no-pie", "-fno-pie", _BARE),
 }
 
 
@@ -62,7 +76,12 @@ def link_all(folder: Path) -> dict[str, bytes]:
     for name, source in _LIBRARIES.items():
         versions = f"{name.partition('.')[0].upper()} {{ *; }};"
         (folder / "versions").write_text(versions, encoding="utf-8")
-        flags = [f"-Wl,-soname,{name},--version-script,{folder / 'versions'}", "-nostdlib"]
+        flags = [
+            "-shared",
+            "-fPIC",
+            f"-Wl,-soname,{name},--version-script,{folder / 'versions'}",
+            "-nostdlib",
+        ]
         _link(folder / name, source, flags)
     return dict(_flavours(folder))
 
@@ -75,12 +94,16 @@ def _flavours(folder: Path) -> Iterator[tuple[str, bytes]]:
         linker = name.partition("-")[0]
         if shutil.which(f"ld.{linker}") is None:
             continue
-        file = folder / f"{name}.so"
         source = _PLAIN if _BARE in flags else _RICH
-        _link(file, source, [*flags, *path, *libraries, f"-Wl,-soname,lib{name}.so.1.0"])
-        yield name, file.read_bytes()
+        if name.endswith(PROGRAM):
+            source += _START if _BARE in flags else _MAIN
+            kind = ["-Wl,--export-dynamic"]
+        else:
+            kind = ["-shared", "-fPIC", f"-Wl,-soname,lib{name}.so.1.0"]
+        _link(folder / name, source, [*kind, *flags, *path, *libraries])
+        yield name, (folder / name).read_bytes()
 
 
 def _link(file: Path, source: str, flags: list[str]) -> None:
-    command = ["gcc", "-shared", "-fPIC", "-xc", "-", "-xnone", "-o", str(file), *flags]
+    command = ["gcc", "-xc", "-", "-xnone", "-o", str(file), *flags]
     subprocess.run(command, input=source.encode(), check=True, capture_output=True)

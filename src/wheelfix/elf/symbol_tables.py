@@ -62,9 +62,12 @@ class Dynamic:
 
     @classmethod
     def parse(cls, image: Image) -> Self | None:
-        """Read PT_DYNAMIC; return None if it is missing or empty."""
+        """Read PT_DYNAMIC; return None if it is missing, or empty in a library.
+
+        Loaders do not look at p_filesz of a program's (glibc, elf/rtld.c and elf/dl-load.c).
+        """
         segment = image.segment(Pt.DYNAMIC)
-        if segment is None or segment.filesz == 0:
+        if segment is None or (segment.filesz == 0 and image.segment(Pt.INTERP) is None):
             return None
         # Loaders read up to DT_NULL, whatever the sizes of the segment.
         at, room = image.extent(segment.vaddr, "the dynamic section")
