@@ -1,9 +1,12 @@
 """Paths may be spelled in any way that leads to the file."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -14,7 +17,9 @@ from wheelfix.analysis.explain import explain
 from wheelfix.analysis.installation import find_subject
 from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.host.provider_lookup import with_providers
+from wheelfix.host.reachable_files import read_process
 from wheelfix.host.site import read_planted, read_site
+from wheelfix.loader.search import load
 from wheelfix.settings import Provider, Settings
 from wheelfix.wheel.reader import open_wheel
 
@@ -94,3 +99,83 @@ def test_a_site_and_its_planted_directories(tmp_path: Path) -> None:
         return world.where, world.members, [step.request.result for step in found.steps]
 
     alike(site, tmp_path, read)
+
+
+_ENTRIES = [
+    "$ORIGIN",
+    "$ORIGIN/.",
+    "$ORIGIN/../d0",
+    "${ORIGIN}/..//d1",
+    "$ORIGIN/../d2/../d1",
+    "$ORIGIN/../d2/../d2/",
+    "$ORIGIN/self",
+    "$ORIGIN/self/self/../d0",
+    "$ORIGIN/up/d1",
+    "$ORIGIN/../linked",
+    "$ORIGIN/../linked/../d1",
+    "$ORIGIN/../loop/d0",
+    "$ORIGIN/../nowhere/../d0",
+    "$ORIGIN/../a b",
+    "$ORIGIN/../../../../../../../../../..$ORIGIN/../d2",
+]
+_NEEDED = {"liba.so": ["libb.so", "libc_.so"], "libb.so": ["libd.so"], "libc_.so": ["libd.so"]}
+_OPENED = """
+import ctypes, os, sys
+for path in sys.argv[2:]:
+    if os.fork():
+        os.wait()
+        continue
+    files = set()
+    try:
+        ctypes.CDLL(path)
+        with open("/proc/self/maps") as maps:
+            files = {line.split(maxsplit=5)[-1].strip() for line in maps}
+    except OSError:
+        pass
+    print("|".join(sorted(file for file in files if file.startswith(sys.argv[1]))), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Libraries that need each other, with room for a long RUNPATH."""
+    folder = tmp_path_factory.mktemp("templates")
+    made: dict[str, Path] = {}
+    for name in ("libd.so", "libc_.so", "libb.so", "liba.so"):
+        needed = [made[other] for other in _NEEDED.get(name, [])]
+        source = f"int {name[:4]}(void) {{ return 1; }}"
+        made[name] = shared_object(
+            folder / name, source, soname=name, needed=needed, runpath="R" * 200, libc=False
+        )
+    return {name: path.read_bytes() for name, path in made.items()}
+
+
+def test_search_paths_that_lead_anywhere(tmp_path: Path, templates: dict[str, bytes]) -> None:
+    """Random folders, links and entries: the loader opens what is predicted for it."""
+    roots: list[Path] = []
+    for seed in range(60):
+        dice = Random(seed)  # noqa: S311 - no secrecy
+        root = tmp_path / f"case{seed}"
+        folders = [root / name for name in ("d0", "d1", "d2", "a b")]
+        for folder in folders:
+            folder.mkdir(parents=True)
+            (folder / "self").symlink_to(".")
+            (folder / "up").symlink_to("..")
+        (root / "linked").symlink_to(dice.choice(["d1", "d2/../d0", str(root / "d2")]))
+        (root / "loop").symlink_to(".")
+        for name, data in templates.items():
+            places = dice.sample(folders, dice.randint(1, 3))
+            for folder in places if name != "liba.so" else folders[:1]:
+                entries = ":".join(dice.sample(_ENTRIES, dice.randint(1, 4))).encode()
+                (folder / name).write_bytes(data.replace(b"R" * 200, entries.ljust(200, b"\0")))
+        roots.append(root / "d0/liba.so")
+    command = [sys.executable, "-c", _OPENED, f"{tmp_path}/", *map(str, roots)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    answers = [line.split("|") if line else [] for line in done.stdout.splitlines()]
+    for path, opened in zip(roots, answers, strict=True):
+        environment = read_process(os.path.realpath(sys.executable), [str(path)])
+        predicted = load(str(path), environment)
+        objects = sorted(file for file in predicted.objects if file.startswith(f"{tmp_path}/"))
+        assert (objects if not predicted.missing else []) == opened, path
+    assert 10 < sum(map(bool, answers)) < 60

@@ -172,6 +172,9 @@ class Disk:
             if part in {"", "."}:
                 continue
             if part == "..":
+                if not os.path.isdir(current or "/"):  # noqa: PTH112 - text
+                    return None
+                self.directories.add(current or "/")
                 current = current.rpartition("/")[0]
                 continue
             step = f"{current}/{part}"
