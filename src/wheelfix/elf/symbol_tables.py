@@ -72,7 +72,7 @@ class Dynamic:
         # Loaders read up to DT_NULL, whatever the sizes of the segment.
         at, room = image.extent(segment.vaddr, "the dynamic section")
         size = min(room, _MAX_DYNAMIC)
-        raw = image.view[at : at + size - size % image.structs.dyn.size]
+        raw = image.read(at, size - size % image.structs.dyn.size, "the dynamic section")
         entries: list[tuple[int, int]] = []
         for tag, value in image.structs.dyn.iter_unpack(raw):
             if tag == Dt.NULL:
