@@ -148,6 +148,15 @@ def test_one_bad_wheel_does_not_stop_the_others(
     ] == kinds
 
 
+def test_paths_are_relative_to_the_directory_whatever_pwd_says(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", "/")
+    Path("libs").mkdir()
+    Path("libs/libfoo.so.1").touch()
+    assert run(["repair", "--provider", "libs/../libs", *wheels("a")]) == 0, capsys.readouterr()
+
+
 def test_a_failure_has_a_message_and_a_hint(
     wheels: Wheels, capsys: pytest.CaptureFixture[str]
 ) -> None:
