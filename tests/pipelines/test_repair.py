@@ -32,6 +32,7 @@ from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
+from wheelfix.pipelines.check import check
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -680,6 +681,29 @@ def test_a_wheel_that_is_named_and_not_right_is_grafted(
     output = written(repaired(wheel, tmp_path / "out"))
     assert libraries(output) == libraries(fixed)
     assert loads(output, "demo/libuser.so", tmp_path / "installed") == 42
+
+
+def test_a_wheel_for_any_platform_with_objects_is_grafted_and_tagged_as_by_auditwheel(
+    sdk: Sdk, tmp_path: Path
+) -> None:
+    files: dict[str, Path | str] = {"demo/__init__.py": "", "demo/libuser.so": sdk.user}
+    wheel = make_wheel(tmp_path, tag="py3-none-any", files=files, root_is_purelib=True)
+    assert called("auditwheel", "-w", tmp_path / "theirs", wheel).returncode == 0
+    ours = written(repaired(wheel, tmp_path / "out"))
+    (theirs,) = (tmp_path / "theirs").iterdir()
+    assert (ours.name, value(ours).tags) == (theirs.name, value(theirs).tags)
+    assert libraries(ours) == libraries(theirs) - {""}  # auditwheel lists the folder
+    assert loads(ours, "demo/libuser.so", tmp_path / "installed") == 42
+
+
+def test_a_wheel_for_android_is_refused(sdk: Sdk, tmp_path: Path) -> None:
+    name = f"cp313-cp313-android_24_{MACHINE}"
+    wheel = make_wheel(tmp_path, tag=name, files={"demo/libuser.so": sdk.user})
+    outcome = repaired(wheel, tmp_path / "out")
+    assert isinstance(outcome.error, BadWheelError)
+    assert "Android" in outcome.error.message
+    assert "auditwheel repair" in (outcome.error.hint or "")
+    assert check(wheel, Settings()).verdict is None
 
 
 def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path) -> None:

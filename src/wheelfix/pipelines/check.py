@@ -27,6 +27,7 @@ from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import open_wheel
 
 NO_BASELINE = Baseline()
@@ -81,6 +82,9 @@ def _read(path: Path) -> Wheel:
 
 
 def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
+    """Return the verdict on the platform tags; None for Android, which `repair` refuses."""
+    if any(parse_platform_tag(tag).family is Family.ANDROID for tag in wheel.name.platforms):
+        return None
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
     return policy_verdict(wheel, excluding, read_policies())

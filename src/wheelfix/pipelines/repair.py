@@ -29,12 +29,13 @@ from wheelfix.pipelines.repair_proof import (
 )
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
+from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
-from wheelfix.rules.platform_tag import keeps_promise
+from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
@@ -214,7 +215,10 @@ def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
         attribute_to_stage(finding, breaks) for finding in run_rules(context, job.rules)
     )
     judged = replace(outcome, verdict=verdict, loads=loads_of_changed(job.archive.wheel, context))
-    return _with_remaining(judged, remaining)
+    judged = _with_remaining(judged, remaining)
+    if judged.status is Status.REJECTED:
+        return judged
+    return _with_remaining(judged, (*remaining, *gaps_of_new_members(context, job.archive.wheel)))
 
 
 def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
@@ -237,6 +241,7 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
+    _refuse_android(job.archive.wheel)
     _refuse_false_record(job)
     read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
     found = run_rules(read, job.rules)
@@ -248,7 +253,9 @@ def _decide(job: _Job) -> _Plan:
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
     grafted = pruned.after([step.edit for step in grafting_steps])
-    fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
+    fixed, late = apply_fixes_until_stable(
+        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
+    )
     stripped, strips = _strip(fixed.wheel, settings)
     edits = (*early, *grafting_steps, *late, *strips)
     listing = _list_grafted(job, stripped, graft.libraries, edits)
@@ -261,6 +268,16 @@ def _decide(job: _Job) -> _Plan:
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
         messages=graft.messages,
     )
+
+
+def _refuse_android(wheel: Wheel) -> None:
+    tags = [tag for tag in wheel.name.platforms if parse_platform_tag(tag).family is Family.ANDROID]
+    if tags:
+        raise BadWheelError(
+            f"`{wheel.name}` is a wheel for Android (`{tags[0]}`): wheelfix repairs wheels for "
+            "Linux with glibc or musl, and does not know Android's loader and libraries",
+            hint="`auditwheel repair` grafts libraries into wheels for Android",
+        )
 
 
 def _refuse_false_record(job: _Job) -> None:
@@ -308,7 +325,7 @@ def _is_repaired(job: _Job, wheel: Wheel) -> bool:
         return False
     job.progress("judging")
     verdict = _verdict(job, wheel)
-    return verdict is None or keeps_promise(wheel, verdict)
+    return verdict is None or not broken_promises(wheel, verdict)
 
 
 def _graft_settings(settings: Settings) -> Settings:

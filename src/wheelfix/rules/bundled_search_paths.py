@@ -15,7 +15,7 @@ from wheelfix.loader.install_schemes import (
 )
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.rules.context import Context
-from wheelfix.rules.findings import Fix, Hit, Severity
+from wheelfix.rules.findings import Finding, Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import DataLibraries, SearchPathTag
 from wheelfix.wheel.edits import AddEntry, AddMember, CopyOf, Edit, MoveMember, SetPathTag
@@ -146,6 +146,36 @@ def wanted_tag(context: Context, dependent: str) -> PathTag | None:
     return None if only and elf.path_tag in {tag, *([] if runpath else [None])} else tag
 
 
+def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
+    """Return the gaps of objects that this repair added or moved, and of those that need them.
+
+    `before` is the wheel as read. No setting selects, ignores or softens these findings: a repair
+    must not publish a library that is not found.
+    """
+    new = context.wheel.elfs.keys() - before.elfs.keys()
+    return tuple(
+        Finding(
+            code="graft",
+            name="graft",
+            severity=Severity.ERROR,
+            member=gap.dependent,
+            message=f"{gap.names} cannot be found once installed",
+            notes=_gap_notes(context, gap),
+            fix=_fix(context, gap),
+        )
+        for gap in (gaps(context) if new else ())
+        if not gap.inherited and not new.isdisjoint((gap.dependent, *gap.libraries.values()))
+    )
+
+
+def _fix(context: Context, gap: Gap) -> Fix | None:
+    """Return the fix for a gap: one entry where that is enough, or else by `data-libraries`."""
+    if len(gap.entries) != 1:
+        return _bridge(context, gap)
+    edits = add_entries(context, gap.dependent, gap.entries)
+    return Fix(title="add an entry for the library", edits=edits)
+
+
 def _bridge(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap between two install scheme paths, by `data-libraries`.
 
@@ -243,25 +273,26 @@ def search_path_note(elf: Elf) -> str:
     return f"{tag} is `{elf.search_path}`" if tag else "it has no search path of its own"
 
 
-def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | None) -> Hit:
+def _not_found(context: Context, gap: Gap, message: str, hint: str) -> Hit:
     return Hit(
         message=message,
         member=gap.dependent,
-        notes=(
-            search_path_note(context.wheel.elfs[gap.dependent]),
-            f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
-            f"fails in: {describe(gap.schemes)}",
-        ),
+        notes=_gap_notes(context, gap),
         hint=hint,
-        fix=fix,
+        fix=_fix(context, gap),
+    )
+
+
+def _gap_notes(context: Context, gap: Gap) -> tuple[str, ...]:
+    return (
+        search_path_note(context.wheel.elfs[gap.dependent]),
+        f"the wheel has it as `{next(iter(gap.libraries.values()))}`",
+        f"fails in: {describe(gap.schemes)}",
     )
 
 
 def _without_entry(context: Context, gap: Gap, message: str) -> Hit:
-    edits = add_entries(context, gap.dependent, gap.entries)
-    fix = Fix(title="add an entry for the library", edits=edits)
-    hint = f"`wheelfix repair` adds the entry `{gap.entries[0]}`"
-    return _not_found(context, gap, message, hint, fix)
+    return _not_found(context, gap, message, f"`wheelfix repair` adds the entry `{gap.entries[0]}`")
 
 
 @rule("WF101", "unreachable-library", Severity.ERROR)
@@ -372,7 +403,7 @@ def no_common_path(context: Context) -> Iterator[Hit]:
         if len(gap.entries) != 1 and not gap.inherited:
             message = f"no single RPATH entry leads to {gap.names} in every install scheme"
             hint = "`wheelfix repair --data-libraries=colocate`, `search` or `move`"
-            yield _not_found(context, gap, message, hint, _bridge(context, gap))
+            yield _not_found(context, gap, message, hint)
 
 
 def _blocked(context: Context, gap: Gap) -> bool:

@@ -1,0 +1,183 @@
+"""What a repair grafts is found, whatever rules are selected, ignored, or set to which severity."""
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.support.build import executable, extension, make_wheel, shared_object
+from tests.support.environment import ENVIRON
+from tests.support.naming import TAG
+from tests.support.trees import SIMULATED, spread
+from wheelfix.pipelines.auditwheel_call import Auditwheel
+from wheelfix.pipelines.repair import repair_with
+from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.rules import bundled_search_paths
+from wheelfix.rules.plugins import all_rules
+from wheelfix.settings import DataLibraries, SearchPathTag, Settings
+
+Repair = Callable[[int, Path, Mapping[str, Any]], Outcome]
+"""Repairs the wheel of a number into a folder, with settings."""
+
+
+@pytest.fixture(scope="module")
+def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("sdk")
+
+
+@pytest.fixture(scope="module")
+def wheels(sdk: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """Build wheels that need libraries of the build machine, which `sdk` has."""
+    folder = tmp_path_factory.mktemp("wheels")
+    inner = shared_object(
+        sdk / "private" / "libinner.so.1", "int inner(void) { return 2; }", soname="libinner.so.1"
+    )
+    outer = shared_object(
+        sdk / "lib" / "libouter.so.1",
+        "int inner(void); int outer(void) { return inner() + 40; }",
+        soname="libouter.so.1",
+        needed=[inner],
+        runpath=str(inner.parent),
+    )
+    lib = str(outer.parent)
+    core = extension(sdk / "_core.so", "_core", needed=[outer], calls=["outer"], rpath=lib)
+    blocked = extension(sdk / "_b.so", "_b", needed=[outer], calls=["outer"], runpath=lib)
+    middle = shared_object(
+        sdk / "libmiddle.so",
+        "int outer(void); int middle(void) { return outer(); }",
+        soname="libmiddle.so",
+        needed=[outer],
+        rpath=lib,
+    )
+    over = extension(
+        sdk / "_over.so", "_over", needed=[middle], calls=["middle"], rpath="$ORIGIN/lib"
+    )
+    tool = executable(
+        sdk / "tool",
+        "int outer(void); int main(void) { return outer() - 42; }",
+        needed=[outer],
+        rpath=lib,
+    )
+    start: dict[str, Path | str] = {"demo/__init__.py": ""}
+    contents = {
+        "plain": {"demo/_core.so": core, "demo/sub/_b.so": blocked},
+        "middle": {"demo/_over.so": over, "demo/lib/libmiddle.so": middle},
+        "spread": {
+            "demo/_core.so": core,
+            "demo-1.0.data/data/share/demo/_core.so": core,
+            "demo-1.0.data/scripts/demo-tool": tool,
+        },
+        "data": {"demo-1.0.data/data/share/demo/_b.so": blocked},
+        "platlib": {"demo-1.0.data/platlib/demo/_core.so": core},
+    }
+    made = [
+        make_wheel(folder / name, tag=TAG, files={**start, **files})
+        for name, files in contents.items()
+    ]
+    return tuple(made)
+
+
+@pytest.fixture(scope="module")
+def repair(wheels: tuple[Path, ...]) -> Iterator[Repair]:
+    with Auditwheel(ENVIRON) as auditwheel:
+
+        def call(number: int, to: Path, asked: Mapping[str, Any]) -> Outcome:
+            return repair_with(auditwheel, wheels[number], Settings(wheel_dir=to, **asked))
+
+        yield call
+
+
+_NAMED = [selector for rule in all_rules() for selector in (rule.code, rule.name)]
+_SELECTORS = st.sampled_from(
+    ["ALL", "WF", "WF1", "WF2", "WF3", "WF4", "WF5", "WF8", *_NAMED]
+) | st.sampled_from(["WF101", "WF103", "WF104", "WF111", "WF114", "WF118", "WF121"])
+_ASKED = st.fixed_dictionaries(
+    {},
+    optional={
+        "select": st.lists(_SELECTORS, max_size=4).map(tuple),
+        "ignore": st.dictionaries(_SELECTORS, st.just(""), max_size=4),
+        "severity": st.dictionaries(_SELECTORS, st.sampled_from(["info", "warning"]), max_size=3),
+        "per_file_ignores": st.dictionaries(
+            st.sampled_from(["*", "demo/*", "demo.libs/*", "*.data/*", "*.so*"]),
+            st.lists(_SELECTORS, min_size=1, max_size=3).map(tuple),
+            max_size=2,
+        ),
+        "data_libraries": st.sampled_from(DataLibraries),
+        "search_path_tag": st.sampled_from(SearchPathTag),
+        "keep_names": st.sampled_from([("libinner.so*",), ("libouter.so*",), ("*",)]),
+        "strip": st.booleans(),
+    },
+)
+
+
+def unloadable(wheel: Path, sdk: Path) -> dict[str, str]:
+    """Install `wheel` in two ways, without `sdk`; return the objects that do not load, and why."""
+    found: dict[str, str] = {}
+    with hidden(sdk):
+        for name in ("debian", "lib64"):
+            with TemporaryDirectory() as root:
+                loaded = spread(wheel, SIMULATED[name], Path(root)).load_all()
+            assert loaded
+            found |= {str(path): outcome.said for path, outcome in loaded.items() if not outcome.ok}
+    return found
+
+
+@contextmanager
+def hidden(folder: Path) -> Generator[None]:
+    away = folder.rename(folder.with_name("away"))
+    yield
+    away.rename(folder)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(asked=_ASKED, number=st.integers(0, 4))
+def test_every_published_wheel_finds_what_was_grafted(
+    sdk: Path, repair: Repair, asked: dict[str, Any], number: int
+) -> None:
+    with TemporaryDirectory() as folder:
+        outcome = repair(number, Path(folder), asked)
+        assert outcome.error is None, outcome.error
+        if outcome.output is not None:
+            assert unloadable(outcome.output, sdk) == {}
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"select": ("WF111",)},
+        {"select": ()},
+        {"ignore": {"WF101": "", "WF103": "", "WF104": ""}},
+        {"ignore": {"ALL": ""}},
+        {"per_file_ignores": {"*": ("ALL",)}},
+        {"severity": {"ALL": "info"}},
+    ],
+    ids=["select", "nothing", "ignore", "ignore-all", "per-file", "severity"],
+)
+def test_the_graft_has_its_own_search_paths(
+    number: int, asked: dict[str, Any], sdk: Path, repair: Repair, tmp_path: Path
+) -> None:
+    outcome = repair(number, tmp_path, asked)
+    assert outcome.status is Status.REPAIRED, (outcome.error, outcome.remaining)
+    assert outcome.output is not None
+    assert unloadable(outcome.output, sdk) == {}
+
+
+def test_a_grafted_library_that_is_not_found_is_not_published(
+    repair: Repair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bundled_search_paths, "_fix", lambda *_: None)
+    outcome = repair(0, tmp_path, {"ignore": {"ALL": ""}, "severity": {"ALL": "info"}})
+    assert outcome.status is Status.REJECTED
+    assert {(found.code, found.member) for found in outcome.remaining} >= {
+        ("graft", "demo/_core.so"),
+        ("graft", "demo/sub/_b.so"),
+    }
+    assert not list(tmp_path.iterdir())
