@@ -1,10 +1,13 @@
 """What a repair grafts is found, whatever rules are selected, ignored, or set to which severity."""
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+import subprocess
+import sys
+import zipfile
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,19 +24,29 @@ from wheelfix.rules import bundled_search_paths
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 
-Repair = Callable[[int, Path, Mapping[str, Any]], Outcome]
-"""Repairs the wheel of a number into a folder, with settings."""
+
+class Bench(NamedTuple):
+    """Wheels to repair."""
+
+    sdk: Path
+    """The libraries of the build machine."""
+    wheels: Sequence[Path]
+    auditwheel: Auditwheel
+
+    def repair(self, wheel: Path, to: Path, asked: Mapping[str, Any]) -> Outcome:
+        return repair_with(self.auditwheel, wheel, Settings(wheel_dir=to, **asked))
 
 
 @pytest.fixture(scope="module")
-def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("sdk")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    sdk = tmp_path_factory.mktemp("sdk")
+    wheels = build_wheels(sdk, tmp_path_factory.mktemp("wheels"))
+    with Auditwheel(ENVIRON) as auditwheel:
+        yield Bench(sdk, wheels, auditwheel)
 
 
-@pytest.fixture(scope="module")
-def wheels(sdk: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Build wheels that need libraries of the build machine, which `sdk` has."""
-    folder = tmp_path_factory.mktemp("wheels")
+def build_wheels(sdk: Path, folder: Path) -> Sequence[Path]:
+    """Build wheels that need libraries of `sdk`."""
     inner = shared_object(
         sdk / "private" / "libinner.so.1", "int inner(void) { return 2; }", soname="libinner.so.1"
     )
@@ -75,21 +88,10 @@ def wheels(sdk: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, .
         "data": {"demo-1.0.data/data/share/demo/_b.so": blocked},
         "platlib": {"demo-1.0.data/platlib/demo/_core.so": core},
     }
-    made = [
+    return [
         make_wheel(folder / name, tag=TAG, files={**start, **files})
         for name, files in contents.items()
     ]
-    return tuple(made)
-
-
-@pytest.fixture(scope="module")
-def repair(wheels: tuple[Path, ...]) -> Iterator[Repair]:
-    with Auditwheel(ENVIRON) as auditwheel:
-
-        def call(number: int, to: Path, asked: Mapping[str, Any]) -> Outcome:
-            return repair_with(auditwheel, wheels[number], Settings(wheel_dir=to, **asked))
-
-        yield call
 
 
 _NAMED = [selector for rule in all_rules() for selector in (rule.code, rule.name)]
@@ -139,13 +141,13 @@ def hidden(folder: Path) -> Generator[None]:
 )
 @given(asked=_ASKED, number=st.integers(0, 4))
 def test_every_published_wheel_finds_what_was_grafted(
-    sdk: Path, repair: Repair, asked: dict[str, Any], number: int
+    bench: Bench, asked: dict[str, Any], number: int
 ) -> None:
     with TemporaryDirectory() as folder:
-        outcome = repair(number, Path(folder), asked)
+        outcome = bench.repair(bench.wheels[number], Path(folder), asked)
         assert outcome.error is None, outcome.error
         if outcome.output is not None:
-            assert unloadable(outcome.output, sdk) == {}
+            assert unloadable(outcome.output, bench.sdk) == {}
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -162,22 +164,54 @@ def test_every_published_wheel_finds_what_was_grafted(
     ids=["select", "nothing", "ignore", "ignore-all", "per-file", "severity"],
 )
 def test_the_graft_has_its_own_search_paths(
-    number: int, asked: dict[str, Any], sdk: Path, repair: Repair, tmp_path: Path
+    number: int, asked: dict[str, Any], bench: Bench, tmp_path: Path
 ) -> None:
-    outcome = repair(number, tmp_path, asked)
+    outcome = bench.repair(bench.wheels[number], tmp_path, asked)
     assert outcome.status is Status.REPAIRED, (outcome.error, outcome.remaining)
     assert outcome.output is not None
-    assert unloadable(outcome.output, sdk) == {}
+    assert unloadable(outcome.output, bench.sdk) == {}
 
 
 def test_a_grafted_library_that_is_not_found_is_not_published(
-    repair: Repair, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(bundled_search_paths, "_fix", lambda *_: None)
-    outcome = repair(0, tmp_path, {"ignore": {"ALL": ""}, "severity": {"ALL": "info"}})
+    outcome = bench.repair(
+        bench.wheels[0], tmp_path, {"ignore": {"ALL": ""}, "severity": {"ALL": "info"}}
+    )
     assert outcome.status is Status.REJECTED
     assert {(found.code, found.member) for found in outcome.remaining} >= {
         ("graft", "demo/_core.so"),
         ("graft", "demo/sub/_b.so"),
     }
     assert not list(tmp_path.iterdir())
+
+
+# --- data-libraries = "colocate" ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("by_auditwheel", [False, True], ids=["built", "repaired"])
+@pytest.mark.parametrize(
+    ("number", "folders"),
+    [(0, {"demo.libs"}), (2, {"demo.libs", "demo.data-libs"}), (3, {"demo.data-libs"})],
+    ids=["package", "both", "data"],
+)
+def test_colocate_leaves_no_copy_that_no_object_loads(
+    number: int,
+    folders: set[str],
+    by_auditwheel: bool,  # noqa: FBT001 - a parameter of the test
+    bench: Bench,
+    tmp_path: Path,
+) -> None:
+    wheel = bench.wheels[number]
+    if by_auditwheel:
+        command: list[str | Path] = [sys.executable, "-m", "auditwheel", "repair"]
+        command += ["-w", tmp_path / "theirs", wheel]
+        subprocess.run(command, env=ENVIRON, check=True, capture_output=True)
+        (wheel,) = (tmp_path / "theirs").iterdir()
+    output = bench.repair(wheel, tmp_path / "out", {}).output
+    assert output is not None
+    with zipfile.ZipFile(output) as archive:
+        libraries = {PurePath(name) for name in archive.namelist() if "/lib" in name}
+    assert {path.parent.name for path in libraries} == folders
+    assert unloadable(output, bench.sdk) == {}

@@ -1,7 +1,7 @@
 """Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
@@ -182,11 +182,10 @@ def _bridge(context: Context, gap: Gap) -> Fix | None:
     From site-packages, a few entries reach the library for all Python versions, and the library
     remains a single file, which the package may also open by its path.
     """
-    place = split(gap.dependent, context.wheel)
     match context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
-        case DataLibraries.COLOCATE if place and place[0] not in LIBRARY_KEYS:
+        case DataLibraries.COLOCATE if _is_outside(gap.dependent, context.wheel):
             return _colocate(context, gap)
         case DataLibraries.SEARCH | DataLibraries.COLOCATE:
             edits = add_entries(context, gap.dependent, gap.entries)
@@ -219,10 +218,23 @@ def _in_platlib(wheel: Wheel, member: str) -> str | None:
 
 
 def _colocate(context: Context, gap: Gap) -> Fix:
-    """Copy the libraries and their dependencies to a path relative to the dependent."""
+    """Copy the libraries and their dependencies to a path relative to the dependent.
+
+    Libraries that no other object may need are moved there.
+    """
     wheel = context.wheel
     folder = _folder_beside(context, gap.dependent)
     members = {member.name: member for member in wheel.members}
+    closure = _closure(context, gap.libraries.values())
+    moves = [
+        MoveMember(member=library, new=f"{folder}/{posixpath.basename(library)}")
+        for library in _needed_only_beside(context, folder, closure)
+        if f"{folder}/{posixpath.basename(library)}" not in members
+    ]
+    if moves:
+        return Fix(
+            title="move the libraries to the install scheme that needs them", edits=tuple(moves)
+        )
     copies = [
         AddMember(
             member=f"{folder}/{posixpath.basename(library)}",
@@ -231,7 +243,7 @@ def _colocate(context: Context, gap: Gap) -> Fix:
             mode=members[library].mode or 0o100755,
             elf=wheel.elfs[library],
         )
-        for library in _closure(context, tuple(gap.libraries.values()))
+        for library in closure
         if f"{folder}/{posixpath.basename(library)}" not in members
     ]
     entries = entries_between(gap.dependent, split(folder, wheel), wheel, schemes(wheel.name))
@@ -252,7 +264,39 @@ def _folder_beside(context: Context, dependent: str) -> str:
     return f"{wheel.data_dir}/{key}/{wheel.name.distribution}.data-libs"
 
 
-def _closure(context: Context, libraries: tuple[str, ...]) -> tuple[str, ...]:
+def _needed_only_beside(
+    context: Context, folder: str, libraries: Collection[str]
+) -> tuple[str, ...]:
+    """Return those vendored `libraries` that only objects with `folder` beside them need.
+
+    No Python source and no code of an object has their names.
+    """
+    wheel, is_vendored = context.wheel, context.settings.is_vendored
+    if context.definitions is None:
+        return ()
+    vendored = {library for library in libraries if is_vendored(library, wheel)}
+    elsewhere = (
+        member
+        for member in wheel.elfs
+        if member not in vendored
+        and not (_is_outside(member, wheel) and _folder_beside(context, member) == folder)
+    )
+    alone = vendored - set(_closure(context, elsewhere))
+    mentions = context.definitions.mentions({posixpath.basename(library) for library in alone})
+    return tuple(
+        library
+        for library in libraries
+        if library in alone and not mentions[posixpath.basename(library)]
+    )
+
+
+def _is_outside(member: str, wheel: Wheel) -> bool:
+    """Return whether a member is installed outside site-packages."""
+    place = split(member, wheel)
+    return place is not None and place[0] not in LIBRARY_KEYS
+
+
+def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
     """Return `libraries` and their dependencies in the wheel, each once."""
     closed: dict[str, None] = {}
     waiting = list(libraries)
@@ -388,8 +432,9 @@ def no_common_path(context: Context) -> Iterator[Hit]:
     - `data_files` of setuptools, or a CMake install into `${SKBUILD_DATA_DIR}`, puts a library
       outside the package. **Solution**: ship it as package data; or choose a policy with
       `data-libraries`:
-      - `colocate` (default): the libraries are copied to the file's own scheme; a package that
-        needs a library of the data scheme gets entries, as with `search`;
+      - `colocate` (default): the libraries are copied to the file's own scheme, or moved if only
+        files of that scheme need them; a package that needs a library of the data scheme gets
+        entries, as with `search`;
       - `search`: adds one entry for each scheme and Python version;
       - `move`: moves the file to platlib; the code that opens it must look there.
     - An executable in `scripts` needs a vendored library. **Solution**: as above; executables are
@@ -397,7 +442,8 @@ def no_common_path(context: Context) -> Iterator[Hit]:
 
     ## Fix safety
     Safe: the same libraries are loaded. `colocate` makes the wheel larger by the copies; a library
-    that is loaded from both paths exists twice in the process, which matters if it has state.
+    that is loaded from both paths exists twice in the process, which matters if it has state. A
+    library is moved only if neither Python code nor the data of any object contains its name.
     """
     for gap in gaps(context):
         if len(gap.entries) != 1 and not gap.inherited:
