@@ -185,7 +185,7 @@ def _bridge(context: Context, gap: Gap) -> Fix | None:
     match context.settings.data_libraries:
         case DataLibraries.MOVE:
             return _move(context, gap)
-        case DataLibraries.COLOCATE if _is_outside(gap.dependent, context.wheel):
+        case DataLibraries.COLOCATE if _stays_outside(context, gap.dependent):
             return _colocate(context, gap)
         case DataLibraries.SEARCH | DataLibraries.COLOCATE:
             edits = add_entries(context, gap.dependent, gap.entries)
@@ -279,7 +279,7 @@ def _needed_only_beside(
         member
         for member in wheel.elfs
         if member not in vendored
-        and not (_is_outside(member, wheel) and _folder_beside(context, member) == folder)
+        and not (_stays_outside(context, member) and _folder_beside(context, member) == folder)
     )
     alone = vendored - set(_closure(context, elsewhere))
     mentions = context.definitions.mentions({posixpath.basename(library) for library in alone})
@@ -290,10 +290,13 @@ def _needed_only_beside(
     )
 
 
-def _is_outside(member: str, wheel: Wheel) -> bool:
-    """Return whether a member is installed outside site-packages."""
-    place = split(member, wheel)
-    return place is not None and place[0] not in LIBRARY_KEYS
+def _stays_outside(context: Context, member: str) -> bool:
+    """Return whether a member is installed outside site-packages after this repair."""
+    place = split(member, context.wheel)
+    if place is None or place[0] in LIBRARY_KEYS:
+        return False
+    moves = context.settings.data_libraries is DataLibraries.MOVE
+    return not moves or _in_platlib(context.wheel, member) is None
 
 
 def _closure(context: Context, libraries: Iterable[str]) -> tuple[str, ...]:
