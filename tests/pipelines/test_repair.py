@@ -32,7 +32,6 @@ from tests.support.fakes import use_fake_auditwheel
 from wheelfix.errors import BadWheelError, ToolError, VerificationError
 from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
-from wheelfix.pipelines.check import check
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -696,16 +695,6 @@ def test_a_wheel_for_any_platform_with_objects_is_grafted_and_tagged_as_by_audit
     assert loads(ours, "demo/libuser.so", tmp_path / "installed") == 42
 
 
-def test_a_wheel_for_android_is_refused(sdk: Sdk, tmp_path: Path) -> None:
-    name = f"cp313-cp313-android_24_{MACHINE}"
-    wheel = make_wheel(tmp_path, tag=name, files={"demo/libuser.so": sdk.user})
-    outcome = repaired(wheel, tmp_path / "out")
-    assert isinstance(outcome.error, BadWheelError)
-    assert "Android" in outcome.error.message
-    assert "auditwheel repair" in (outcome.error.hint or "")
-    assert check(wheel, Settings()).verdict is None
-
-
 def test_the_repaired_wheel_loads_what_it_ships(everything: Path, tmp_path: Path) -> None:
     outcome = repaired(everything, tmp_path / "out")
     loaded = {load.member: dict(load.libraries) for load in outcome.loads}
@@ -783,7 +772,11 @@ def test_a_grafted_library_uses_what_the_wheel_ships(core: Path, tmp_path: Path)
     )
     files = {"demo/libuser.so": user, "demo/lib/libcore.so": core}
     wheel = make_wheel(tmp_path / "in", tag=LINUX, files=files)
-    output = written(repaired(wheel, tmp_path / "out"))
+    outcome = repaired(wheel, tmp_path / "out")
+    (origin,) = outcome.grafted
+    assert (origin.original, origin.source) == ("libmiddle.so", middle.resolve())
+    assert (origin.dependents, origin.package) == (("demo/libuser.so",), "")
+    output = written(outcome)
     assert [name.partition("-")[0] for name in libraries(output)] == ["libmiddle"]
     assert [name for name in names(output) if "libcore" in name] == ["demo/lib/libcore.so"]
     core.unlink()

@@ -27,7 +27,6 @@ from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import open_wheel
 
 NO_BASELINE = Baseline()
@@ -56,7 +55,7 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
-            verdict=_verdict(wheel, settings) if settings.verdict else None,
+            verdict=verdict_of(wheel, settings) if settings.verdict else None,
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
@@ -81,10 +80,8 @@ def _read(path: Path) -> Wheel:
         return archive.wheel
 
 
-def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
-    """Return the verdict on the platform tags; None for Android, which `repair` refuses."""
-    if any(parse_platform_tag(tag).family is Family.ANDROID for tag in wheel.name.platforms):
-        return None
+def verdict_of(wheel: Wheel, settings: Settings) -> Verdict | None:
+    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
     return policy_verdict(wheel, excluding, read_policies())
