@@ -34,7 +34,7 @@ from wheelfix.pipelines import patchelf as patchelf_module
 from wheelfix.pipelines.auditwheel_call import Analysis, Auditwheel, Question, Refusal
 from wheelfix.pipelines.patchelf import Patchelf, find_patchelf
 from wheelfix.pipelines.repair import repair
-from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_result import Absence, Absent, Outcome, Status
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.settings import DataLibraries, SacrificialEntry, SearchPathTag, Settings
 from wheelfix.system.subprocesses import run
@@ -797,6 +797,9 @@ def test_an_excluded_library_stays_needed_and_out(
     assert libraries(output) == set()
     assert "manylinux" in output.name, "the verdict leaves out what is excluded"
     assert serious(outcome.remaining) == []
+    assert outcome.absent == (Absent("libouter.so.1", Absence.EXCLUDED, "", ("demo/libuser.so",)),)
+    assert outcome.verdict is not None
+    assert outcome.verdict.shown == f"linux_{MACHINE}"
     where = {"LD_LIBRARY_PATH": str(sdk.outer.parent)} if by == "path" else {}
     again = repaired(output, tmp_path / "again", where, exclude=(pattern,))
     assert again.status is Status.UNCHANGED, again.remaining

@@ -39,6 +39,7 @@ from wheelfix.loader.machines import musl_soname
 from wheelfix.loader.musl_search import RESERVED
 from wheelfix.loader.platform_libraries import is_glibc_loader
 from wheelfix.settings import Settings, matches_any
+from wheelfix.text import join_some
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import ARCHITECTURES, Family, parse_platform_tag
 
@@ -72,10 +73,9 @@ class Verdict(NamedTuple):
     libraries_alone: bool = False
     """Whether `external` is the only obstacle: with these libraries, the tag is met."""
     shown: str = ""
-    """The tag that `auditwheel show` prints; it may differ from `overall`."""
-    lost_in_zip: tuple[tuple[str, str], ...] = ()
-    """Libraries of the wheel that auditwheel does not find in the zip, each with an object that
-    needs it."""
+    """The tag that `auditwheel show` prints for the file."""
+    shown_because: str = ""
+    """Why that tag is not `overall`; empty if it is."""
 
 
 class _Subject(NamedTuple):
@@ -116,7 +116,7 @@ def verdict_from(
         near=near_misses(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         shown=judgement.overall if zipped is None else zipped.overall,
-        lost_in_zip=() if zipped is None else _lost_in_zip(wheel, zipped),
+        shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped),
     )
 
 
@@ -147,20 +147,33 @@ def judge_zip(wheel: Wheel, policies: Sequence[Policy]) -> Judgement | None:
     return _judgement(wheel, subject, settings, ladder, external)
 
 
-def _lost_in_zip(wheel: Wheel, zipped: Judgement) -> tuple[tuple[str, str], ...]:
-    """Return the libraries of the wheel that `zipped` has as external, with a dependent each."""
-    shipped = {basename(member) for member, elf in wheel.elfs.items() if elf.dynamic}
-    external = {name for short in zipped.upgrades.values() for name in short.libraries}
-    lost = external & shipped
+def _shown_because(wheel: Wheel, installed: Judgement, zipped: Judgement) -> str:
+    """Return why the tag of the zip is not that of the installed wheel; "" if it is."""
+    if zipped.overall == installed.overall:
+        return ""
+    names = _externals(zipped) - _externals(installed)
     search = ZipSearch(wheel)
-    dependents = {
-        name: member
+    lost = [
+        f"`{name}` by the search path of `{member}`"
         for member, elf in wheel.elfs.items()
-        if not lost.isdisjoint(elf.needed)
+        if not names.isdisjoint(elf.needed)
         for name, found in search.tree(member).items()
-        if name in lost and found is None and name in elf.needed
-    }
-    return tuple(sorted(dependents.items()))
+        if name in names and name in elf.needed and found is None and _ships(wheel, name)
+    ]
+    if lost:
+        more = f", and {len(lost) - 1:,} more" if len(lost) > 1 else ""
+        return f"because in the layout of the zip it does not find {lost[0]}{more}"
+    if names:
+        return f"because it counts libraries that come from elsewhere: {join_some(sorted(names))}"
+    return "because it does not know the options of this run"
+
+
+def _externals(found: Judgement) -> set[str]:
+    return {name for short in found.upgrades.values() for name in short.libraries}
+
+
+def _ships(wheel: Wheel, name: str) -> bool:
+    return any(basename(member) == name and elf.dynamic for member, elf in wheel.elfs.items())
 
 
 def _judgement(

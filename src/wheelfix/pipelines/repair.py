@@ -23,6 +23,7 @@ from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
+    absent_libraries,
     breaks_by_stage,
     loads_of_changed,
     read_back,
@@ -218,7 +219,12 @@ def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
     remaining = tuple(
         attribute_to_stage(finding, breaks) for finding in run_rules(context, job.rules)
     )
-    judged = replace(outcome, verdict=verdict, loads=loads_of_changed(job.archive.wheel, context))
+    judged = replace(
+        outcome,
+        verdict=verdict,
+        loads=loads_of_changed(job.archive.wheel, context),
+        absent=tuple(absent_libraries(context, plan.excluded)),
+    )
     judged = _with_remaining(judged, remaining)
     if judged.status is Status.REJECTED:
         return judged
@@ -327,7 +333,7 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
         sharing, edits, "graft", "vendor what the platform does not give"
     )
     refuse_changed_search_paths(sharing, grafted)
-    messages = (*graft.messages, *graft_notes(graft, owned, grafted, settings))
+    messages = (*graft.messages, *graft_notes(graft, owned, settings))
     return replace(graft, messages=messages), (*borrowed, *steps)
 
 
