@@ -1,5 +1,6 @@
 """What a repair grafts is found, whatever rules are selected, ignored, or set to which severity."""
 
+import json
 import subprocess
 import sys
 import zipfile
@@ -215,3 +216,21 @@ def test_colocate_leaves_no_copy_that_no_object_loads(
         libraries = {PurePath(name) for name in archive.namelist() if "/lib" in name}
     assert {path.parent.name for path in libraries} == folders
     assert unloadable(output, bench.sdk) == {}
+
+
+# --- The verdict ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("exclude", [(), ("libinner.so*",)], ids=["all", "exclude"])
+@pytest.mark.parametrize("number", range(5))
+def test_the_verdict_names_the_tag_that_auditwheel_show_prints(
+    number: int, exclude: tuple[str, ...], bench: Bench, tmp_path: Path
+) -> None:
+    outcome = bench.repair(bench.wheels[number], tmp_path, {"exclude": exclude})
+    assert outcome.output is not None
+    assert outcome.verdict is not None
+    command = [sys.executable, "-m", "auditwheel", "show", "--json", str(outcome.output)]
+    with hidden(bench.sdk):
+        done = subprocess.run(command, env=ENVIRON, check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)["overall_tag"] == outcome.verdict.shown
+    assert (outcome.verdict.shown == outcome.verdict.overall) == (not outcome.verdict.shown_because)
