@@ -9,8 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation, explain_everywhere
-from wheelfix.analysis.explain import explain as explain_installed
+from wheelfix.analysis.explain import Explanation, explain_everywhere, explain_installed
 from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
 from wheelfix.analysis.load_tree import resolutions
 from wheelfix.analysis.why_not_used import why_not
