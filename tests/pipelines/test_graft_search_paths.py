@@ -210,8 +210,11 @@ def test_colocate_leaves_no_copy_that_no_object_loads(
         command += ["-w", tmp_path / "theirs", wheel]
         subprocess.run(command, env=ENVIRON, check=True, capture_output=True)
         (wheel,) = (tmp_path / "theirs").iterdir()
-    output = bench.repair(wheel, tmp_path / "out", {}).output
+    outcome = bench.repair(wheel, tmp_path / "out", {})
+    output = outcome.output
     assert output is not None
+    assert outcome.after is not None
+    assert {library.member for library in outcome.grafted} <= outcome.after.elfs.keys()
     with zipfile.ZipFile(output) as archive:
         libraries = {PurePath(name) for name in archive.namelist() if "/lib" in name}
     assert {path.parent.name for path in libraries} == folders

@@ -31,7 +31,7 @@ from wheelfix.pipelines.repair_proof import (
     verified,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import sbom_edits
+from wheelfix.pipelines.sbom import places_of, sbom_edits
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -277,22 +277,29 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
-        grafted=tuple(_origins(graft.libraries, packages, stripped)),
+        grafted=tuple(_origins(graft.libraries, packages, stripped, late)),
         messages=graft.messages,
     )
 
 
 def _origins(
-    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+    libraries: Iterable[GraftedLibrary],
+    packages: Mapping[Path, Package],
+    wheel: Wheel,
+    late: Iterable[PlannedEdit],
 ) -> Iterator[GraftedFrom]:
-    """Yield where each grafted library is from, and what needs it in `wheel`."""
+    """Yield where each grafted library is from, and what needs it in `wheel`.
+
+    `late` are the edits after the graft, which may have moved it.
+    """
+    edits = [step.edit for step in late]
     dependents = values_by_key(
         (name, member) for member, e in wheel.elfs.items() for name in e.needed
     )
     for library in libraries:
         package = packages.get(library.host.source)
         yield GraftedFrom(
-            member=library.member,
+            member=places_of(library.member, edits)[0],
             original=library.original,
             source=library.host.source,
             package=f"{package.name} {package.version}" if package else "",
