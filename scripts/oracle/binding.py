@@ -257,13 +257,17 @@ class _Scopes:
 
 
 def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
-    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`)."""
+    """Yield the new objects as glibc relocates them: dependencies first (`_dl_sort_maps_dfs`).
+
+    The opened object comes last; what it needs is not yet noted. Filtees come before it in scope.
+    """
+    opened = load.root if load.root == load.objects[0] else load.requests[0].result
     edges: dict[str, list[str]] = {path: [] for path in new}
     for request in load.requests:
-        if request.requester in edges and request.result in edges:
-            edges[request.requester].append(request.result)
-    root = load.objects[0]
-    visited = {root}
+        source = request.requester
+        if source in edges and source != opened and request.result in edges:
+            edges[source].append(request.result)
+    visited: set[str] = set()
     for start in reversed(new):
         stack = [(start, iter(edges[start]))] if start not in visited else []
         visited.add(start)
@@ -276,6 +280,7 @@ def _dependencies_first(load: Load, new: Sequence[str]) -> Iterator[str]:
                     break
             else:
                 stack.pop()
-                yield path
-    if root in edges:
-        yield root
+                if path != opened:
+                    yield path
+    if opened in edges:
+        yield opened

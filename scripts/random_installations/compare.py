@@ -13,7 +13,7 @@ from random_installations.observe import (
     observe,
     tried,
 )
-from random_installations.predict import PredictedStep, existing, opened, predict
+from random_installations.predict import PredictedStep, existing, predict
 from wheelfix.elf.model import Libc
 
 
@@ -49,7 +49,6 @@ def _steps(
 ) -> Iterator[str]:
     if len(observed) != len(predicted):
         yield f"{len(observed)} steps, {len(predicted)} predicted: {observed[-1].error}"
-    maps: list[str] = []
     places: set[tuple[str, str, str]] = set()
     for did, one in zip(observed, predicted, strict=False):
         root = one.load.root
@@ -57,14 +56,13 @@ def _steps(
         if bool(did.error) != one.fails or (did.error and not blamed(did.error, one, libc)):
             yield f"{root}: {did.error!r}, predicted {_failure(one)}"
         if not one.fails and one.binding is not None:
-            maps += opened(one.load)
             places |= {
                 (identity(case, each.user), each.symbol, identity(case, each.provider or ""))
                 for each in one.binding.lookups
                 if not each.copied
             }
-        if not did.error and did.maps != maps:
-            yield f"{root}: loaded {did.maps}, predicted {maps}"
+        if not did.error and did.maps != one.maps:
+            yield f"{root}: loaded {did.maps}, predicted {one.maps}"
         if not did.error and did.places != places:
             yield f"{root}: places {did.places - places}, predicted {places - did.places}"
 

@@ -7,10 +7,11 @@ from functools import cache
 from oracle.binding import LoadBindings, MissingVersion, ProcessBinder, Symbols
 from oracle.files import read_symbols
 from oracle.lookups import Lookup
-from random_installations.case import SYMBOLS, Case, Step
+from random_installations.case import NAMES, SYMBOLS, Case, Step
 from random_installations.observe import identity
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import How, Load, SearchOutcome
+from wheelfix.loader.process import LoaderProcess
 from wheelfix.loader.search import load, start_process
 
 
@@ -19,6 +20,8 @@ class PredictedStep:
     """One step of the model's."""
 
     load: Load
+    maps: list[str]
+    """The paths of all objects in the process after it, in load order."""
     binding: LoadBindings | None = None
     """None if a file is missing."""
 
@@ -43,8 +46,9 @@ def predict(case: Case) -> list[PredictedStep]:
     process = ProcessBinder(environment.files, _symbols(), environment.libc)
     started = load(environment.main, environment)
     if started.missing:
-        return [PredictedStep(load=started)]
-    found = [PredictedStep(load=started, binding=process.start(started))]
+        return [PredictedStep(load=started, maps=[])]
+    maps = _maps(start_process(FileSystem(environment)))
+    found = [PredictedStep(load=started, maps=maps, binding=process.start(started))]
     return found if found[0].fails else [*found, *_Run(case, process, started).steps()]
 
 
@@ -60,14 +64,17 @@ class _Run:
 
     def steps(self) -> Iterator[PredictedStep]:
         process = start_process(FileSystem(self._case.environment))
-        loads: list[Load] = []
+        loads: list[tuple[Load, list[str]]] = []
         for name, caller in self._roots():
-            one = process.dlopen(name, caller)
+            # The program asks for `wopen` in the scope of the caller, where a filtee comes first.
+            scope = process.dlopen(caller).objects if caller else (None,)
+            one = process.dlopen(name, scope[0])
             if not one.missing and not self._accepts(one):
                 process.undo(one)
-            loads.append(one)
-        for one in loads:
-            yield (predicted := PredictedStep(load=one, binding=self._bindings.get(id(one))))
+            loads.append((one, _maps(process)))
+        for one, maps in loads:
+            binding = self._bindings.get(id(one))
+            yield (predicted := PredictedStep(load=one, maps=maps, binding=binding))
             if predicted.aborts:
                 return
 
@@ -99,10 +106,8 @@ def _symbols() -> Symbols:
     return replace(symbols, lookups=lookups)
 
 
-def opened(one: Load) -> list[str]:
-    """Return the paths of the objects that this load brought into the process."""
-    new = {How.LOADED, How.SAME_FILE, How.LIBC, None}
-    return [each.candidates[-1].path for each in one.requests if each.how not in new]
+def _maps(process: LoaderProcess) -> list[str]:
+    return [path for path in process.maps if path.rpartition("/")[2] in NAMES]
 
 
 def existing(one: Load) -> Iterator[str]:

@@ -143,10 +143,7 @@ class GlibcProcess(LoaderProcess):
             (elf.bits == reference.bits, SearchOutcome.WRONG_CLASS),
             (elf.little_endian == reference.little_endian, SearchOutcome.WRONG_ENDIANNESS),
             (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
-            (
-                elf.valid_header and elf.abi_version in (versions or ()),
-                SearchOutcome.INVALID_HEADER,
-            ),
+            (is_valid, SearchOutcome.INVALID_HEADER),
             (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
             (is_shared, SearchOutcome.NOT_SHARED),
         )

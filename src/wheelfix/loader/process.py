@@ -117,6 +117,12 @@ class LoaderProcess(ABC):
             return Load(root=name, objects=again, requests=(request,))
         return self._load_dependencies(name, found, [request])
 
+    @property
+    def maps(self) -> tuple[str, ...]:
+        """The paths by which the objects were opened, in load order, without the program."""
+        loaded = sorted(self._inodes.values(), key=attrgetter("place"))
+        return tuple(link_map.opened for link_map in loaded)
+
     def undo(self, load: Load) -> None:
         """Unload a load that fails for a missing symbol."""
         self._unload(load, len(self._given_names))
