@@ -73,6 +73,12 @@ def expanded_directories(
     return tuple((element, directory) for directory, element in found.items())
 
 
+def expanded_name(name: str, origin: str | None, environment: Environment) -> str:
+    """Return a DT_NEEDED name with its tokens expanded, or as it is if one has no value."""
+    text = expand(name, origin, lib=environment.lib, platform=environment.platform)
+    return name if text is None else text
+
+
 class GlibcProcess(LoaderProcess):
     """`_dl_map_object` and `_dl_map_object_deps` of glibc's ld.so."""
 
@@ -85,9 +91,7 @@ class GlibcProcess(LoaderProcess):
         yield from filtees
 
     def _expanded(self, requester: LinkMap | None, name: str) -> str:
-        env = self.environment
-        origin = requester.origin if requester else None
-        return expand(name, origin, lib=env.lib, platform=env.platform) or name
+        return expanded_name(name, requester.origin if requester else None, self.environment)
 
     def _directories(self, path: str, origin: str) -> Sequence[tuple[str, str]]:
         return search_path_directories(path, origin, self.environment)
