@@ -65,7 +65,19 @@ def test_the_default_directories_and_hwcaps_are_those_the_loader_prints() -> Non
     levels = re.findall(r"^  (x86-64-v\d) \(supported, searched\)$", printed, re.MULTILINE)
     found = loader_environment(HERE)
     assert found.default_directories == tuple(directories)
-    assert found.subdirectories == tuple(f"glibc-hwcaps/{level}" for level in levels)
+    hwcaps = tuple(f"glibc-hwcaps/{level}" for level in levels)
+    assert found.subdirectories[: len(hwcaps)] == hwcaps
+
+
+def test_the_subdirectories_are_those_the_loader_searches(tmp_path: Path) -> None:
+    log = tmp_path / "ld"
+    variables = {"LD_LIBRARY_PATH": "/nowhere", "LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": str(log)}
+    subprocess.run([PYTHON, "-c", ""], env=variables, check=False)
+    text = "".join(file.read_text() for file in tmp_path.glob("ld.*"))
+    searched = re.search(r"search path=(\S+)\s+\(LD_LIBRARY_PATH\)", text)
+    assert searched is not None
+    expected = [f"/nowhere/{sub}" for sub in read_process(PYTHON, []).subdirectories]
+    assert searched[1].split(":") == [*expected, "/nowhere"]
 
 
 def _elf(machine: int, *, bits: int = 64, interpreter: str | None = None) -> Elf:

@@ -141,7 +141,7 @@ class LoaderProcess(ABC):
                         failed = len(self._given_names)
                 elif filtee is None:
                     order.append(found)
-                elif order.move_before(found, loaded):
+                elif order.move_before(found, loaded) and failed is None:
                     self._move_before(found, loaded)
         objects = tuple(order.objects)
         load = Load(
