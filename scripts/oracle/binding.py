@@ -124,7 +124,7 @@ class ProcessBinder:
         new = [path for path in load.objects if path not in self._relocated]
         names = dict(self._names)
         for request in load.requests:
-            names.setdefault(request.name, request.result)
+            names[request.name] = request.result  # the last: filtees change the load order
         given = self._given.union((r.name, r.result) for r in load.requests)
         glibc = self._libc is Libc.GLIBC
         unique = dict(self._unique)
