@@ -8,9 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from random_installations.compare import differences
+from random_installations.dice import random_case
+from random_installations.predict import read_from_disk
+from random_installations.programs import programs_for
 from tests.support.build import make_wheel, shared_object
 from wheelfix.elf.model import Elf, ElfType, Libc, Machine
 from wheelfix.host.loader_config import loader_environment, loader_of, parse_cache
@@ -199,3 +204,17 @@ def test_the_model_is_held_to_the_real_loader_by_a_script(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"1 wheels, 4 objects, .* 2 failures and 0 for symbols, 0 diff", done.stdout)
+
+
+@pytest.fixture(scope="session")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    made = programs_for(Libc.GLIBC, tmp_path_factory.mktemp("programs"))
+    return pytest.skip(made) if isinstance(made, str) else made
+
+
+@pytest.mark.parametrize("seed", range(5000, 5040))
+def test_random_installations_are_read_as_the_loader_finds_them(
+    seed: int, tmp_path: Path, programs: Any
+) -> None:
+    case = read_from_disk(random_case(seed, tmp_path, Libc.GLIBC, programs))
+    assert differences(case) == []

@@ -232,8 +232,9 @@ def test_directories_that_cannot_be_listed_are_searched(site: Path, tmp_path: Pa
     hidden = site / "hidden"
     hidden.mkdir()
     (site / "demo.libs/libinner.so.1").rename(hidden / "libinner.so.1")
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o755)
     hidden.chmod(0o711)
     load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
     module = site / "demo/_core.so"
