@@ -204,7 +204,6 @@ class Disk:
             if part == "..":
                 if not self._is_directory(current or "/"):
                     return None
-                self.directories.add(current or "/")
                 current = current.rpartition("/")[0]
                 continue
             step = f"{current}/{part}"
