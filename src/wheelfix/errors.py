@@ -5,6 +5,7 @@ The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings 
 """
 
 from enum import IntEnum
+from errno import EAGAIN, EMFILE, ENFILE, ENOMEM
 
 
 class ExitCode(IntEnum):
@@ -63,11 +64,31 @@ class OutputError(WheelfixError):
     """A wheel or a report cannot be written to its path."""
 
 
-def internal_error(error: Exception) -> WheelfixError:
-    """Return the error that reports a bug in wheelfix."""
-    found = WheelfixError(
-        f"internal error: {type(error).__name__}: {error}",
-        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
-    )
+def unexpected_error(error: Exception) -> WheelfixError:
+    """Return the error that reports what nothing else has handled: a limit of the system or a bug.
+
+    The operating system's own errors (disks, permissions, names, limits of `ulimit`) are no bugs.
+    """
+    if isinstance(error, OSError):
+        where = f"`{error.filename}`: " if error.filename else ""
+        hint = _HINTS.get(error.errno or 0)
+        found = WheelfixError(f"{where}{error.strerror or error}", hint=hint)
+    elif isinstance(error, MemoryError) or str(error) == "can't start new thread":
+        found = WheelfixError(
+            "out of memory, or of threads", hint="raise the limit (`ulimit -v`, `ulimit -u`)"
+        )
+    else:
+        found = WheelfixError(
+            f"internal error: {type(error).__name__}: {error}",
+            hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
+        )
     found.__cause__ = error
     return found
+
+
+_HINTS = {
+    EMFILE: "raise the limit of open files: `ulimit -n 1024`",
+    ENFILE: "the system has too many open files: end other programs",
+    ENOMEM: "raise the limit (`ulimit -v`), or use fewer --jobs",
+    EAGAIN: "raise the limit of processes (`ulimit -u`), or use fewer --jobs",
+}

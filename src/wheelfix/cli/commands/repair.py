@@ -11,7 +11,7 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
@@ -114,7 +114,7 @@ def _repaired(
             except WheelfixError as error:
                 return Outcome(source=path, status=Status.FAILED, error=error)
             except Exception as error:  # noqa: BLE001 - reported, with exit code 2
-                return Outcome(source=path, status=Status.FAILED, error=internal_error(error))
+                return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
 
         yield from repair_each(
             wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs
