@@ -1005,6 +1005,36 @@ def test_a_hidden_file_of_a_killed_run_is_removed_by_the_next(
         assert archive.wheel.record_problems == ()
 
 
+def test_an_input_is_never_replaced_by_an_output(
+    wheel: Path, environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    copy = Path(shutil.copy(wheel, tmp_path))
+    before = copy.read_bytes()
+    (tmp_path / "link").symlink_to(tmp_path)
+    for place in (tmp_path, tmp_path / "link"):
+        stays = Settings(wheel_dir=place, update_tags=False)
+        refused(repair(copy, stays, environ), "would replace", "-w wheelhouse")
+        assert copy.read_bytes() == before
+    done = repaired(copy, tmp_path / "out", environ).output
+    assert done is not None
+    other = Path(shutil.copy(done, tmp_path))
+    process = started(copy, tmp_path, environ, str(other))
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2
+    assert said.count("would replace") == 1
+    assert other.read_bytes() == done.read_bytes()
+
+
+def test_a_wheel_with_nothing_wrong_stays_in_its_place(
+    environ: Mapping[str, str], tmp_path: Path
+) -> None:
+    made = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": ""})
+    inode = made.stat().st_ino
+    outcome = repair(made, Settings(wheel_dir=tmp_path, allow_pure_python_wheel=True), environ)
+    assert (outcome.status, outcome.output) == (Status.UNCHANGED, made)
+    assert made.stat().st_ino == inode
+
+
 @pytest.mark.slow
 def test_kills_at_random_moments() -> None:
     """A few of those of `scripts/faults.py`."""

@@ -21,7 +21,7 @@ _MOST = 5
 
 @rule("WF519", "installer-refuses", Severity.ERROR)
 def installer_refuses(context: Context) -> Iterator[Hit]:
-    """Pip or uv refuses to install the wheel, because of its scripts or entry points.
+    """Installation by pip or uv fails because of scripts or entry points.
 
     ## What it does
     Reports what one of the two refuses: in `entry_points.txt`, lines that are no entry points,

@@ -104,13 +104,16 @@ def _repaired(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each wheel, in their order."""
     jobs = configuration.settings.jobs
+    inputs = frozenset(map(os.path.realpath, wheels))
     with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
 
         def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
             """Repair one wheel; a bug that it triggers must not stop the others."""
             progress = terminal.progress(path)
             try:
-                return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
+                return repair_with(
+                    auditwheel, path, settings, progress=progress, publish=publish, inputs=inputs
+                )
             except WheelfixError as error:
                 return Outcome(source=path, status=Status.FAILED, error=error)
             except Exception as error:  # noqa: BLE001 - reported, with exit code 2
