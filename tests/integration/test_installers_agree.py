@@ -46,7 +46,6 @@ class Odd(NamedTuple):
     """A wheel with something unusual in it."""
 
     files: Mapping[str, str]
-    flags: int = 0x0800
     wheel_version: str = "1.0"
     rows: Callable[[str], str] = str
 

@@ -136,8 +136,14 @@ def _name_fault(name: str) -> str | None:
 
 
 def _has_invisible(name: str) -> bool:
-    """Return whether a name has a character of the categories "Other" (Unicode, table 4-4)."""
-    return not name.isprintable() and any(category(letter).startswith("C") for letter in name)
+    """Return whether a name has a character that pip or uv refuses.
+
+    uv refuses the categories "Other" (Unicode, table 4-4); pip splits the lines of RECORD also at
+    the line and the paragraph separator.
+    """
+    return not name.isprintable() and any(
+        category(letter).startswith(("C", "Zl", "Zp")) for letter in name
+    )
 
 
 def _check_clashes(entries: Sequence[Entry]) -> None:
