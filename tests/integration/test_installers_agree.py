@@ -102,8 +102,9 @@ def _folders(dice: random.Random) -> Odd:
 
 
 def _entry_points(dice: random.Random) -> Odd:
+    # Not `pip`: pip also writes `pip3` and `pip3.11` for an entry point of that name.
     names = ("x", "x", "x-y.z", "x y", "../x", "x/y", "/x", ".", "..", "python", "python3.9",
-             "pip", "PyPy3", "pythonic", "x[", "[x", "#x", ";x", "", "é", "%x", "'x'", "x.exe",
+             "PyPy3", "pythonic", "x[", "[x", "#x", ";x", "", "é", "%x", "'x'", "x.exe",
              "-x")  # fmt: skip
     values = ("pkg:f", "pkg:f", "pkg.a:f.g", "pkg", "pkg:", ":f", "pkg:f [a]", "pkg:f[a,b]",
               "pkg:f []", "pkg:f;x", "pkg:f()", "pkg : f", "pkg-a:f", "", "pkg:f #", "1:2",
