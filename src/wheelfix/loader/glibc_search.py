@@ -111,7 +111,7 @@ class GlibcProcess(LoaderProcess):
             return SearchOutcome.WRONG_OSABI
         if elf.machine != reference.machine:
             return SearchOutcome.WRONG_MACHINE
-        if elf.type != ElfType.DYN or elf.dt_flags_1 & DF_1_PIE or not elf.dynamic:
+        if not is_shared_object(elf):
             return SearchOutcome.NOT_SHARED
         return SearchOutcome.FOUND
 
@@ -135,3 +135,8 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
         loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
     process = GlibcProcess(FileSystem(replace(environment, cache={})), None)
     return process.search_lists(loader, "")
+
+
+def is_shared_object(elf: Elf) -> bool:
+    """Return whether a process that runs may map the object: programs, also PIE, are refused."""
+    return elf.type == ElfType.DYN and not elf.dt_flags_1 & DF_1_PIE and elf.dynamic

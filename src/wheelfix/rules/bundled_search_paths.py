@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
+from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
     Scheme,
@@ -244,6 +245,11 @@ def search_path_note(elf: Elf) -> str:
 
 
 def _not_found(context: Context, gap: Gap, message: str, hint: str, fix: Fix | None) -> Hit:
+    elfs = context.wheel.elfs
+    programs = [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
+    if programs:  # no search path helps
+        fix = None
+        hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
     return Hit(
         message=message,
         member=gap.dependent,
