@@ -115,7 +115,9 @@ def _repaired(
     """Yield the outcome of each wheel, in their order."""
     jobs = configuration.settings.jobs
     inputs = frozenset(map(os.path.realpath, wheels))
-    with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
+    # PWD may be that of the process that started this one.
+    environ = {**os.environ, "PWD": str(Path.cwd())}
+    with Auditwheel(environ, min(jobs, len(wheels))) as auditwheel:
 
         def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
             """Repair one wheel; a bug that it triggers must not stop the others."""
