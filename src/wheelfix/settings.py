@@ -435,6 +435,7 @@ class Settings:
         "Maximum seconds to check one wheel; 0 for no limit.",
         metavar="SECONDS",
         least=0,
+        most=10_000_000,
         commands=_CHECK,
         is_run_wide=True,
     ).default(1800)

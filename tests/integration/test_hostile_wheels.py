@@ -158,15 +158,20 @@ def test_invalid_files_beside_a_wheel_do_not_stop_its_check_or_repair(
         for each in re.finditer(b"PK\1\2", bytes(odd)):  # Deflate64, encrypted, LZMA
             struct.pack_into("<2H", odd, each.start() + 8, flag, method)
         (tmp_path / f"odd{number}-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(odd)
+    corrupt = bytearray(good.read_bytes().replace(b"good-", b"lzma-"))
+    for found in re.finditer(b"PK(?:\1\2..|\3\4)..", bytes(corrupt), re.DOTALL):
+        struct.pack_into("<2H", corrupt, found.end(), 0, 14)
+    (tmp_path / "lzma-1.0-cp311-cp311-linux_x86_64.whl").write_bytes(corrupt)
     os.mkfifo(tmp_path / "fifo-1.0-py3-none-any.whl")
-    wheels = [tmp_path] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
+    beyond = tmp_path / f"{'a' * 250}-1.0-py3-none-any.whl"
+    wheels = [tmp_path, beyond] if command == "check" else [good, bomb, *tmp_path.glob("odd*")]
     options: list[str | Path] = ["-w", tmp_path / "out"] if command == "repair" else []
     done = run(command, *options, *wheels)
     assert done.returncode == 2
     assert "internal error" not in done.stderr
     assert "Traceback" not in done.stderr
     if command == "check":
-        for wheel in {*tmp_path.glob("*.whl")} - {good}:
+        for wheel in {*tmp_path.glob("*.whl"), beyond} - {good}:
             assert wheel.name in done.stdout + done.stderr
     else:
         assert (tmp_path / "out" / good.name).exists()

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.support.values import apply_fixes, elf, findings, wheel
+from wheelfix.elf.constants import DF_1_PIE
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.rules.bundled_search_paths import (
     inherited_search_path,
@@ -76,6 +77,15 @@ def test_the_platform_may_give_what_it_promises() -> None:
 def test_a_library_of_another_machine_is_not_the_answer() -> None:
     subject = wheel({"demo/a.so": elf("libfoo.so"), "arm/libfoo.so": elf(machine=183)})
     assert not findings(unreachable_library, subject)
+
+
+def test_a_program_of_that_name_is_not_searched_for() -> None:
+    """No search path helps: a repair that adds one would never end."""
+    program = elf(dt_flags_1=DF_1_PIE, interpreter="/lib64/ld-linux-x86-64.so.2")
+    subject = wheel({"demo/a.so": elf(NAME), LIBRARY: program})
+    (found,) = findings(unreachable_library, subject)
+    assert found.fix is None
+    assert "is a program" in (found.hint or "")
 
 
 def test_the_nearest_of_several_copies_is_taken() -> None:

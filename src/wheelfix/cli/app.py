@@ -13,7 +13,7 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal, Verbose
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
-from wheelfix.errors import ExitCode, WheelfixError, internal_error
+from wheelfix.errors import ExitCode, WheelfixError, unexpected_error
 
 
 class _Entry(NamedTuple):
@@ -138,5 +138,5 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         if {"-v", "-vv", "--verbose"}.intersection(arguments):
             Terminal(verbosity=0).trace(error)
-        Terminal(verbosity=0).fail(internal_error(error))
+        Terminal(verbosity=0).fail(unexpected_error(error))
     return ExitCode.ERROR

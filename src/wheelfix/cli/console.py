@@ -9,8 +9,9 @@ from typing import Annotated, NamedTuple, TextIO
 
 import typer
 
-from wheelfix.errors import OutputError, WheelfixError
+from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import error_text, printable
+from wheelfix.system.tempfiles import write_whole
 
 
 def _with_earlier(context: typer.Context, level: int) -> int:
@@ -113,11 +114,8 @@ class Terminal(NamedTuple):
 
 
 def write_file(file: Path, text: str) -> None:
-    """Write a report to `file`. Raises `OutputError`."""
-    try:
-        file.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise OutputError(f"cannot write the report `{file}`: {error.strerror}") from error
+    """Write a report to `file`, whole or not at all. Raises `OutputError`."""
+    write_whole(file, f"{text}\n".encode(errors="backslashreplace"))
 
 
 def _write(stream: TextIO, text: str, *, end: str = "\n") -> None:

@@ -247,7 +247,13 @@ def _run_probe(subject: WheelUnderTest, planned: Sequence[Attempt]) -> list[Answ
         timeout=(subject.options.timeout + 10) * max(1, len(jobs)),
         accepted=range(-64, 256),
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    try:
+        answers = [json.loads(line) for line in done.stdout.splitlines()]
+    except ValueError as error:
+        raise ToolError(
+            f"the answers of `{python}` cannot be read: {error}",
+            hint="a module of the wheel may have written to the descriptors that it inherited",
+        ) from error
     if len(answers) != len(jobs):
         raise ToolError(
             f"`{python}` ended before all attempts were made: {done.stderr.strip()[-2000:]}",

@@ -142,14 +142,13 @@ class GlibcProcess(LoaderProcess):
         """`open_verify`: other classes and machines are skipped, other errors are fatal."""
         versions = _ABI_VERSIONS.get(elf.osabi, range(0))
         is_valid = elf.valid_header and elf.abi_version in versions
-        is_shared = elf.type == ElfType.DYN and elf.dynamic and not elf.dt_flags_1 & DF_1_PIE
         checks = (
             (elf.bits == reference.bits, SearchOutcome.WRONG_CLASS),
             (elf.little_endian == reference.little_endian, SearchOutcome.WRONG_ENDIANNESS),
             (elf.osabi in _ABI_VERSIONS, SearchOutcome.WRONG_OSABI),
             (is_valid, SearchOutcome.INVALID_HEADER),
             (elf.machine == reference.machine, SearchOutcome.WRONG_MACHINE),
-            (is_shared, SearchOutcome.NOT_SHARED),
+            (is_shared_object(elf), SearchOutcome.NOT_SHARED),
         )
         return next((outcome for is_met, outcome in checks if not is_met), SearchOutcome.FOUND)
 
@@ -173,3 +172,8 @@ def search_lists(chain: Sequence[tuple[str, Elf | None]], environment: Environme
         loader = LinkMap(file=path, opened=path, origin=origin, elf=elf, loader=loader)
     process = GlibcProcess(FileSystem(replace(environment, cache={})), None)
     return process.search_lists(loader, "")
+
+
+def is_shared_object(elf: Elf) -> bool:
+    """Return whether a process that runs may map the object: programs, also PIE, are refused."""
+    return elf.type == ElfType.DYN and not elf.dt_flags_1 & DF_1_PIE and elf.dynamic

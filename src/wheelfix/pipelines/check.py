@@ -11,7 +11,7 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict, policy_verdict
 from wheelfix.analysis.providers_in_run import set_members
-from wheelfix.errors import OutputError, SettingsError, WheelfixError, internal_error
+from wheelfix.errors import OutputError, SettingsError, WheelfixError, unexpected_error
 from wheelfix.host.library_definitions import GivenLibraries
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.host.provider_lookup import in_wheel_beside, parts_in, with_providers
@@ -148,7 +148,7 @@ def unfinished(path: Path, settings: Settings, error: Exception) -> Report:
             message = "there is not enough memory to check it"
             hint = "check it by itself, on a machine with more memory"
         case _:
-            return Report(source=path, error=internal_error(error))
+            return Report(source=path, error=unexpected_error(error))
     return Report(source=path, error=WheelfixError(f"`{path.name}`: {message}", hint=hint))
 
 

@@ -4,6 +4,7 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -48,7 +49,7 @@ from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
@@ -77,15 +78,19 @@ def repair(
         return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
 
 
-def repair_with(
+def repair_with(  # noqa: PLR0913 - the parts of one call
     auditwheel: Auditwheel,
     path: Path,
     settings: Settings,
     *,
     progress: Progress = silent,
     publish: bool = True,
+    inputs: Collection[str] = (),
 ) -> Outcome:
-    """Repair a wheel as `repair` does, with worker processes that serve several wheels."""
+    """Repair a wheel as `repair` does, with worker processes that serve several wheels.
+
+    `inputs` are the real paths of other wheels of the run, which are not replaced either.
+    """
     environ = auditwheel.environ
     try:
         progress("reading")
@@ -98,6 +103,7 @@ def repair_with(
                 auditwheel=auditwheel,
                 workdir=workdir,
                 progress=progress,
+                inputs=inputs,
                 codec=codec_of(settings.zip_codec),
                 rules=enabled_rules(settings, known_rules()),
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
@@ -125,6 +131,7 @@ class _Job:
     auditwheel: Auditwheel
     workdir: Path
     progress: Progress
+    inputs: Collection[str]
     codec: Codec
     rules: tuple[Rule, ...]
     definitions: HostLibraries
@@ -166,6 +173,8 @@ def _repaired(job: _Job) -> Outcome:
     """Write the wheel, judge what was written, and give it its name if it is right."""
     plan = _decide(job)
     planned = _planned(job, plan, Status.REPAIRED)
+    if _is_in_place(job, planned, plan.after.wheel.name):
+        return replace(_judged(job, plan, planned), output=job.path)
     job.progress("writing")
     pending, ways = _written(job, plan)
     with pending:
@@ -186,6 +195,23 @@ def _repaired(job: _Job) -> Outcome:
         if outcome.status is Status.REJECTED:
             return outcome
         return replace(outcome, output=pending.publish())
+
+
+def _is_in_place(job: _Job, planned: Outcome, name: WheelName) -> bool:
+    """Return whether there is nothing to write: the wheel stays as it is, where it is.
+
+    Raises `OutputError` if the output would replace an input.
+    """
+    output = os.path.realpath(job.settings.wheel_dir / str(name))
+    is_itself = output == os.path.realpath(job.path)
+    if is_itself and planned.status is Status.UNCHANGED and not job.settings.verify:
+        return True
+    if is_itself or output in job.inputs:
+        raise OutputError(
+            f"`{name}` would replace the wheel of that name, which is an input of this run",
+            hint="choose another directory for the output: -w wheelhouse",
+        )
+    return False
 
 
 def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
+from wheelfix.loader.glibc_search import is_shared_object
 from wheelfix.loader.install_schemes import (
     Layout,
     Scheme,
@@ -322,12 +323,16 @@ def search_path_note(elf: Elf) -> str:
 
 
 def _not_found(context: Context, gap: Gap, message: str, hint: str) -> Hit:
+    elfs = context.wheel.elfs
+    programs = [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
+    if programs:  # no search path helps
+        hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
     return Hit(
         message=message,
         member=gap.dependent,
         notes=_gap_notes(context, gap),
         hint=hint,
-        fix=_fix(context, gap),
+        fix=None if programs else _fix(context, gap),
     )
 
 

@@ -214,11 +214,7 @@ def _new_entry(
     mode = member.mode
     if old is None and mode and not S_IFMT(mode):
         mode |= S_IFREG
-    entry = fresh_entry(member.name, mode=mode, stamp=date)
-    if old and old.name == member.name:
-        # A legacy name keeps its legacy encoding.
-        entry = entry._replace(flags=old.flags & 0x0800)
-    return entry
+    return fresh_entry(member.name, mode=mode, stamp=date)
 
 
 class _ZipWriter:

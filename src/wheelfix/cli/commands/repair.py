@@ -12,7 +12,7 @@ from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Absence, Outcome, Status
@@ -114,6 +114,7 @@ def _repaired(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each wheel, in their order."""
     jobs = configuration.settings.jobs
+    inputs = frozenset(map(os.path.realpath, wheels))
     # PWD may be that of the process that started this one.
     environ = {**os.environ, "PWD": str(Path.cwd())}
     with Auditwheel(environ, min(jobs, len(wheels))) as auditwheel:
@@ -122,11 +123,13 @@ def _repaired(
             """Repair one wheel; a bug that it triggers must not stop the others."""
             progress = terminal.progress(path)
             try:
-                return repair_with(auditwheel, path, settings, progress=progress, publish=publish)
+                return repair_with(
+                    auditwheel, path, settings, progress=progress, publish=publish, inputs=inputs
+                )
             except WheelfixError as error:
                 return Outcome(source=path, status=Status.FAILED, error=error)
             except Exception as error:  # noqa: BLE001 - reported, with exit code 2
-                return Outcome(source=path, status=Status.FAILED, error=internal_error(error))
+                return Outcome(source=path, status=Status.FAILED, error=unexpected_error(error))
 
         yield from repair_each(
             wheels, configuration.settings_for, attempt, publish=publish, jobs=jobs

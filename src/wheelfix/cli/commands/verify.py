@@ -15,7 +15,7 @@ from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
 from wheelfix.cli.options import TextOrJson
-from wheelfix.errors import ExitCode, WheelfixError
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.environments import INSTALLER_SCHEMES
 from wheelfix.host.provider_lookup import with_providers
@@ -62,7 +62,9 @@ def verify(
             help="Command for a program of the wheel, instead of `NAME --version`; repeatable.",
         ),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Maximum seconds of each attempt.", min=0.1)] = 60,
+    timeout: Annotated[
+        float, typer.Option(help="Maximum seconds of each attempt.", min=0.1, max=1e7)
+    ] = 60,
     jobs: Annotated[
         int, typer.Option("-j", "--jobs", help="Number of parallel attempts.", min=1)
     ] = 2,
@@ -87,7 +89,7 @@ def verify(
         schemes=tuple(name.strip() for name in scheme.split(",")),
         dependencies=deps,
         beside=tuple(beside or ()),
-        runs=tuple(tuple(shlex.split(command)) for command in runs or () if command.strip()),
+        runs=tuple(_words(command) for command in runs or () if command.strip()),
         timeout=timeout,
         jobs=jobs,
     )
@@ -121,3 +123,11 @@ def _verified(wheel: Path, wanted: Options, configuration: Configuration) -> Ite
     providers = with_providers(settings, Path.cwd(), read_wheel(wheel)).provider
     beside = dict.fromkeys((*wanted.beside, *map(Path, provider_wheels(providers))))
     yield from verifying.verify(wheel, replace(wanted, beside=tuple(beside)), os.environ)
+
+
+def _words(command: str) -> tuple[str, ...]:
+    """Split a command as a shell does. Raises `SettingsError` for quotes that are not closed."""
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise SettingsError(f"`--run {command}` is no command: {error}") from error
