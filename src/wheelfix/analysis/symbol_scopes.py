@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
-from wheelfix.elf.model import Elf, Exports, without_needed
+from wheelfix.elf.model import Elf, Exports, Libc, without_needed
 from wheelfix.loader.as_needed import Library
+from wheelfix.loader.glibc_moves import before_moves, oldest_glibc
 from wheelfix.loader.install_schemes import Layout
 from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
@@ -68,7 +69,10 @@ class LoadedWheel:
     def around(
         cls, wheel: Wheel, layout: Layout, environment: Environment, definitions: Definitions
     ) -> "LoadedWheel":
-        """Install `wheel` in `layout`, and add the libraries of this machine that it needs."""
+        """Install `wheel` in `layout`, and add the libraries of this machine that it needs.
+
+        Those of glibc define what they define in the oldest glibc that can load the wheel.
+        """
         paths = {
             member: layout.paths[member]
             for member, elf in wheel.elfs.items()
@@ -86,6 +90,9 @@ class LoadedWheel:
             for library in hosts.values()
             if library.path not in environment.files
         }
+        if environment.libc is Libc.GLIBC:
+            release = oldest_glibc(wheel.elfs.values())
+            added |= {library.path: library for library in before_moves(added, release)}
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
         others = ALLOCATOR.union(_other_names(libraries))

@@ -1,24 +1,28 @@
 """Unused and missing DT_NEEDED entries of a wheel's objects.
 
 `loader.as_needed` computes what the linker would have left out with `--as-needed`. Here each such
-entry is dropped on trial: every object of the wheel is loaded with and without it, and the entry
-is unused only if each symbol still binds to the same file. Effects that symbols do not show
-(constructors, names opened at run time) keep an entry, unless the settings say otherwise.
+entry is dropped on trial: every object of the wheel is loaded with and without it, among the
+libraries of the oldest glibc that can load the wheel. The entry is unused only if each strong
+reference still binds to the same file. Other effects keep an entry, unless the settings say
+otherwise: an object's own symbols or weak references that bind elsewhere, constructors, names
+opened at run time.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import NamedTuple
 
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
-from wheelfix.elf.exports import among
-from wheelfix.elf.model import Exports, Undefined, libc_of
+from wheelfix.elf.exports import among, announce
+from wheelfix.elf.model import Definition, Exports, Undefined, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
+from wheelfix.loader.glibc_moves import GLIBC_LIBRARIES
 from wheelfix.loader.load_values import Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Reference, Scope
+from wheelfix.loader.symbols import Reference, Scope, binds
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 
@@ -112,13 +116,25 @@ class _Change(NamedTuple):
     """A load that differs without some entries."""
 
     before: Load
-    lost: frozenset[str]
-    """Files that are no longer loaded."""
+    after: Load
     moved: Mapping[Reference, tuple[str, str | None]]
     """References that bind to another file, or to none: the file before and after."""
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Files that are no longer loaded."""
+        return frozenset(self.before.objects) - frozenset(self.after.objects)
+
+    @property
+    def displaced(self) -> frozenset[str]:
+        """Files with another place among those that are still loaded, or with none."""
+        left = [path for path in self.before.objects if path not in self.lost]
+        pairs = zip_longest(left, self.after.objects)
+        return self.lost.union(*(pair for pair in pairs if pair[0] != pair[1])) - {None}
+
 
 _Reasons = dict[Unused, list[str]]
+_Weak = dict[Unused, dict[Reference, str]]
 
 
 class _Trial:
@@ -139,13 +155,17 @@ class _Trial:
             drops = [candidate for candidate in candidates if candidate not in kept]
             changes = list(self._changes(drops))
             needed = self._rebound(drops, changes)
-            hazards = {} if needed else self._hazards(drops, changes)
+            null = self._null(drops, changes)
+            hazards = {} if needed else self._hazards(drops, changes, null)
             keeping = needed or {drop: why for drop, why in hazards.items() if self._keeps(drop)}
             if not keeping:
                 break
             for drop, why in keeping.items():
                 kept[drop] = drop._replace(hazards=tuple(why), kept=True, forceable=not needed)
-        weak = self._unbound(drops, changes)
+        weak = {
+            drop: _nullings(ref for ref in some if not self._held_up(drop, ref, some[ref]))
+            for drop, some in null.items()
+        }
         return tuple(
             kept.get(drop) or drop._replace(hazards=(*hazards.get(drop, ()), *weak.get(drop, ())))
             for drop in candidates
@@ -171,7 +191,7 @@ class _Trial:
             if before.objects != after.objects:
                 yield _Change(
                     before=before,
-                    lost=frozenset(before.objects) - frozenset(after.objects),
+                    after=after,
                     moved=self._moved(loaded.scopes[root], after),
                 )
 
@@ -203,27 +223,94 @@ class _Trial:
         found: dict[Unused, dict[str, None]] = {}
         for change in changes:
             for reference, (before, after) in change.moved.items():
-                # The C library's parts define some symbols twice (`frexpl`), to the same effect.
-                if reference.weak or (after and _is_platform(before) and _is_platform(after)):
+                if reference.weak or _is_same_effect(before, after):
                     continue
-                dependent = _quoted(reference.dependent)
-                why = f"{dependent} takes `{reference.symbol}` from {_quoted(before)} through it"
+                why = _rebinding(reference, before, after)
                 for drop in self._responsible(drops, change, before):
                     found.setdefault(drop, {})[why] = None
         return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
 
-    def _unbound(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
-        """Return the drops that unbind weak references, which the linker accepts."""
+    def _rebound_otherwise(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+        """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
         found: dict[Unused, dict[str, None]] = {}
+        own = self._preemptible(changes)
+        for change in changes:
+            weak = {
+                reference: (before, after)
+                for reference, (before, after) in change.moved.items()
+                if reference.weak and after is not None
+            }
+            for reference, (before, after) in {**weak, **self._preempted(change, own)}.items():
+                if not _is_same_effect(before, after):
+                    why = _rebinding(reference, before, after)
+                    for drop in self._responsible(drops, change, before):
+                        found.setdefault(drop, {})[why] = None
+        return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
+
+    def _preemptible(self, changes: Sequence[_Change]) -> dict[str, list[Reference]]:
+        """Return the references of objects to symbols of their own, which a change may affect.
+
+        The target of a copy relocation, which the loader looks up in other objects, is one too.
+        """
+        libraries = self._loaded.libraries
+        displaced = {path for change in changes for path in change.displaced if path in libraries}
+        names = {
+            name
+            for path in displaced
+            for name, definitions in libraries[path].exports.definitions.items()
+            if not all(_is_vague(name, definition) for definition in definitions)
+        }
+        found: dict[str, list[Reference]] = {}
+        for path in {path for change in changes for path in change.before.objects}:
+            if (library := libraries.get(path)) is not None:
+                announce(library.exports, names)
+                found[path] = [
+                    Reference(path, name, version, weak=False)
+                    for name, version in _own_references(library, names)
+                ]
+        return found
+
+    def _preempted(
+        self, change: _Change, own: Mapping[str, Sequence[Reference]]
+    ) -> dict[Reference, tuple[str, str]]:
+        """Return those of the `own` references that bind to another file after a change."""
+        return {
+            reference: (before, after)
+            for path in change.after.objects
+            for reference in own.get(path, ())
+            if (before := self._binding(change.before, reference))
+            != (after := self._binding(change.after, reference))
+        }
+
+    def _binding(self, load: Load, reference: Reference) -> str:
+        """Return the file to which a reference to a symbol of the object itself binds."""
+        for path in load.objects:
+            library = self._loaded.libraries.get(path)
+            if library is None or (path == reference.dependent and library.elf.is_executable):
+                continue
+            there = library.exports.definitions.get(reference.symbol)
+            if there and binds(there, reference.version, self._loaded.environment.libc):
+                return path
+        return reference.dependent
+
+    def _null(self, drops: list[Unused], changes: Sequence[_Change]) -> _Weak:
+        """Return the weak references that become null by each drop, with their file before."""
+        found: _Weak = {}
         for change in changes:
             for reference, (before, after) in change.moved.items():
-                if reference.weak and after is None:
+                is_platform = _is_platform(reference.dependent)
+                if reference.weak and after is None and not is_platform:
                     for drop in self._responsible(drops, change, before):
-                        found.setdefault(drop, {})[reference.symbol] = None
-        return {
-            drop: [f"weak references become null: {join_some(symbols)}"]
-            for drop, symbols in found.items()
-        }
+                        found.setdefault(drop, {})[reference] = before
+        return found
+
+    def _held_up(self, drop: Unused, reference: Reference, before: str) -> bool:
+        """Return whether a weak reference is more than one of the object that has the entry.
+
+        That of glibc's older libraries tells a library whether the process has threads.
+        """
+        is_own = reference.dependent == self._loaded.paths[drop.member]
+        return not is_own or before.rpartition("/")[2] in GLIBC_LIBRARIES
 
     def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
         """Yield the drops to undo so that `provider` is loaded as before."""
@@ -247,8 +334,13 @@ class _Trial:
         hooks = [name for name in module_hooks(drop.member) if name in library.exports.definitions]
         return f"it defines `{hooks[0]}`, which makes the file a module" if hooks else None
 
-    def _hazards(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
+    def _hazards(self, drops: list[Unused], changes: Sequence[_Change], null: _Weak) -> _Reasons:
         found: dict[Unused, dict[str, None]] = {}
+        for drop, why in self._rebound_otherwise(drops, changes).items():
+            found[drop] = dict.fromkeys(why)
+        for drop, some in null.items():
+            if why := _nullings(ref for ref in some if self._held_up(drop, ref, some[ref])):
+                found.setdefault(drop, {}).update(dict.fromkeys(why))
         for change in changes:
             inside = set(change.before.objects)
             for drop in drops:
@@ -275,12 +367,7 @@ class _Trial:
         library = self._loaded.libraries.get(drop.library or "")
         if library is None:
             return
-        elf = self._loaded.elf(drop.member)
-        if may_come_from_platform(drop.name):
-            weak = any(symbol.weak and symbol.file == drop.name for symbol in elf.undefined)
-            if drop.name == "libpthread.so.0" and elf.is_executable and weak:
-                yield "before glibc 2.34 a program without it has no threads"
-        else:
+        if not may_come_from_platform(drop.name):
             if library.elf.has_constructors:
                 yield "it has constructors: code that runs when it is loaded"
             if among(library.exports.definitions, ALLOCATOR):
@@ -317,6 +404,47 @@ def _closure(load: Load, start: str) -> set[str]:
         found.update(new)
         waiting += new
     return found
+
+
+def _own_references(library: Library, names: set[str]) -> Iterator[tuple[str, str | None]]:
+    """Yield name and version of the symbols, among `names`, that an object refers to and defines.
+
+    A program is searched first, so that only its copies of others' data may change.
+    """
+    if library.elf.is_executable:
+        yield from ((c.name, c.version) for c in library.exports.copies if c.name in names)
+        return
+    for name in among(library.exports.definitions, names):
+        for definition in library.exports.definitions[name]:
+            if definition.preemptible:
+                yield name, definition.version
+
+
+def _rebinding(reference: Reference, before: str, after: str | None) -> str:
+    otherwise = f"from {_quoted(after)}" if after is not None else "from none"
+    return (
+        f"{_quoted(reference.dependent)} takes `{reference.symbol}` from {_quoted(before)} "
+        f"through it, {otherwise} without it"
+    )
+
+
+def _nullings(references: Iterable[Reference]) -> list[str]:
+    """Return a sentence for each object whose weak `references` become null."""
+    symbols = values_by_key((ref.dependent, ref.symbol) for ref in references)
+    return [
+        f"weak references of {_quoted(dependent)} become null: {join_some(dict.fromkeys(names))}"
+        for dependent, names in symbols.items()
+    ]
+
+
+def _is_same_effect(before: str, after: str | None) -> bool:
+    """Return whether both are of the platform: its parts define some symbols twice (`frexpl`)."""
+    return after is not None and _is_platform(before) and _is_platform(after)
+
+
+def _is_vague(name: str, definition: Definition) -> bool:
+    """Return whether objects have copies of the same C++ entity (Itanium ABI, "Vague Linkage")."""
+    return name.startswith("_Z") and (definition.weak or definition.unique)
 
 
 def _quoted(path: str) -> str:

@@ -8,10 +8,11 @@ they may be wrong.
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import repeat
+from itertools import count, repeat
 from typing import NamedTuple
 
 from wheelfix.elf.constants import (
+    DF_SYMBOLIC,
     R_COPY,
     SHN_ABS,
     STB_GNU_UNIQUE,
@@ -56,29 +57,35 @@ class SymbolTables(NamedTuple):
     """Version index -> version."""
     copies: tuple[Undefined, ...]
     """As in `Exports`."""
+    referenced: "array[int]"
+    """The numbers, in `symbols`, of the entries to which the object's own relocations refer."""
 
     @property
     def size(self) -> int:
         """Bytes of the tables."""
-        return len(self.symbols) + len(self.strings)
+        return len(self.symbols) + len(self.strings) + 4 * len(self.referenced)
 
     def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
         strings = self.strings
-        shared: dict[tuple[int, int | None], Definitions] = {}
+        referenced = set(self.referenced)
+        shared: dict[tuple[int, int | None, bool], Definitions] = {}
         found: dict[str, Definitions] = {}
         symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
-        for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
+        rows = zip(count(), symbols, indices)
+        for number, (at, info, other, section, value, _), version in rows:
             raw = strings[at : strings.find(b"\0", at)]
             name = raw.decode("utf-8", "surrogateescape")
             if names is not None and name not in names:
                 continue
             if not _is_definition(info, other, section, value):
                 continue
-            definition = shared.get((info, version))
+            preemptible = number in referenced and other & 3 == STV_DEFAULT
+            definition = shared.get((info, version, preemptible))
             if definition is None:
-                definition = (definition_of(info, version, self.versions),)
-                shared[info, version] = definition
+                made = definition_of(info, version, self.versions)
+                definition = (made._replace(preemptible=preemptible),)
+                shared[info, version, preemptible] = definition
             found[name] = found[name] + definition if name in found else definition
         return found
 
@@ -155,7 +162,7 @@ def read_symbol_tables(data: Buffer, name: str) -> SymbolTables:
 def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
     """Return the tables of an object with this dynamic section. Raises `BadElfError`."""
     if dynamic is None or Dt.SYMTAB not in dynamic.tags:
-        return SymbolTables(image.structs, b"", b"", None, {}, ())
+        return SymbolTables(image.structs, b"", b"", None, {}, (), array("I"))
     start, stop = first_defined(dynamic), dynamic.symbol_count
     indices = dynamic.version_indices(stop)
     return SymbolTables(
@@ -165,6 +172,7 @@ def symbol_tables(image: Image, dynamic: Dynamic | None) -> SymbolTables:
         indices=indices[start:] if indices is not None else None,
         versions=versions_of(dynamic),
         copies=tuple(_copies(dynamic)),
+        referenced=array("I", sorted({*_referenced(dynamic, start, stop)})),
     )
 
 
@@ -207,6 +215,21 @@ def definition_of(info: int, version: int | None, versions: Mapping[int, str | N
         type=info & 0xF,
         unique=info >> 4 == STB_GNU_UNIQUE,
     )
+
+
+def _referenced(dynamic: Dynamic, start: int, stop: int) -> Iterator[int]:
+    """Yield the entries of .dynsym that relocations refer to, among `start` to `stop` - 1.
+
+    An object with DT_SYMBOLIC looks into itself first.
+    """
+    if Dt.SYMBOLIC in dynamic.tags or dynamic.tags.get(Dt.FLAGS, 0) & DF_SYMBOLIC:
+        return
+    shift = 32 if dynamic.image.structs.bits == 64 else 8
+    for table in dynamic.relocations():
+        for entry in table.struct.iter_unpack(table.raw):
+            number = entry[1] >> shift
+            if start <= number < stop:
+                yield number - start
 
 
 def _copies(dynamic: Dynamic) -> Iterator[Undefined]:
