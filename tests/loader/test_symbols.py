@@ -99,9 +99,7 @@ class Tree:
         index = SymbolIndex(libraries, undefined_names(libraries))
         return {
             (Path(reference.dependent).name, reference.symbol): provider and Path(provider).name
-            for reference, provider in bindings(
-                found, SymbolIndex(libraries, undefined_names(libraries))
-            ).items()
+            for reference, provider in bindings(found, index).items()
         }
 
     def loader(self, root: str) -> dict[tuple[str, str], str]:

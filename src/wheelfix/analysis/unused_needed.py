@@ -10,15 +10,15 @@ opened at run time.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import cached_property
 from typing import NamedTuple
 
 from wheelfix.analysis.symbol_scopes import ALLOCATOR, Definitions, LoadedWheel, module_hooks
-from wheelfix.elf.exports import among
-from wheelfix.elf.model import Definition, Exports, Undefined, libc_of
+from wheelfix.elf.exports import among, preemptible
+from wheelfix.elf.model import Exports, Undefined, libc_of
 from wheelfix.grouping import values_by_key
 from wheelfix.loader.as_needed import Decision, Library, Why, decide, is_python_api
-from wheelfix.loader.load_values import Load
+from wheelfix.loader.load_values import Environment, Load
 from wheelfix.loader.platform_libraries import GLIBC_PARTS, may_come_from_platform
 from wheelfix.loader.search import load_each
 from wheelfix.loader.symbols import Reference, Scope, SymbolIndex
@@ -131,13 +131,6 @@ class _Change(NamedTuple):
         """Files that are no longer loaded."""
         return frozenset(self.before.objects) - frozenset(self.after.objects)
 
-    @property
-    def displaced(self) -> frozenset[str]:
-        """Files with another place among those that are still loaded, or with none."""
-        left = [path for path in self.before.objects if path not in self.lost]
-        pairs = zip_longest(left, self.after.objects)
-        return self.lost.union(*(pair for pair in pairs if pair[0] != pair[1])) - {None}
-
 
 _Reasons = dict[Unused, list[str]]
 _Weak = dict[Unused, dict[Reference, str]]
@@ -196,11 +189,16 @@ class _Trial:
                 yield _Change(
                     before=before,
                     after=after,
-                    moved=self._moved(loaded.scopes[root], after),
+                    moved=self._moved(loaded.scopes[root], after, environment),
                 )
 
-    def _moved(self, before: Scope, load: Load) -> dict[Reference, tuple[str, str | None]]:
-        """Return the references bound in the scope `before` that bind otherwise in `load`."""
+    def _moved(
+        self, before: Scope, load: Load, environment: Environment
+    ) -> dict[Reference, tuple[str, str | None]]:
+        """Return the references bound in the scope `before` that bind otherwise in `load`.
+
+        `environment` has the objects without the entries that are dropped.
+        """
         loaded, after = self._loaded, Scope(load.objects, self._loaded.index)
         moved = {
             providers: (old, new)
@@ -220,7 +218,27 @@ class _Trial:
                     if providers in moved:
                         key = Reference(path, symbol.name, symbol.version, symbol.weak)
                         found[key] = moved[providers]
+        for reference, unversioned in self._unversioned(load, environment):
+            found.pop(reference, None)
+            file = before.lookup(reference.symbol, reference.version)
+            other = after.lookup(unversioned.name, unversioned.version)
+            if file is not None and other != file:
+                found[reference] = (file, other)
         return found
+
+    def _unversioned(
+        self, load: Load, environment: Environment
+    ) -> Iterator[tuple[Reference, Undefined]]:
+        """Yield the weak references that lose their version with an entry, before and after."""
+        for path in load.objects:
+            before, after = (
+                around.files.get(path) for around in (self._loaded.environment, environment)
+            )
+            if before is None or after is None or before is after:
+                continue
+            for old, new in zip(before.undefined, after.undefined, strict=True):
+                if old != new:
+                    yield Reference(path, old.name, old.version, old.weak), new
 
     def _rebound(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
         """Return the drops that unbind a strong reference, or bind it to another provider."""
@@ -237,37 +255,47 @@ class _Trial:
     def _rebound_otherwise(self, drops: list[Unused], changes: Sequence[_Change]) -> _Reasons:
         """Return the drops by which weak references, or an object's own symbols, bind elsewhere."""
         found: dict[Unused, dict[str, None]] = {}
-        index = self._displaced_symbols(changes)
-        own = _own_references(index)
         for change in changes:
             weak = {
                 reference: (before, after)
                 for reference, (before, after) in change.moved.items()
                 if reference.weak and after is not None
             }
-            for reference, (before, after) in {**weak, **_preempted(change, own, index)}.items():
+            for reference, (before, after) in {**weak, **self._preempted(change)}.items():
                 if not _is_same_effect(before, after):
                     why = _rebinding(reference, before, after)
                     for drop in self._responsible(drops, change, before):
                         found.setdefault(drop, {})[why] = None
         return {drop: list(why)[:_MOST_REASONS] for drop, why in found.items()}
 
-    def _displaced_symbols(self, changes: Sequence[_Change]) -> SymbolIndex:
-        """Index the symbols of files that change their place; any of them may be preempted.
+    @cached_property
+    def _own(self) -> tuple[SymbolIndex, Mapping[str, Sequence[Reference]]]:
+        """The references of objects to symbols of their own that others define as well, by file."""
+        libraries = self._loaded.libraries
+        names = {path: preemptible(library.exports) for path, library in libraries.items()}
+        wanted = frozenset[str]().union(*names.values())
+        index = SymbolIndex(libraries, wanted, self._loaded.environment.libc)
+        return index, {
+            path: [
+                Reference(path, name, definition.version, weak=False)
+                for name in names[path]
+                for definition in library.exports.definitions[name]
+                if index.providers(name, definition.version)[1:]
+            ]
+            for path, library in libraries.items()
+        }
 
-        Copies of one C++ entity, such as an inline function, count as the same.
-        """
-        known = self._loaded.libraries
-        displaced = {path for change in changes for path in change.displaced if path in known}
-        names = frozenset(
-            name
-            for path in displaced
-            for name, definitions in known[path].exports.definitions.items()
-            if not all(_is_vague(name, definition) for definition in definitions)
-        )
-        inside = {path for change in changes for path in change.before.objects if path in known}
-        libraries = {path: known[path] for path in inside}
-        return SymbolIndex(libraries, names, self._loaded.environment.libc)
+    def _preempted(self, change: _Change) -> dict[Reference, tuple[str, str | None]]:
+        """Return the references to own symbols that bind to another file after a change."""
+        index, own = self._own
+        before, after = (Scope(load.objects, index) for load in (change.before, change.after))
+        return {
+            reference: (old, new)
+            for path in change.after.objects
+            for reference in own.get(path, ())
+            if (old := before.lookup(reference.symbol, reference.version)) is not None
+            and (new := after.lookup(reference.symbol, reference.version)) != old
+        }
 
     def _null(self, drops: list[Unused], changes: Sequence[_Change]) -> _Weak:
         """Return the weak references that become null by each drop, with their file before."""
@@ -385,33 +413,6 @@ def _closure(load: Load, start: str) -> set[str]:
     return found
 
 
-def _own_references(index: SymbolIndex) -> Mapping[str, Sequence[Reference]]:
-    """Return the references of objects to symbols of their own that others define as well."""
-    return {
-        path: [
-            Reference(path, name, definition.version, weak=False)
-            for name in among(library.exports.definitions, index.wanted)
-            for definition in library.exports.definitions[name]
-            if definition.preemptible and index.providers(name, definition.version)[1:]
-        ]
-        for path, library in index.libraries.items()
-    }
-
-
-def _preempted(
-    change: _Change, own: Mapping[str, Sequence[Reference]], index: SymbolIndex
-) -> dict[Reference, tuple[str, str | None]]:
-    """Return those of the `own` references that bind to another file after a change."""
-    before, after = (Scope(load.objects, index) for load in (change.before, change.after))
-    return {
-        reference: (old, new)
-        for path in change.after.objects
-        for reference in own.get(path, ())
-        if (old := before.lookup(reference.symbol, reference.version)) is not None
-        and (new := after.lookup(reference.symbol, reference.version)) != old
-    }
-
-
 def _rebinding(reference: Reference, before: str, after: str | None) -> str:
     otherwise = f"from {_quoted(after)}" if after is not None else "from none"
     return (
@@ -432,11 +433,6 @@ def _nullings(references: Iterable[Reference]) -> list[str]:
 def _is_same_effect(before: str, after: str | None) -> bool:
     """Return whether both are of the platform: its parts define some symbols twice (`frexpl`)."""
     return after is not None and _is_platform(before) and _is_platform(after)
-
-
-def _is_vague(name: str, definition: Definition) -> bool:
-    """Return whether objects have copies of the same C++ entity (Itanium ABI, "Vague Linkage")."""
-    return name.startswith("_Z") and (definition.weak or definition.unique)
 
 
 def _quoted(path: str) -> str:

@@ -8,13 +8,14 @@ they may be wrong.
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import count, repeat
+from itertools import repeat
 from typing import NamedTuple
 
 from wheelfix.elf.constants import (
     DF_SYMBOLIC,
     R_COPY,
     SHN_ABS,
+    STB_GLOBAL,
     STB_GNU_UNIQUE,
     STB_LOCAL,
     STB_WEAK,
@@ -68,26 +69,37 @@ class SymbolTables(NamedTuple):
     def definitions(self, names: Names | None = None) -> dict[str, Definitions]:
         """Return the definitions of `names`, by default all, by the rules of `do_lookup_x`."""
         strings = self.strings
-        referenced = set(self.referenced)
-        shared: dict[tuple[int, int | None, bool], Definitions] = {}
+        shared: dict[tuple[int, int | None], Definitions] = {}
         found: dict[str, Definitions] = {}
         symbols, indices = self.structs.symbols(self.symbols), self.indices or repeat(None)
-        rows = zip(count(), symbols, indices)
-        for number, (at, info, other, section, value, _), version in rows:
+        for (at, info, other, section, value, _), version in zip(symbols, indices, strict=False):
             raw = strings[at : strings.find(b"\0", at)]
             name = raw.decode("utf-8", "surrogateescape")
             if names is not None and name not in names:
                 continue
             if not _is_definition(info, other, section, value):
                 continue
-            preemptible = number in referenced and other & 3 == STV_DEFAULT
-            definition = shared.get((info, version, preemptible))
+            definition = shared.get((info, version))
             if definition is None:
-                made = definition_of(info, version, self.versions)
-                definition = (made._replace(preemptible=preemptible),)
-                shared[info, version, preemptible] = definition
+                definition = (definition_of(info, version, self.versions),)
+                shared[info, version] = definition
             found[name] = found[name] + definition if name in found else definition
         return found
+
+    def preemptible(self) -> Iterator[str]:
+        """Yield the names of definitions to which the object's own relocations refer.
+
+        Copies of a C++ entity, such as an inline function, are left out (Itanium C++ ABI, "Vague
+        Linkage"): all objects have the same.
+        """
+        size = self.structs.sym.size
+        for number in self.referenced:
+            row = self.symbols[number * size : (number + 1) * size]
+            ((at, info, other, section, value, _),) = self.structs.symbols(row)
+            if other & 3 == STV_DEFAULT and _is_definition(info, other, section, value):
+                raw = self.strings[at : self.strings.find(b"\0", at)]
+                if info >> 4 == STB_GLOBAL or not raw.startswith(b"_Z"):
+                    yield raw.decode("utf-8", "surrogateescape")
 
 
 def lazy_exports(read: Callable[[], SymbolTables]) -> Exports:
@@ -103,6 +115,16 @@ def among(definitions: Mapping[str, Definitions], names: Names) -> AbstractSet[s
     if isinstance(definitions, LazyDefinitions):
         definitions = definitions.look_up(names)
     return names & definitions.keys()
+
+
+def preemptible(exports: Exports) -> frozenset[str]:
+    """Return the own symbols that an object looks up by name, so that others may define them.
+
+    As `SymbolTables.preemptible`; none for exports that are not read from an object.
+    """
+    if isinstance(exports.definitions, LazyDefinitions):
+        return exports.definitions.preemptible()
+    return frozenset()
 
 
 def announce(exports: Exports, names: Names) -> None:
@@ -126,6 +148,10 @@ class LazyDefinitions(Mapping[str, Definitions]):
             self._looked_up.append(frozenset(names))
             self._found.update(self._read().definitions(names))
         return self._found
+
+    def preemptible(self) -> frozenset[str]:
+        """Return the names as `SymbolTables.preemptible` yields them."""
+        return frozenset(self._read().preemptible())
 
     def __getitem__(self, key: str) -> Definitions:
         if key not in self._found and not self._knows({key}):

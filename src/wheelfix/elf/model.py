@@ -227,9 +227,6 @@ class Definition(NamedTuple):
     """STT_*, the low four bits of st_info."""
     unique: bool = False
     """STB_GNU_UNIQUE: the whole process uses one definition, in whatever scope it was loaded."""
-    preemptible: bool = False
-    """Whether the object's own references are looked up by name, so that another object's
-    definition may come first (gABI chapter 5, "Shared Object Dependencies")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
