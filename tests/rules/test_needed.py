@@ -426,6 +426,26 @@ class TestOlderGlibc:
         (notes,) = [f.notes for f in found if f.entry == "libpthread.so.0"]
         assert "weak references of `libfoo.so` become null: `pthread_create`" in " ".join(notes)
 
+    def test_a_weak_reference_of_the_module_itself(self, place: Place) -> None:
+        """Before 2.34 it says whether the process has threads."""
+        source = self.WEAK + "int go(void) { return pthread_create != 0; }"
+        path = place.lib("user.so", source, flags=["-Wl,--no-as-needed", *self.THREADS])
+        wheel = place.wheel({"demo/user.so": path})
+        assert "libpthread.so.0" in written(place.repaired(wheel), "demo/user.so").needed
+        outcome = place.repaired(wheel, prune_needed=PruneNeeded.ALL)
+        assert "libpthread.so.0" not in written(outcome, "demo/user.so").needed
+
+    def test_an_entry_for_a_part_of_glibc_is_no_reason_to_rewrite_a_wheel(
+        self, place: Place
+    ) -> None:
+        path = place.lib("user.so", "int x;", libc=True, flags=["-Wl,--no-as-needed", "-lm"])
+        wheel = place.wheel({"demo/user.so": path})
+        outcome = place.repaired(wheel)
+        assert "libm.so.6" in read_elf(path.read_bytes(), "user.so").needed
+        assert not [step for step in outcome.edits if step.code == "WF201"]
+        outcome = place.repaired(wheel, drop_needed=("libm.so.6",))
+        assert "libm.so.6" not in written(outcome, "demo/user.so").needed
+
 
 class TestNotAtHand:
     def test_is_said_and_can_be_handed_over(self, place: Place) -> None:
