@@ -13,7 +13,7 @@ import pytest
 from tests.support.build import executable, extension, make_wheel, shared_object
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_elf
-from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.library_definitions import GivenLibraries, HostLibraries
 from wheelfix.pipelines.repair import repair
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.rules import needed as rules
@@ -471,6 +471,32 @@ class TestNotAtHand:
         path.unlink()
         found = place.codes(wheel, drop_needed=("*",), prune_needed=PruneNeeded.ALL)
         assert found == {("WF203", None)}
+
+    @pytest.mark.parametrize("calls", [(), ("f",)])
+    def test_of_a_platform_library_only_if_it_may_be_unused(
+        self, place: Place, calls: tuple[str, ...]
+    ) -> None:
+        path = place.lib("libGL.so.1")
+        wheel = place.wheel({"mod.so": place.module("libGL.so.1", calls=calls)})
+        path.unlink()
+        settings = Settings()
+        with open_wheel(wheel) as archive:
+            known = GivenLibraries(archive=archive, settings=settings, environ={})
+            context = Context(wheel=archive.wheel, settings=settings, definitions=known)
+            found = list(run_rules(context, rules_in(Rule, rules)))
+        assert ["`libGL.so.1`" in finding.message for finding in found] == [True] * (not calls)
+
+    def test_check_names_what_repair_drops(self, place: Place) -> None:
+        """`check` does not look at this machine's libraries."""
+        flags = ["-Wl,--no-as-needed", "-l:libz.so.1", "-lm"]
+        wheel = place.wheel({"demo/user.so": place.lib("user.so", "int x;", flags=flags)})
+        with open_wheel(wheel) as archive:
+            known = GivenLibraries(archive=archive, settings=Settings(), environ={})
+            context = Context(wheel=archive.wheel, settings=Settings(), definitions=known)
+            (found,) = run_rules(context, rules_in(Rule, rules))
+        assert found.code == "WF203"
+        assert "`libz.so.1`" in found.message
+        assert written(place.repaired(wheel), "demo/user.so").needed == ("libm.so.6",)
 
 
 class TestUnderlinked:
