@@ -170,8 +170,16 @@ def gaps_of_new_members(context: Context, before: Wheel) -> tuple[Finding, ...]:
     )
 
 
+def _programs(context: Context, gap: Gap) -> list[str]:
+    """Return the members that are named like a library and are a program."""
+    elfs = context.wheel.elfs
+    return [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
+
+
 def _fix(context: Context, gap: Gap) -> Fix | None:
     """Return the fix for a gap: one entry where that is enough, or else by `data-libraries`."""
+    if _programs(context, gap):
+        return None  # no search path helps
     if len(gap.entries) != 1:
         return _bridge(context, gap)
     edits = add_entries(context, gap.dependent, gap.entries)
@@ -323,16 +331,15 @@ def search_path_note(elf: Elf) -> str:
 
 
 def _not_found(context: Context, gap: Gap, message: str, hint: str) -> Hit:
-    elfs = context.wheel.elfs
-    programs = [name for name in gap.libraries.values() if not is_shared_object(elfs[name])]
-    if programs:  # no search path helps
+    programs = _programs(context, gap)
+    if programs:
         hint = f"`{programs[0]}` is a program, which the loader refuses: give it another name"
     return Hit(
         message=message,
         member=gap.dependent,
         notes=_gap_notes(context, gap),
         hint=hint,
-        fix=None if programs else _fix(context, gap),
+        fix=_fix(context, gap),
     )
 
 
