@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from typer._click.core import Command, Context
+from typer._click.core import Command, Context, Parameter
+from typer._click.exceptions import BadParameter
 from typer.core import TyperCommand
 
 from wheelfix import __version__
@@ -52,7 +53,19 @@ class _LazyCommand(TyperCommand):
         **extra: Any,  # noqa: ANN401 - as click declares it
     ) -> Context:
         """Parse `args` with the options of the command itself."""
-        return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
+        try:
+            return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
+        except BadParameter as error:
+            error.message = error.message.replace("int range", "integer")
+            error.param_hint = _names_of(error.param) if error.param else None
+            raise
+
+
+def _names_of(parameter: Parameter) -> str:
+    """Return the flags and the environment variables of an option, as users write them."""
+    flags = " / ".join(f"'{flag}'" for flag in parameter.opts)
+    variables = parameter.envvar if isinstance(parameter.envvar, list) else []
+    return f"{flags} (or {', '.join(variables)})" if variables else flags
 
 
 def _loaded(name: str) -> Command:

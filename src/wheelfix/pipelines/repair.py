@@ -4,14 +4,21 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import never_globs, provided_libraries
-from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
+from wheelfix.errors import (
+    BadWheelError,
+    NonPlatformWheelError,
+    OutputError,
+    SettingsError,
+    ToolError,
+    WheelfixError,
+)
 from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
@@ -39,12 +46,13 @@ from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
+from wheelfix.text import join_some
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import Strip
+from wheelfix.wheel.edits import ElfEdit, Strip
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.model import Wheel, WheelName
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
@@ -85,6 +93,7 @@ def repair_with(
     environ = auditwheel.environ
     try:
         progress("reading")
+        _refuse_other_platform(path.name, settings.plat)
         with open_wheel(path) as archive, scratch() as workdir:
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             job = _Job(
@@ -99,6 +108,8 @@ def repair_with(
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return _repaired(job) if publish else _rehearsed(job)
+    except NonPlatformWheelError as error:
+        return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except OSError as error:
@@ -237,20 +248,25 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
+    if job.archive.wheel.is_pure and not _may_be_pure(job):
+        raise NonPlatformWheelError(NO_OBJECT, hint=PURE_HINT)
     _refuse_false_record(job)
     read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
     found = run_rules(read, job.rules)
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        return _Plan(found=found, after=after, edits=edits)
+        return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
     grafted = pruned.after([step.edit for step in grafting_steps])
     fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
     stripped, strips = _strip(fixed.wheel, settings)
-    edits = (*early, *grafting_steps, *late, *strips)
+    edits = (*early, *grafting_steps, *late)
+    if settings.patcher is Patcher.NONE:
+        _refuse_edited_objects(edits)
+    edits = (*edits, *strips)
     listing = _list_grafted(job, stripped, graft.libraries, edits)
     return _Plan(
         found=found,
@@ -261,6 +277,45 @@ def _decide(job: _Job) -> _Plan:
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
         messages=graft.messages,
     )
+
+
+NO_OBJECT = (
+    "This does not look like a platform wheel, no ELF executable or shared library file (including "
+    "compiled Python C extension) found in the wheel archive"
+)
+"""auditwheel's words: its users search for them."""
+PURE_HINT = "--allow-pure-python-wheel accepts wheels with the platform tag `any`"
+
+
+def _may_be_pure(job: _Job) -> bool:
+    return job.settings.allow_pure_python_wheel and "any" in job.archive.wheel.name.platforms
+
+
+def _refuse_other_platform(filename: str, plat: str) -> None:
+    """Raise `SettingsError` if `plat` is for another architecture or C library than the wheel."""
+    wanted = parse_platform_tag(plat)
+    for tag in map(parse_platform_tag, WheelName.parse(filename).platforms):
+        if wanted.arch and tag.arch and tag.arch != wanted.arch:
+            obstacle = f"{tag.arch} architecture", wanted.arch
+        elif wanted.libc and tag.libc and tag.libc is not wanted.libc:
+            obstacle = f"{tag.libc.name} libc", wanted.libc.name
+        else:
+            continue
+        raise SettingsError(
+            f"can't repair wheel {filename} with {obstacle[0]} to a wheel targeting {obstacle[1]}",
+            hint="leave out --plat, or name a platform of the wheel's own architecture and libc",
+        )
+
+
+def _refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
+    """Raise `ToolError` if an object is to be edited, for `--patcher none`."""
+    edits = [step.edit for step in steps if isinstance(step.edit, ElfEdit)]
+    if edits:
+        members = join_some(list(dict.fromkeys(edit.member for edit in edits)))
+        raise ToolError(
+            f"the patcher `none` cannot edit {members}: {len(edits):,} edits are needed",
+            hint="--patcher patchelf (the default) makes them, --dry-run then lists them",
+        )
 
 
 def _refuse_false_record(job: _Job) -> None:
@@ -376,7 +431,8 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     if not plan.edits and not job.false_rows:
         return copy_wheel(archive, settings.wheel_dir), {}
     after = plan.after.wheel
-    applied = apply(archive, after, [step.edit for step in plan.edits], job.workdir)
+    edits = [step.edit for step in plan.edits]
+    applied = apply(archive, after, edits, job.workdir, settings.patcher)
     pending = write_wheel(
         archive,
         after,

@@ -22,19 +22,11 @@ from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
-PATCHER = "patchelf"
-
 
 @options.with_settings
 def repair(
     context: typer.Context,
     wheels: options.Wheels,
-    patcher: Annotated[
-        str,
-        typer.Option(
-            help="Accepted for users of auditwheel; wheelfix always patches with patchelf."
-        ),
-    ] = PATCHER,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
@@ -51,15 +43,9 @@ def repair(
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
     repair the rest. The paths of the wheels written go to stdout.
     """
-    if patcher != PATCHER:
-        raise SettingsError(
-            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
-        )
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
-    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
-        terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
 
     def show(outcome: Outcome) -> None:
         _show_summary(outcome, terminal)
@@ -86,7 +72,7 @@ def _refuse_wheels(wheels: Sequence[Path]) -> None:
                 f"no file matches `{wheel}`",
                 hint="the shell found no match for the pattern; build the wheel first",
             )
-        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is not a file" if wheel.exists() else "cannot be read: No such file"
         problem = "is a directory" if wheel.is_dir() else problem
         hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
         raise SettingsError(f"`{wheel}` {problem}", hint=hint)
