@@ -19,7 +19,7 @@ from wheelfix.host.trace_values import Difference
 from wheelfix.reports import trace as trace_report
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
-REPORTS = ("explain", "tree", "trace", "verify")
+REPORTS = ("show", "explain", "tree", "trace", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +41,19 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
     out = capsys.readouterr().out
     assert code in {0, 1}
     return json.loads(out)
+
+
+def test_show(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    bad, good = (said(capsys, "show", "--json", wheel) for wheel in wheels)
+    assert errors("show", bad) == errors("show", good) == []
+    assert [(e["name"], e["needed_by"]) for e in bad["expected"] if e["from"] == "nobody"] == [
+        ("libx.so.1", ["p/a.so"])
+    ]
+    assert not [e for e in good["expected"] if e["from"] == "nobody"]
+    assert {entry["member"]: entry["role"] for entry in good["objects"]} == {
+        "p/a.so": "module",
+        "p/libx.so.1": "library",
+    }
 
 
 def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +132,7 @@ def test_the_schemas_refuse_unknown_and_missing_keys(
 def test_every_key_is_defined_where_it_is_used(name: str) -> None:
     schema = schema_of(name)
     used = {table["$ref"].removeprefix("#/$defs/") for table in _dicts(schema) if "$ref" in table}
-    assert used == set(schema["$defs"])
+    assert used == set(schema.get("$defs", {}))
     closed = [table for table in _dicts(schema) if "properties" in table]
     assert all(table["additionalProperties"] is False for table in closed)
 
