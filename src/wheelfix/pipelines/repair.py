@@ -53,7 +53,7 @@ from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import ElfEdit, Strip
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import Family, parse_platform_tag
+from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
 
@@ -248,6 +248,7 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
+    _refuse_other_system(job.archive.wheel)
     if job.archive.wheel.is_pure and not _may_be_pure(job):
         raise NonPlatformWheelError(NO_OBJECT, hint=PURE_HINT)
     _refuse_false_record(job)
@@ -285,6 +286,16 @@ NO_OBJECT = (
 )
 """auditwheel's words: its users search for them."""
 PURE_HINT = "--allow-pure-python-wheel accepts wheels with the platform tag `any`"
+
+
+def _refuse_other_system(wheel: Wheel) -> None:
+    system = other_system(wheel.name.platforms)
+    if system is not None:
+        raise BadWheelError(
+            f"`{wheel.name}` is a wheel for {system.name}: wheelfix repairs wheels for Linux with "
+            "glibc or musl",
+            hint=f"repair it with {system.tool}" if system.tool else None,
+        )
 
 
 def _may_be_pure(job: _Job) -> bool:

@@ -84,6 +84,9 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
+ARCHIVE_RULES = rules_in(Rule, metadata, files, leftovers, size)
+"""Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
+
 REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
 

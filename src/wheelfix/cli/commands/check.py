@@ -193,7 +193,7 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     """Return the wheels, each once, and for a directory those in and below it."""
     found: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(path.rglob("*.whl")) if path.is_dir() else [path]
+        inside = sorted(filter(Path.is_file, path.rglob("*.whl"))) if path.is_dir() else [path]
         if not inside:
             raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
         found |= dict.fromkeys(inside)
