@@ -11,7 +11,7 @@ from typer._click.exceptions import BadParameter
 from typer.core import TyperCommand
 
 from wheelfix import __version__
-from wheelfix.cli.console import Terminal, Verbose
+from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
 from wheelfix.errors import ExitCode, WheelfixError, internal_error
@@ -112,6 +112,7 @@ def _print_version(wanted: bool) -> None:
 def _before(
     context: typer.Context,
     verbose: Verbose = 0,
+    quiet: Quiet = False,
     version: Annotated[
         bool,
         typer.Option(
@@ -125,7 +126,7 @@ def _before(
 ) -> None:
     """Repair Linux wheels so that they work once installed."""
     del version
-    context.obj = verbose
+    context.obj = -1 if quiet else verbose
 
 
 def main() -> None:

@@ -72,8 +72,8 @@ RULES = rules_in(
 )
 """All rules about one wheel, by code."""
 
-RELEASE_RULES = rules_in(SetRule, release_set)
-"""Rules about the wheels of a release side by side."""
+RELEASE_RULES = rules_in(SetRule, size, targets, release_set)
+"""Rules about all wheels of a run, most of them about the wheels of a release side by side."""
 
 IGNORE_RULES = rules_in(SetRule, stale_ignores)
 """Rules about the project's ignores: run last, on what the other rules have found."""
