@@ -310,6 +310,13 @@ def test_a_bad_number_is_refused_in_plain_words(
     assert f"{names}AUDITWHEEL_ZIP_COMPRESSION_LEVEL): {message}" in said
 
 
+def test_quiet_may_stand_before_the_command(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-q", "repair", *wheels("a")]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_pure_wheel_is_refused_unless_allowed(
     wheels: Wheels, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
