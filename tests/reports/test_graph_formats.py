@@ -283,7 +283,9 @@ def test_explain_predicts_the_effect_of_ld_library_path_and_of_libraries_loaded_
     code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", other)
     assert (code, f"=> {other.name}!q/libx.so.1  [already loaded before]" in out) == (0, True)
     assert ran(capsys, "explain", bad, "p.a", "--with", other)[0] == 1
-    code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--json")
+    code, out, _ = ran(
+        capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--output-format=json"
+    )
     value = json.loads(out)
     assert value["version"] == 1
     (one,) = value["explanations"]
@@ -297,7 +299,9 @@ def test_why_not_answers_in_words_and_json(
     _, good = wheels
     code, out, _ = ran(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
     assert (code, out.startswith("it is loaded: p/libx.so.1")) == (0, True)
-    out = ran(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
+    out = ran(
+        capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--output-format=json"
+    )[1]
     assert json.loads(out)["why_not"][0]["loaded"] is False
 
 
@@ -360,7 +364,7 @@ def test_tree_writes_every_format(
         output = tmp_path / f"graph.{suffix}"
         assert ran(capsys, "tree", good, "-o", output) == (0, "", "")
         assert output.read_text().startswith(start)
-    out = ran(capsys, "tree", bad, "--after", good, "--format", "json")[1]
+    out = ran(capsys, "tree", bad, "--after", good, "--output-format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
     code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
     assert (code, "cannot write" in err) == (2, True)

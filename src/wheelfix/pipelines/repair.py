@@ -4,7 +4,7 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,10 +16,11 @@ from wheelfix.errors import (
     NonPlatformWheelError,
     OutputError,
     SettingsError,
-    ToolError,
     WheelfixError,
 )
+from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.os_packages import Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
@@ -34,7 +35,14 @@ from wheelfix.pipelines.repair_proof import (
     refuse_changed_search_paths,
     verified,
 )
-from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_refusals import (
+    NO_OBJECT,
+    refuse_edited_objects,
+    refuse_other_platform,
+    refuse_other_system,
+    refuse_pure,
+)
+from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -48,12 +56,11 @@ from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
 from wheelfix.settings import Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
-from wheelfix.text import join_some
 from wheelfix.wheel.deflate import Codec
-from wheelfix.wheel.edits import ElfEdit, Strip
+from wheelfix.wheel.edits import Strip
 from wheelfix.wheel.grafted_name import original_name
-from wheelfix.wheel.model import Wheel, WheelName
-from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_tag
+from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import Family, parse_platform_tag
 from wheelfix.wheel.reader import Archive, open_wheel
 from wheelfix.wheel.writer import copy_wheel, write_wheel
 
@@ -93,7 +100,7 @@ def repair_with(
     environ = auditwheel.environ
     try:
         progress("reading")
-        _refuse_other_platform(path.name, settings.plat)
+        refuse_other_platform(path.name, settings.plat)
         with open_wheel(path) as archive, scratch() as workdir:
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             job = _Job(
@@ -156,6 +163,7 @@ class _Plan:
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
+    grafted: tuple[GraftedFrom, ...] = ()
     messages: tuple[str, ...] = ()
 
 
@@ -204,6 +212,7 @@ def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
         after=plan.after.wheel,
         found=plan.found,
         edits=plan.edits,
+        grafted=plan.grafted,
         messages=(*record_notes(before), *plan.messages),
         bytes_before=job.archive.size,
     )
@@ -248,9 +257,8 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
-    _refuse_other_system(job.archive.wheel)
-    if job.archive.wheel.is_pure and not _may_be_pure(job):
-        raise NonPlatformWheelError(NO_OBJECT, hint=PURE_HINT)
+    refuse_other_system(job.archive.wheel)
+    refuse_pure(job.archive.wheel, settings)
     _refuse_false_record(job)
     read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
     found = run_rules(read, job.rules)
@@ -266,9 +274,11 @@ def _decide(job: _Job) -> _Plan:
     stripped, strips = _strip(fixed.wheel, settings)
     edits = (*early, *grafting_steps, *late)
     if settings.patcher is Patcher.NONE:
-        _refuse_edited_objects(edits)
+        refuse_edited_objects(edits)
     edits = (*edits, *strips)
-    listing = _list_grafted(job, stripped, graft.libraries, edits)
+    sources = [library.host.source for library in graft.libraries]
+    packages = owners(sources, job.auditwheel.environ) if sources else {}
+    listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
     return _Plan(
         found=found,
         after=fixed.after([step.edit for step in (*strips, *listing)]),
@@ -276,56 +286,27 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
+        grafted=tuple(_origins(graft.libraries, packages, stripped)),
         messages=graft.messages,
     )
 
 
-NO_OBJECT = (
-    "This does not look like a platform wheel, no ELF executable or shared library file (including "
-    "compiled Python C extension) found in the wheel archive"
-)
-"""auditwheel's words: its users search for them."""
-PURE_HINT = "--allow-pure-python-wheel accepts wheels with the platform tag `any`"
-
-
-def _refuse_other_system(wheel: Wheel) -> None:
-    system = other_system(wheel.name.platforms)
-    if system is not None:
-        raise BadWheelError(
-            f"`{wheel.name}` is a wheel for {system.name}: wheelfix repairs wheels for Linux with "
-            "glibc or musl",
-            hint=f"repair it with {system.tool}" if system.tool else None,
-        )
-
-
-def _may_be_pure(job: _Job) -> bool:
-    return job.settings.allow_pure_python_wheel and "any" in job.archive.wheel.name.platforms
-
-
-def _refuse_other_platform(filename: str, plat: str) -> None:
-    """Raise `SettingsError` if `plat` is for another architecture or C library than the wheel."""
-    wanted = parse_platform_tag(plat)
-    for tag in map(parse_platform_tag, WheelName.parse(filename).platforms):
-        if wanted.arch and tag.arch and tag.arch != wanted.arch:
-            obstacle = f"{tag.arch} architecture", wanted.arch
-        elif wanted.libc and tag.libc and tag.libc is not wanted.libc:
-            obstacle = f"{tag.libc.name} libc", wanted.libc.name
-        else:
-            continue
-        raise SettingsError(
-            f"can't repair wheel {filename} with {obstacle[0]} to a wheel targeting {obstacle[1]}",
-            hint="leave out --plat, or name a platform of the wheel's own architecture and libc",
-        )
-
-
-def _refuse_edited_objects(steps: Iterable[PlannedEdit]) -> None:
-    """Raise `ToolError` if an object is to be edited, for `--patcher none`."""
-    edits = [step.edit for step in steps if isinstance(step.edit, ElfEdit)]
-    if edits:
-        members = join_some(list(dict.fromkeys(edit.member for edit in edits)))
-        raise ToolError(
-            f"the patcher `none` cannot edit {members}: {len(edits):,} edits are needed",
-            hint="--patcher patchelf (the default) makes them, --dry-run then lists them",
+def _origins(
+    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+) -> Iterator[GraftedFrom]:
+    """Yield where each grafted library is from, and what needs it in `wheel`."""
+    dependents = values_by_key(
+        (name, member) for member, e in wheel.elfs.items() for name in e.needed
+    )
+    for library in libraries:
+        package = packages.get(library.host.source)
+        yield GraftedFrom(
+            member=library.member,
+            original=library.original,
+            source=library.host.source,
+            package=f"{package.name} {package.version}" if package else "",
+            dependents=tuple(dependents.get(library.soname, ())),
+            size=library.host.path.stat().st_size,
         )
 
 
@@ -393,14 +374,18 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
 
 
 def _list_grafted(
-    job: _Job, wheel: Wheel, libraries: Sequence[GraftedLibrary], steps: Sequence[PlannedEdit]
+    job: _Job,
+    wheel: Wheel,
+    libraries: Sequence[GraftedLibrary],
+    packages: Mapping[Path, Package],
+    steps: Sequence[PlannedEdit],
 ) -> tuple[PlannedEdit, ...]:
     """Add the SBOM last: it names the wheel, and all the members that hold a library."""
     if not steps:
         return ()
     made = [step.edit for step in steps]
     taken = provided_libraries(wheel, job.settings.provider)
-    edits = sbom_edits(libraries, taken, job.auditwheel.environ, wheel, made)
+    edits = sbom_edits(libraries, packages, taken, wheel, made)
     return plan_in_order(wheel, edits, "graft", "list what is grafted")[1]
 
 

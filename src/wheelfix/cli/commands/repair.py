@@ -11,12 +11,14 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
+from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.reports.printable import printable
+from wheelfix.reports import repair_json
+from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
@@ -33,6 +35,7 @@ def repair(
     diff: Annotated[
         bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -41,15 +44,19 @@ def repair(
     """Write wheels that work once installed.
 
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
-    repair the rest. The paths of the wheels written go to stdout.
+    repair the rest. The paths of the wheels written go to stdout, or with
+    --output-format json everything about them.
     """
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
 
+    shown: list[Outcome] = []
+
     def show(outcome: Outcome) -> None:
         _show_summary(outcome, terminal)
-        if outcome.status is Status.FAILED:
+        shown.append(outcome)
+        if outcome.status is Status.FAILED or output_format is TextOrJson.JSON:
             return
         if dry_run:
             terminal.result(plan(outcome, colour=terminal.colours_results))
@@ -59,7 +66,10 @@ def repair(
             terminal.result(printable(str(outcome.output)))
 
     outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
-    raise typer.Exit(_shown(outcomes, show))
+    code = _shown(outcomes, show)
+    if output_format is TextOrJson.JSON:
+        terminal.result(json_text(repair_json.as_json(shown)))
+    raise typer.Exit(code)
 
 
 def _refuse_wheels(wheels: Sequence[Path]) -> None:

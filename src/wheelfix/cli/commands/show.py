@@ -9,6 +9,7 @@ from wheelfix.analysis.graph import graph_of
 from wheelfix.cli import installation_options, options
 from wheelfix.cli.console import Terminal
 from wheelfix.cli.installation_options import question_of, read_wheel
+from wheelfix.cli.options import TextOrJson
 from wheelfix.pipelines.check import verdict_of
 from wheelfix.reports import show as reports
 from wheelfix.reports.printable import json_text
@@ -18,7 +19,7 @@ from wheelfix.reports.printable import json_text
 def show(
     context: typer.Context,
     wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.")],
-    json: options.Json = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     target: installation_options.TargetName = None,
     config: options.Config = None,
     **given: object,
@@ -40,4 +41,8 @@ def show(
         graph=graph_of(subject, question),
     )
     terminal = Terminal(verbosity=0)
-    terminal.result(json_text(reports.as_json(shown)) if json else reports.text(shown))
+    terminal.result(
+        json_text(reports.as_json(shown))
+        if output_format is TextOrJson.JSON
+        else reports.text(shown)
+    )

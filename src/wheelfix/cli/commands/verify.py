@@ -15,6 +15,7 @@ from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.config.values import suggestion
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
+from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.environments import INSTALLER_SCHEMES
@@ -70,7 +71,7 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")
     ] = False,
-    json: options.Json = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -101,7 +102,7 @@ def verify(
             for result in _verified(wheel, wanted, configuration):
                 results.append(result)
                 is_bad = result.result(strict=strict) is Result.FAILED
-                if not json and (is_bad or not quiet):
+                if output_format is TextOrJson.TEXT and (is_bad or not quiet):
                     colour, is_verbose = terminal.colours_results, terminal.verbosity > 0
                     terminal.result(
                         reports.text(result, strict=strict, verbose=is_verbose, colour=colour)
@@ -109,7 +110,7 @@ def verify(
         except WheelfixError as error:
             terminal.fail(error)
             is_complete = False
-    if json:
+    if output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json(results, strict=strict), indent=1))
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)
