@@ -190,8 +190,22 @@ def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
     data = re.search(r'id="data">(.*?)</script>', text)
     assert data
-    assert json.loads(data[1]) == [graph_value(hostile())]
+    (value,) = json.loads(data[1])
+    assert set(value.pop("labels")) == {node.id for node in hostile().nodes}
+    assert value == graph_value(hostile())
     assert "@@" not in text
+
+
+def test_the_page_shows_names_without_hash_and_release() -> None:
+    data = re.search(r'id="data">(.*?)</script>', page([graph(after())]))
+    assert data
+    assert json.loads(data[1])[0]["labels"] == {
+        "p/a.so": "p/a",
+        "p/b.so": "b.so",
+        "demo.libs/libx-0a1b2c3d.so.1": "libx.so.1",
+        "libc.so.6": "libc.so.6",
+        "libz.so.1": "libz.so.1",
+    }
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
