@@ -581,7 +581,7 @@ def test_check_reports_an_unreadable_wheel_and_checks_the_others(
     assert run(["check", "cut-1.0-py3-none-any.whl", "none.whl", str(bad)]) == 2
     out, err = capsys.readouterr()
     assert "record-mismatch" in out
-    assert "`none.whl` cannot be read: No such file" in err
+    assert "`none.whl` is not a file" in err
     assert "cut-1.0-py3-none-any.whl" in err
 
 
