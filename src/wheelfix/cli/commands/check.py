@@ -193,13 +193,18 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
     """Return the wheels, each once, and for a directory those in and below it."""
     found: dict[Path, None] = {}
     for path in paths:
-        inside = sorted(filter(Path.is_file, path.rglob("*.whl"))) if path.is_dir() else [path]
+        inside = _wheels_below(path) if path.is_dir() else [path]
         if not inside:
             raise SettingsError(f"there is no wheel in `{path}`", hint="build one, or name a file")
         found |= dict.fromkeys(inside)
     if not found:
         raise SettingsError("no wheel is named", hint="name wheels, directories, or --from-file")
     return list(found)
+
+
+def _wheels_below(folder: Path) -> list[Path]:
+    """Return what is named like a wheel, but not the directories of unpacked ones."""
+    return sorted(path for path in folder.rglob("*.whl") if not path.is_dir())
 
 
 def _refuse_contradictions(request: _Request) -> None:
