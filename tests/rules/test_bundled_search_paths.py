@@ -266,3 +266,32 @@ def test_scripts_beside_a_package_named_bin_are_dropped_as_by_pip(tmp_path: Path
     assert (tmp_path / "here/bin/demo").exists()
     with open_wheel(other) as archive:
         assert not findings(lost_by_installer, archive.wheel)
+
+
+FOLDERS = [
+    "",
+    "demo/",
+    "demo/deep/",
+    "demo-1.0.data/platlib/",
+    "demo-1.0.data/purelib/demo/",
+    "demo-1.0.data/data/",
+    "demo-1.0.data/data/lib/",
+    "demo-1.0.data/scripts/",
+    "demo-1.0.data/headers/",
+]
+
+
+@pytest.mark.parametrize("data_libraries", DataLibraries)
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("libraries", FOLDERS)
+def test_any_folder_may_hold_the_library_also_the_root(
+    folder: str, libraries: str, data_libraries: DataLibraries
+) -> None:
+    member, library = f"{folder}thing.so", f"{libraries}{NAME}"
+    inner = f"{libraries}libinner.so"
+    subject = wheel({member: elf(NAME), library: elf("libinner.so", soname=NAME), inner: elf()})
+    settings = Settings(data_libraries=data_libraries)
+    after, _ = apply_fixes(subject, RULES, settings)
+    assert not findings(unreachable_library, after, data_libraries=data_libraries)
+    again, edits = apply_fixes(after, RULES, settings)
+    assert (again, edits) == (after, ())
