@@ -33,6 +33,10 @@ class BadWheelError(WheelfixError):
     """The input is not a valid wheel: truncated, hostile, inconsistent."""
 
 
+class NonPlatformWheelError(BadWheelError):
+    """The wheel has no ELF object, or none for the architecture of its platform tag."""
+
+
 class BadElfError(WheelfixError):
     """A file with ELF's magic number whose headers or tables are inconsistent."""
 

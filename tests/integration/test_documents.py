@@ -299,18 +299,37 @@ def test_the_action_fails_with_the_command(tmp_path: Path) -> None:
     assert code == 2
     assert "dist/*.whl" in log
     assert outputs(output)["result"] == "failed"
-    code, log, _, _ = run_action(tmp_path, COMMAND="rm")
+    code, log, _, output = run_action(tmp_path, COMMAND="rm")
     assert code == 2
-    assert "must be check or repair" in log
+    assert "::error title=wheelfix::the input command must be check or repair" in log
+    assert outputs(output)["result"] == "failed"
 
 
 def test_the_action_repairs_and_gives_the_paths(tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "my dist", "one", tag="py3-none-any", files={"one.py": b""})
-    code, log, _, output = run_action(
-        tmp_path, COMMAND="repair", WHEELS="my dist/*.whl\n", ARGUMENTS="-w\nmy out\n"
+    code, log, summary, output = run_action(
+        tmp_path,
+        COMMAND="repair",
+        WHEELS="my dist/*.whl\n",
+        ARGUMENTS="-w\nmy out\n--allow-pure-python-wheel",
     )
     assert code == 0, log
     assert outputs(output) == {"wheels": f"my out/{wheel.name}", "result": "passed"}
+    assert "::error" not in log
+    assert f"## wheelfix repair\n\n~~~~~~~~text\n{wheel.name}: unchanged" in summary
+
+
+def test_the_action_says_why_a_repair_failed(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "dist", "one", tag="py3-none-any", files={"one.py": b""})
+    (tmp_path / "dist" / "two%-1.0-py3-none-any.whl").write_bytes(b"PK")
+    code, log, summary, output = run_action(tmp_path, COMMAND="repair")
+    assert code == 2
+    assert outputs(output) == {"wheels": "", "result": "failed"}
+    found = [line for line in log.splitlines() if line.startswith("::error")]
+    pure, damaged = sorted(found, key=lambda line: "This does not look" not in line)
+    assert pure.startswith("::error title=wheelfix repair::error: This does not look like a")
+    assert damaged.startswith("::error title=wheelfix repair::error: `two%25-1.0-py3-none-any.whl`")
+    assert "error: This does not look like a platform wheel" in summary
 
 
 def test_inputs_of_the_action_are_not_executed(tmp_path: Path) -> None:

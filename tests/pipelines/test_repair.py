@@ -659,7 +659,7 @@ def questions(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
 
 def test_a_pure_wheel_passes_through(questions: list[Question], tmp_path: Path) -> None:
     wheel = make_wheel(tmp_path / "in", tag="py3-none-any", files={"demo.py": ""})
-    outcome = repaired(wheel, tmp_path / "out")
+    outcome = repaired(wheel, tmp_path / "out", allow_pure_python_wheel=True)
     assert outcome.status is Status.UNCHANGED
     assert written(outcome).read_bytes() == wheel.read_bytes()
     assert questions == []

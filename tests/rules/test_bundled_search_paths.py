@@ -1,9 +1,12 @@
 """Every object finds the wheel's own libraries where an installer puts them."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.build import make_wheel
+from tests.support.installers import PURE, install
 from tests.support.values import apply_fixes, elf, findings, wheel
 from wheelfix.elf.constants import DF_1_PIE
 from wheelfix.elf.model import Elf, Libc
@@ -20,6 +23,7 @@ from wheelfix.rules.registry import RULES
 from wheelfix.settings import DataLibraries, SearchPathTag, Settings
 from wheelfix.wheel.edits import AddEntry, AddMember, MoveMember
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.reader import open_wheel
 
 LIBRARY = "demo.libs/libfoo-1a2b3c4d.so.1"
 NAME = "libfoo-1a2b3c4d.so.1"
@@ -256,6 +260,22 @@ def test_what_pip_target_drops_is_said() -> None:
     assert found.severity is Severity.WARNING
     assert "target-pip" in found.notes[0]
     assert not findings(lost_by_installer, wheel({"demo/a.so": elf()}))
+
+
+def test_scripts_beside_a_package_named_bin_are_dropped_as_by_pip(tmp_path: Path) -> None:
+    script = {"demo-1.0.data/scripts/demo": b"#!python\n"}
+    whole = make_wheel(tmp_path, "demo", tag=PURE, files={"bin/__init__.py": b"", **script})
+    assert install(whole, tmp_path / "there").returncode == 0
+    assert not (tmp_path / "there/bin/demo").exists()
+    with open_wheel(whole) as archive:
+        (found,) = findings(lost_by_installer, archive.wheel)
+    assert found.member == "demo-1.0.data/scripts/demo"
+    assert "target-pip" in found.notes[0]
+    other = make_wheel(tmp_path, "demo", tag=PURE, files=script)
+    assert install(other, tmp_path / "here").returncode == 0
+    assert (tmp_path / "here/bin/demo").exists()
+    with open_wheel(other) as archive:
+        assert not findings(lost_by_installer, archive.wheel)
 
 
 FOLDERS = [

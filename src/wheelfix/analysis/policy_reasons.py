@@ -214,12 +214,12 @@ def _where(wheel: Wheel, holds: Callable[[Elf], bool]) -> str:
 
 
 class Obstacle(StrEnum):
-    """The kinds of obstacles to a platform tag, apart from libraries."""
+    """The kinds of obstacles to a platform tag, apart from libraries, in auditwheel's words."""
 
-    SYMBOLS = "too recent versioned symbols"
-    UCS2 = "a Python 2 of narrow Unicode"
-    BLACKLIST = "black-listed symbols"
-    MACHINE = "unsupported ISA extensions"
+    SYMBOLS = "of the presence of too-recent versioned symbols"
+    UCS2 = "it was compiled against a UCS2 build of Python"
+    BLACKLIST = "it depends on black-listed symbols"
+    MACHINE = "it depends on unsupported ISA extensions"
 
 
 def not_located(libraries: Sequence[str], wheel: Wheel, searched: Sequence[str]) -> ToolError:
@@ -269,8 +269,10 @@ def not_allowed(
             ]
             hint = "build for the baseline, or allow it with --disable-isa-ext-check"
         case Obstacle.UCS2:
-            why = ["it was built for a narrow (UCS2) Python 2"]
+            why = ["a narrow Python 2"]
             hint = "build the wheel with a Python of wide Unicode"
         case _:
             assert_never(obstacle)
-    return BadWheelError(f"the wheel cannot be `{target}`: " + "; ".join(why), hint=hint)
+    return BadWheelError(
+        f"the wheel cannot be `{target}` because {obstacle}: " + "; ".join(why), hint=hint
+    )

@@ -16,7 +16,12 @@ from wheelfix.system.tempfiles import write_whole
 
 def _with_earlier(context: typer.Context, level: int) -> int:
     """Add the level given before the command, if any."""
-    return level + int(context.obj or 0)
+    return level + max(context.obj or 0, 0)
+
+
+def _or_earlier(context: typer.Context, given: bool) -> bool:
+    """Return whether the option was given here or before the command."""
+    return given or (context.obj or 0) < 0
 
 
 Verbose = Annotated[
@@ -31,7 +36,15 @@ Verbose = Annotated[
         show_default=False,
     ),
 ]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print errors only.")]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        callback=_or_earlier,
+        help="Print errors only; also before the command.",
+    ),
+]
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""

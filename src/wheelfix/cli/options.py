@@ -164,5 +164,7 @@ Config = Annotated[
 
 def require_file(path: Path) -> None:
     """Raise `SettingsError` if `path` is not a file."""
+    if path.is_dir():
+        raise SettingsError(f"`{path}` is a directory", hint=f"name a wheel in it: {path}/*.whl")
     if not path.is_file():
-        raise SettingsError(f"`{path}` is not a file")
+        raise SettingsError(f"`{path}` cannot be read: No such file")

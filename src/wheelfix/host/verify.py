@@ -178,7 +178,7 @@ def _attempts(subject: WheelUnderTest) -> Iterator[Attempt]:
         member = f"{package}/__init__.py"
         if member in subject.files and package.isidentifier() and package not in imported:
             yield Attempt(AttemptKind.IMPORT, member, package)
-    for member in _programs(subject):
+    for member in _installed_programs(subject):
         yield Attempt(AttemptKind.RUN, member, subject.files[member].path)
 
 
@@ -198,16 +198,23 @@ def _module(subject: WheelUnderTest, member: str, elf: Elf) -> str | None:
     return None
 
 
-def _programs(subject: WheelUnderTest) -> Iterator[str]:
+def programs(wheel: Wheel) -> Iterator[str]:
     """Yield the members that are programs: the wheel's scripts, and executable ELF files."""
-    scripts = f"{subject.wheel.data_dir}/scripts/"
-    for member in subject.wheel.members:
-        elf, file = subject.wheel.elfs.get(member.name), subject.files.get(member.name)
+    scripts = f"{wheel.data_dir}/scripts/"
+    for member in wheel.members:
+        elf = wheel.elfs.get(member.name)
+        if member.name.startswith(scripts) or (elf is not None and elf.is_executable):
+            yield member.name
+
+
+def _installed_programs(subject: WheelUnderTest) -> Iterator[str]:
+    """Yield the programs that were installed; ELF files only if they may be executed."""
+    for member in programs(subject.wheel):
+        file, elf = subject.files.get(member), subject.wheel.elfs.get(member)
         if file is None:
             continue
-        is_program = elf is not None and elf.is_executable
-        if os.access(file.path, os.X_OK) if is_program else member.name.startswith(scripts):
-            yield member.name
+        if elf is None or not elf.is_executable or os.access(file.path, os.X_OK):
+            yield member
 
 
 # --- Execution ------------------------------------------------------------------------------------

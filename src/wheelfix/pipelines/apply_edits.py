@@ -15,8 +15,13 @@ from wheelfix.elf.editor import edit_in_place
 from wheelfix.elf.model import Elf
 from wheelfix.elf.shrink_for_patchelf import removable_ranges, restore, write_shrunken
 from wheelfix.errors import SettingsError, VerificationError
-from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
-from wheelfix.settings import ZipCodec
+from wheelfix.pipelines.patchelf import (
+    Patchelf,
+    find_lief_patchelf,
+    find_patchelf,
+    strip,
+)
+from wheelfix.settings import Patcher, ZipCodec
 from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
 from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, NewFile
@@ -56,7 +61,13 @@ class _Job(NamedTuple):
     wanted: Elf
 
 
-def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) -> Applied:
+def apply(
+    archive: Archive,
+    after: Wheel,
+    edits: Iterable[Edit],
+    workdir: Path,
+    patcher: Patcher = Patcher.PATCHELF,
+) -> Applied:
     """Carry out `edits`, which make `after` of the archive's wheel; files go to `workdir`.
 
     Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
@@ -73,7 +84,8 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     ]
     sizes = {member.name: member.size for member in after.members}
     jobs.sort(key=lambda job: sizes[job.member], reverse=True)  # so that no large one is the last
-    edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find_patchelf))
+    find = find_lief_patchelf if patcher is Patcher.LIEF_PATCHELF else find_patchelf
+    edit = partial(_edit, archive=archive, workdir=workdir, patchelf=cache(find))
     with ThreadPoolExecutor(_THREADS) as pool:
         edited = dict(zip([job.member for job in jobs], pool.map(edit, jobs), strict=True))
     content = {m: source.data for m, source in sources.items() if not isinstance(source.data, str)}

@@ -21,12 +21,13 @@ from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.drivers import provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.registry import ARCHIVE_RULES, IGNORE_RULES, RELEASE_RULES, selected_rules
 from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
+from wheelfix.wheel.platform_tags import OtherSystem, other_system
 from wheelfix.wheel.reader import open_wheel
 
 NO_BASELINE = Baseline()
@@ -61,7 +62,11 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             ),
             against=tuple(_read(Path(other)) for other in settings.against),
         )
-        found = tuple(find(context, selected_rules(settings, known_rules())))
+        system = other_system(wheel.name.platforms)
+        rules = selected_rules(settings, known_rules())
+        if system is not None:
+            rules = tuple(rule for rule in rules if rule in ARCHIVE_RULES or rule.plugin)
+        found = tuple(find(context, rules))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
@@ -70,9 +75,15 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             findings=counting,
             suppressed=suppressed,
             wheel=wheel,
-            verdict=context.verdict,
+            verdict=context.verdict if system is None else None,
+            skipped="" if system is None else _skipped(system),
             size=archive.size,
         )
+
+
+def _skipped(system: OtherSystem) -> str:
+    by = f"; {system.tool} checks these" if system.tool else ""
+    return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
 
 
 def _read(path: Path) -> Wheel:

@@ -12,7 +12,13 @@ from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import never_globs, provided_libraries
-from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
+from wheelfix.errors import (
+    BadWheelError,
+    NonPlatformWheelError,
+    OutputError,
+    SettingsError,
+    WheelfixError,
+)
 from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import HostLibraries
 from wheelfix.host.os_packages import Package, owners
@@ -31,6 +37,13 @@ from wheelfix.pipelines.repair_proof import (
     refuse_changed_search_paths,
     verified,
 )
+from wheelfix.pipelines.repair_refusals import (
+    NO_OBJECT,
+    refuse_edited_objects,
+    refuse_other_platform,
+    refuse_other_system,
+    refuse_pure,
+)
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
 from wheelfix.pipelines.sbom import places_of, sbom_edits
 from wheelfix.rules.bundled_search_paths import gaps_of_new_members
@@ -44,7 +57,7 @@ from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import attribute_to_stage, run_rules
-from wheelfix.settings import Settings
+from wheelfix.settings import Patcher, Settings
 from wheelfix.system.tempfiles import ADVICE, PendingFile, scratch
 from wheelfix.wheel.deflate import Codec
 from wheelfix.wheel.edits import Strip
@@ -94,6 +107,7 @@ def repair_with(  # noqa: PLR0913 - the parts of one call
     environ = auditwheel.environ
     try:
         progress("reading")
+        refuse_other_platform(path.name, settings.plat)
         with open_wheel(path) as archive, scratch() as workdir:
             settings = with_providers(settings, Path(environ.get("PWD", "")), archive.wheel)
             job = _Job(
@@ -109,6 +123,8 @@ def repair_with(  # noqa: PLR0913 - the parts of one call
                 definitions=HostLibraries(archive=archive, settings=settings, environ=environ),
             )
             return _repaired(job) if publish else _rehearsed(job)
+    except NonPlatformWheelError as error:
+        return Outcome(source=path, status=Status.REJECTED, error=error)
     except WheelfixError as error:
         return Outcome(source=path, status=Status.FAILED, error=error)
     except OSError as error:
@@ -277,13 +293,15 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
+    refuse_other_system(job.archive.wheel)
+    refuse_pure(job.archive.wheel, settings)
     _refuse_false_record(job)
     read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
     found = run_rules(read, job.rules)
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:
         after, edits = apply_fixes_until_stable(read.at_stage(Stage.AFTER), fixing)
-        return _Plan(found=found, after=after, edits=edits)
+        return _Plan(found=found, after=after, edits=edits, messages=(NO_OBJECT,))
     before = tuple(rule for rule in job.rules if rule.stage is Stage.BEFORE)
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
@@ -292,7 +310,10 @@ def _decide(job: _Job) -> _Plan:
         grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
     )
     stripped, strips = _strip(fixed.wheel, settings)
-    edits = (*early, *grafting_steps, *late, *strips)
+    edits = (*early, *grafting_steps, *late)
+    if settings.patcher is Patcher.NONE:
+        refuse_edited_objects(edits)
+    edits = (*edits, *strips)
     sources = [library.host.source for library in graft.libraries]
     packages = owners(sources, job.auditwheel.environ) if sources else {}
     listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
@@ -451,7 +472,8 @@ def _written(job: _Job, plan: _Plan) -> tuple[PendingFile, Mapping[str, str]]:
     if not plan.edits and not job.false_rows:
         return copy_wheel(archive, settings.wheel_dir), {}
     after = plan.after.wheel
-    applied = apply(archive, after, [step.edit for step in plan.edits], job.workdir)
+    edits = [step.edit for step in plan.edits]
+    applied = apply(archive, after, edits, job.workdir, settings.patcher)
     pending = write_wheel(
         archive,
         after,

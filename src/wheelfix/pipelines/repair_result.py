@@ -110,4 +110,4 @@ class Outcome:
     bytes_after: int = 0
     """Sizes of the zip files."""
     error: WheelfixError | None = None
-    """Why it `FAILED`."""
+    """Why it `FAILED`, or was `REJECTED` since it has no object to repair."""

@@ -11,6 +11,7 @@ from wheelfix.loader.install_schemes import (
     Scheme,
     describe,
     entries_between,
+    lost_members,
     schemes,
     split,
 )
@@ -508,13 +509,14 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     """File is dropped by `pip install --target`.
 
     ## What it does
-    Reports ELF objects that `pip install --target` does not install.
+    Reports ELF objects and scripts that `pip install --target` does not install.
 
     ## Why is this bad?
     With `--target`, pip installs into a temporary directory and moves the top-level items from
     there. A directory of `*.data/data` with the same name as the package already exists, and is
-    dropped with at most a warning; everything below `*.data/data/lib` is dropped silently (pypa/pip
-    8799, 10399). Objects that need the file then fail to load.
+    dropped with at most a warning; so are all scripts, where the wheel has a top-level `bin`.
+    Everything below `*.data/data/lib` is dropped silently (pypa/pip 8799, 10399). Objects that need
+    the file then fail to load.
 
     ## Example
     `cyfes-4.5.data/data/cyfes/libcufes.so`, where the package is also named `cyfes`.
@@ -522,6 +524,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     ## Common causes
     - `data_files` installs libraries outside the package. **Solution**: ship them as package data,
       or `wheelfix repair --data-libraries=move`, if the code looks for them in the package.
+    - A package is named `bin`, as the directory of scripts. **Solution**: rename it.
 
     ## Fix safety
     Not fixed: moving the file would change the path that the code must use.
@@ -537,4 +540,14 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
+            )
+    for member, losing in lost_members(context.wheel).items():
+        place = split(member, context.wheel)
+        if place is not None and place[0] is Key.SCRIPTS and member not in context.wheel.elfs:
+            yield Hit(
+                message="is not installed by `pip install --target`: the wheel has a top-level "
+                "`bin` of its own",
+                member=member,
+                notes=(f"lost in: {describe(losing)}",),
+                hint="rename the top-level `bin`",
             )

@@ -68,8 +68,15 @@ def tag_not_met(context: Context) -> Iterator[Hit]:
     yield Hit(
         message=f"tagged {tags}, but satisfies only {verdict.overall}",
         notes=verdict.reasons,
-        hint="build in the container of that tag, or request another: `wheelfix repair --plat …`",
+        hint=_other_tag(verdict.overall),
     )
+
+
+def _other_tag(satisfied: str) -> str:
+    build = "build in the container of that tag"
+    if parse_platform_tag(satisfied).family is Family.LINUX:
+        return build
+    return f"{build}, or replace it: `wheel tags --remove --platform-tag {satisfied} WHEEL`"
 
 
 @rule("WF802", "unmatched-exclude", Severity.WARNING)

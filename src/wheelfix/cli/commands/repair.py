@@ -24,19 +24,11 @@ from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import Settings
 
-PATCHER = "patchelf"
-
 
 @options.with_settings
 def repair(
     context: typer.Context,
     wheels: options.Wheels,
-    patcher: Annotated[
-        str,
-        typer.Option(
-            help="Accepted for users of auditwheel; wheelfix always patches with patchelf."
-        ),
-    ] = PATCHER,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, and write nothing.")
     ] = False,
@@ -55,15 +47,9 @@ def repair(
     repair the rest. The paths of the wheels written go to stdout, or with
     --output-format json everything about them.
     """
-    if patcher != PATCHER:
-        raise SettingsError(
-            f"--patcher {patcher}: wheelfix patches with patchelf alone", hint="leave --patcher out"
-        )
     _refuse_wheels(wheels)
     configuration = options.configuration_of(context, given, config).check(all_rules())
     terminal = Terminal(verbosity=-1 if quiet else verbose)
-    if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
-        terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
 
     shown: list[Outcome] = []
 
@@ -96,7 +82,7 @@ def _refuse_wheels(wheels: Sequence[Path]) -> None:
                 f"no file matches `{wheel}`",
                 hint="the shell found no match for the pattern; build the wheel first",
             )
-        problem = "is not a file" if wheel.exists() else "does not exist"
+        problem = "is not a file" if wheel.exists() else "cannot be read: No such file"
         problem = "is a directory" if wheel.is_dir() else problem
         hint = f"name the wheels in it: {wheel}/*.whl" if wheel.is_dir() else None
         raise SettingsError(f"`{wheel}` {problem}", hint=hint)
