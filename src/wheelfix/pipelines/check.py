@@ -21,9 +21,11 @@ from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.drivers import provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.registry import IGNORE_RULES, RELEASE_RULES, TARGET_RULES, selected_rules
+from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
+from wheelfix.rules.targets import targets_of
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
@@ -61,7 +63,8 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             ),
             against=tuple(_read(Path(other)) for other in settings.against),
         )
-        found = tuple(find(context, selected_rules(settings, known_rules())))
+        rules = selected_rules(settings, known_rules())
+        found = tuple(find(context, rules))
         counting, suppressed = partition_findings(
             found, settings, lambda _: wheel.name.distribution, baseline
         )
@@ -72,7 +75,16 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             wheel=wheel,
             verdict=context.verdict,
             size=archive.size,
+            targets=_targets(context, rules),
         )
+
+
+def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
+    """Return whether the wheel is for each machine of `target`; empty if no rule is about them."""
+    if not set(TARGET_RULES).intersection(rules):
+        return {}
+    fitting = targets_of(context)
+    return {name: name in fitting for name in context.settings.target}
 
 
 def _read(path: Path) -> Wheel:

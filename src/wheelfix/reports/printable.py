@@ -6,6 +6,8 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 import json
 from collections.abc import Iterator
 from enum import StrEnum
+from textwrap import fill
+from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 
@@ -51,18 +53,44 @@ def error_text(error: WheelfixError, *, colour: bool) -> str:
     first, *more = error.message.splitlines() or [""]
     lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
     lines += [f"  {printable(line)}" for line in more]
-    return "\n".join([*lines, *hint_lines(error.hint, colour=colour)])
+    return "\n".join([*lines, *hint_lines(error.hint, Style(colour=colour))])
 
 
-def hint_lines(hint: str | None, *, colour: bool) -> list[str]:
+class Style(NamedTuple):
+    """How text for people looks."""
+
+    colour: bool = False
+    width: int = 0
+    """Columns of the terminal; 0 if lines are not wrapped."""
+    verbose: bool = False
+
+
+PLAIN = Style()
+
+
+def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
     """Return `hint` as lines below a message; none without a hint."""
     if hint is None:
         return []
     first, *more = hint.splitlines() or [""]
+    label = paint("hint", Colour.BLUE, on=style.colour)
     return [
-        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
-        *(f"      {printable(line)}" for line in more),
+        wrapped(f"hint: {printable(first)}", style.width, 6).replace("hint", label, 1),
+        *(wrapped(f"      {printable(line)}", style.width, 6) for line in more),
     ]
+
+
+def wrapped(line: str, width: int, hanging: int) -> str:
+    """Break `line` at `width` columns, with further lines indented; 0 leaves it as it is.
+
+    Words are not broken: paths and commands can be copied from a terminal.
+    """
+    if len(line) <= width or not width:
+        return line
+    indent = " " * hanging
+    return fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def error_words(error: WheelfixError) -> str:

@@ -3,6 +3,7 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -10,8 +11,8 @@ from difflib import unified_diff
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports.check_content import FEW, finding_text
-from wheelfix.reports.printable import Colour, error_text, paint, printable
+from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text
+from wheelfix.reports.printable import Colour, Style, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import counted
 from wheelfix.wheel.edits import MoveMember
@@ -53,9 +54,9 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
     for label, text in rows:
         lines.append(f"  {'' if label == previous else label:8} {printable(text)}")
         previous = label
-    wheel = outcome.source.name
+    wheel = os.fspath(outcome.source)
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
-    lines += [finding_text(finding, wheel, colour=colour) for finding in full]
+    lines += _texts(full, wheel, Style(colour=colour, verbose=verbose))
     return "\n".join(lines)
 
 
@@ -64,9 +65,13 @@ def failure(outcome: Outcome, *, colour: bool) -> str:
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    wheel = outcome.source.name
-    found = [finding_text(finding, wheel, colour=colour) for finding in errors]
+    found = _texts(errors, os.fspath(outcome.source), Style(colour=colour))
     return "\n".join([*_head(outcome, colour=colour), *found])
+
+
+def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[str]:
+    for cause in causes_in_wheel(findings):
+        yield finding_text(cause.finding, wheel=wheel, places=cause.lines(style), style=style)
 
 
 def _head(outcome: Outcome, *, colour: bool) -> list[str]:

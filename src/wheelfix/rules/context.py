@@ -118,12 +118,16 @@ class Context:
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """The machines of `target` that have the wheel's C library.
+        """The machines of `target` that have the wheel's C library, named as in the settings.
 
         Raises `SettingsError` for an unknown one.
         """
         libcs = _libcs(self.wheel)
-        found = (find(name, self.wheel) for name in self.settings.target if not is_page(name))
+        found = (
+            replace(find(name, self.wheel), name=name)
+            for name in self.settings.target
+            if not is_page(name)
+        )
         return tuple(target for target in found if target.libc in libcs)
 
     @cached_property

@@ -84,6 +84,9 @@ SET_RULES = (*RELEASE_RULES, *IGNORE_RULES)
 CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 """Rules about names, run again after each stage of a repair to see which stage broke one."""
 
+TARGET_RULES = rules_in(Rule, targets)
+"""Rules about the machines of `--target`."""
+
 REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
 
