@@ -1,7 +1,7 @@
 """Whether every object finds the bundled libraries that it needs, once installed."""
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, assert_never
 
 from wheelfix.elf.model import Elf, PathTag
@@ -415,7 +415,8 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     """File is dropped by `pip install --target`.
 
     ## What it does
-    Reports ELF objects that `pip install --target` does not install.
+    Reports ELF objects that `pip install --target` does not install. It is for information unless
+    an object that it does install needs them.
 
     ## Why is this bad?
     With `--target`, pip installs into a temporary directory and moves the top-level items from
@@ -444,4 +445,12 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
+                severity=None if _is_missed(context, member, lost) else Severity.INFO,
             )
+
+
+def _is_missed(context: Context, member: str, layouts: Iterable[Layout]) -> bool:
+    """Return whether an object that one of `layouts` installs needs `member`, which it does not."""
+    names = {posixpath.basename(member), context.wheel.elfs[member].soname}
+    dependents = {d for name in names if name for d in context.dependents.get(name, ())}
+    return any(dependents & layout.paths.keys() for layout in layouts)

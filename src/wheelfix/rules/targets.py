@@ -84,8 +84,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     it requires of the machine's libraries with the newest that these define.
 
     ## Why is this bad?
-    The loader refuses the object: `/lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not
-    found`. One symbol is enough, even if it is never called.
+    The loader refuses the object: `version … not found`. One symbol is enough, even if it is never
+    called.
 
     ## Example
     `--target rhel:8` and an object with `pthread_create@GLIBC_2.34`.
@@ -152,7 +152,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     the distribution provides the library. Excluded libraries are not checked.
 
     ## Why is this bad?
-    The import fails: `libGL.so.1: cannot open shared object file: No such file or directory`. The
+    The import fails: `cannot open shared object file: No such file or directory`. The
     libraries that a platform tag allows exist on every *desktop* of the time, but not in every
     container.
 
