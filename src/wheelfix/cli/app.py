@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
@@ -75,13 +76,20 @@ def _loaded(name: str) -> Command:
 
 def _with_color(function: Callable[..., None]) -> Callable[..., None]:
     """Return `function` with the option `--color`, which every command has."""
+
+    @wraps(function)
+    def command(*values: object, color: None = None, **options: object) -> None:
+        del color  # its callback has read it
+        function(*values, **options)
+
     signature = inspect.signature(function)
-    color = inspect.Parameter("color", inspect.Parameter.KEYWORD_ONLY, annotation=Color)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    function.__dict__["__signature__"] = signature.replace(  # what typer reads
-        parameters=[*own, color.replace(default=None)]
+    color = inspect.Parameter(
+        "color", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Color
     )
-    return function
+    command.__dict__["__signature__"] = signature.replace(  # what typer reads
+        parameters=[*signature.parameters.values(), color]
+    )
+    return command
 
 
 app = typer.Typer(
@@ -169,8 +177,11 @@ def _usage_error(error: ClickException) -> SettingsError:
         message = f"{'/'.join(error.param.opts)}: {error.message}"
     elif isinstance(error, NoSuchOption) and error.possibilities:
         message = error.message
-        hint = f"did you mean {' or '.join(f'`{name}`' for name in error.possibilities)}?"
+        hint = f"did you mean `{error.possibilities[0]}`?"
     elif isinstance(error, UsageError) and error.ctx is not None:
-        hint = f"`{error.ctx.command_path} --help` explains; {error.ctx.get_usage().lower()}"
+        usage = (
+            error.ctx.get_usage().removeprefix("Usage: ").translate({ord(c): None for c in "{}"})
+        )
+        hint = f"{usage}\n`{error.ctx.command_path} --help` explains"
     message = message[:1].lower() + message[1:].rstrip(".")
     return SettingsError(message, hint=hint or None)

@@ -48,7 +48,9 @@ def render(found: SetReport, options: RenderOptions) -> str:
         blocks += _suppressed(found)
     blocks.append(_target_table(found, options))
     if not options.quiet and not _is_one_line(found, shown):
-        blocks.append("\n".join(wrapped(line, options.width, 2) for line in totals(found, options)))
+        many = len(found.reports) > 1
+        lines = totals(found, options) if many else (*_tallied(shown, options), *_left_out(found))
+        blocks.append("\n".join(wrapped(line, options.width, 2) for line in lines))
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -110,16 +112,22 @@ def _all_causes(found: SetReport, options: RenderOptions) -> list[Cause]:
 
 def totals(found: SetReport, options: RenderOptions) -> Iterator[str]:
     """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
-    judged = len(found.reports) - len(found.unreadable)
     shown = shown_only(found, options)
-    if judged:
+    yield from _tallied(shown, options)
+    kinds = Counter(cause.finding.severity for cause in _all_causes(found, options))
+    kinds.subtract(cause.finding.severity for cause in _all_causes(shown, options))
+    if hidden := _spelled(kinds):
+        yield f"Not shown: {hidden} (-v shows them)."
+    yield from _left_out(found)
+
+
+def _tallied(shown: SetReport, options: RenderOptions) -> Iterator[str]:
+    if judged := len(shown.reports) - len(shown.unreadable):
         yield _tally(_all_causes(shown, options), judged)
-    hidden = [f for _, f in found.all_findings if not is_shown(f, options)]
-    if hidden:
-        everything, visible = _all_causes(found, options), _all_causes(shown, options)
-        kinds = Counter(cause.finding.severity for cause in everything)
-        kinds.subtract(cause.finding.severity for cause in visible)
-        yield f"Not shown: {_spelled(kinds)} (-v shows them)."
+
+
+def _left_out(found: SetReport) -> Iterator[str]:
+    """Yield what does not count, and what could not be read."""
     if left_out := _suppressed_text(found):
         yield left_out
     if found.unreadable:
@@ -159,7 +167,7 @@ def _fixed(found: Sequence[Cause]) -> str:
     if safe:
         number = "all of them" if safe == len(found) > 1 else f"{safe:,}"
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
-        return f"`wheelfix repair` fixes {number}{more} [*]."
+        return f"`wheelfix repair` fixes {number} [*]{more}."
     return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
