@@ -35,6 +35,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
     Share,
+    Show,
     Size,
     ZipCodec,
 )
@@ -177,7 +178,7 @@ def test_quiet_leaves_only_paths_and_errors(
     rejected, error, place, *_, failed, reason, hint = err.splitlines()
     assert out == ""
     assert rejected == "rejected-1.0-py3-none-linux_x86_64.whl: rejected"
-    assert error.startswith("error[lazy-binding]: ")
+    assert error.startswith("error[WF624] lazy-binding: ")
     assert place.startswith("  --> rejected-1.0-py3-none-linux_x86_64.whl")
     assert failed == "failed-1.0-py3-none-linux_x86_64.whl: failed"
     assert reason.startswith("error: ")
@@ -348,6 +349,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     ),
     "target": ("--target debian:11,page:64k", ("debian:11", "page:64k")),
     "fail_on": ("--fail-on never", FailOn.NEVER),
+    "show": ("--show notes", Show.NOTES),
     "baseline": ("--baseline known.json", "known.json"),
     "max_size": ("--max-size 50MB", Size(50_000_000)),
     "max_file_size": ("--max-file-size 20MiB", Size(20 << 20)),
@@ -514,7 +516,7 @@ def test_rule_reports_missing_docstrings() -> None:
 def test_check_passes_a_sound_wheel(capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(Path(), tag="py3-none-any", files={"ok.py": b"x = 1\n"})
     assert run(["check", str(wheel)]) == 0
-    assert capsys.readouterr().out == "All checks passed for 1 wheel.\n"
+    assert capsys.readouterr().out == "demo-1.0-py3-none-any.whl: ok, no ELF objects\n"
 
 
 @pytest.mark.usefixtures("here")
@@ -527,8 +529,8 @@ def test_check_reports_an_unreadable_wheel_and_checks_the_others(
     Path("cut-1.0-py3-none-any.whl").write_bytes(b"PK")
     assert run(["check", str(bad)]) == 1
     out, err = capsys.readouterr()
-    assert "error[record-mismatch]: " in out
-    assert "  --> bad-1.0-py3-none-any.whl!unlisted.py" in out
+    assert "error[WF501] record-mismatch: " in out
+    assert "\n  --> unlisted.py\n" in out
     assert "Found " in out
     assert err == ""
     assert run(["check", "--ignore", "WF501", str(bad)]) == 0

@@ -95,6 +95,11 @@ _COMMON_IMAGES = ("manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "musllin
 """The tags of the images that cibuildwheel 4.3 pins (`resources/pinned_docker_images.cfg`)."""
 
 
+def images(arch: str) -> tuple[str, ...]:
+    """Return the policies for `arch` that have a maintained image."""
+    return _IMAGES.get(arch, _COMMON_IMAGES)
+
+
 def near_miss(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> NearMiss | None:
     """Return the next better tag than `overall` with an image, if only a few symbols forbid it.
 
@@ -103,11 +108,10 @@ def near_miss(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> NearMis
     best = parse_platform_tag(overall)
     if best.libc is None:
         return None
-    images = _IMAGES.get(best.arch, _COMMON_IMAGES)
     better = [
         (parsed.version, policy.name)
         for policy in policies
-        if policy.name in images
+        if policy.name in images(best.arch)
         and (parsed := parse_platform_tag(f"{policy.name}_{best.arch}")).libc is best.libc
         and parsed.version < best.version
     ]

@@ -1,6 +1,7 @@
 """The command line: its commands, and the exit code of a run."""
 
 import inspect
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -179,9 +180,7 @@ def _usage_error(error: ClickException) -> SettingsError:
         message = error.message
         hint = f"did you mean `{error.possibilities[0]}`?"
     elif isinstance(error, UsageError) and error.ctx is not None:
-        usage = (
-            error.ctx.get_usage().removeprefix("Usage: ").translate({ord(c): None for c in "{}"})
-        )
+        usage = re.sub("Usage: |[{}]", "", error.ctx.get_usage())
         hint = f"{usage}\n`{error.ctx.command_path} --help` explains"
     message = message[:1].lower() + message[1:].rstrip(".")
     return SettingsError(message, hint=hint or None)

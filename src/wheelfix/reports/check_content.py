@@ -302,13 +302,10 @@ def finding_text(
     painted = paint(head, _SEVERITY[finding.severity], on=colour)
     arrow = paint("-->", Colour.BLUE, on=colour)
     lines = [
-        wrapped(f"{head}: {printable(finding.message)}", width, 2).replace(head, painted, 1),
-        *(
-            wrapped(f"  --> {printable(place)}", width, 6).replace("-->", arrow, 1)
-            for place in places
-        ),
-        *(wrapped(f"  = note: {printable(note)}", width, 10) for note in notes),
-        *([wrapped(f"  = why: {printable(why)}", width, 9)] if why else []),
+        wrapped(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),
+        *(wrapped("  --> ", printable(place), width).replace("-->", arrow, 1) for place in places),
+        *(wrapped("  = note: ", printable(note), width) for note in notes),
+        *([wrapped("  = why: ", printable(why), width)] if why else []),
         *hint_lines(advice(finding, wheel), style),
     ]
     return "\n".join(lines)

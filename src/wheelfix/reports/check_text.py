@@ -50,7 +50,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
     if not options.quiet and not _is_one_line(found, shown):
         many = len(found.reports) > 1
         lines = totals(found, options) if many else (*_tallied(shown, options), *_left_out(found))
-        blocks.append("\n".join(wrapped(line, options.width, 2) for line in lines))
+        blocks.append("\n".join(wrapped("", line, options.width, 2) for line in lines))
     return "\n\n".join(block for block in blocks if block)
 
 

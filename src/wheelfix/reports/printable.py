@@ -75,21 +75,26 @@ def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
     first, *more = hint.splitlines() or [""]
     label = paint("hint", Colour.BLUE, on=style.colour)
     return [
-        wrapped(f"hint: {printable(first)}", style.width, 6).replace("hint", label, 1),
-        *(wrapped(f"      {printable(line)}", style.width, 6) for line in more),
+        wrapped("hint: ", printable(first), style.width).replace("hint", label, 1),
+        *(wrapped("      ", printable(line), style.width) for line in more),
     ]
 
 
-def wrapped(line: str, width: int, hanging: int) -> str:
-    """Break `line` at `width` columns, with further lines indented; 0 leaves it as it is.
+def wrapped(label: str, text: str, width: int, hanging: int = 0) -> str:
+    """Break `label` and `text` at `width` columns; 0 leaves them on one line.
 
-    Words are not broken: paths and commands can be copied from a terminal.
+    Further lines are indented by `hanging` columns, or else as far as the label reaches. Words are
+    not broken: paths can be copied from a terminal.
     """
-    if len(line) <= width or not width:
-        return line
-    indent = " " * hanging
+    if len(label + text) <= width or not width:
+        return label + text
     return fill(
-        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        width,
+        initial_indent=label,
+        subsequent_indent=" " * (hanging or len(label)),
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
