@@ -320,7 +320,8 @@ def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
 
 def test_the_concise_report_has_one_line_per_cause() -> None:
     lines = render(found(), Format.CONCISE, OPTIONS).splitlines()
-    shape = r"(all wheels|dist/demo\S+\.whl(!\S+)?): (error|warning|note)\[WF\d{3}\] [a-z-]+( \[\*\])?: \S.*"
+    place, rule = r"(all wheels|dist/demo\S+\.whl(!\S+)?)", r"\[WF\d{3}\] [a-z-]+( \[\*\])?"
+    shape = rf"{place}: (error|warning|note){rule}: \S.*"
     assert sum(re.fullmatch(shape, line) is not None for line in lines) == 5
     assert any(line.endswith("searches `/opt/build` (and 4 more files)") for line in lines)
 
