@@ -269,7 +269,7 @@ def predict(
     env = [w for n, v in scenario.variables.items() for w in ("--env", f"{n}={v}")]
     words: list[str | Path] = [
         "explain",
-        "--json",
+        "--output-format=json",
         "--site",
         site.root,
         scenario.subject,
@@ -295,7 +295,7 @@ def observe(
     """Return the file that `wheelfix trace` reports, and the loader's rule."""
     words: list[str | Path] = [
         "trace",
-        "--json",
+        "--output-format=json",
         "-o",
         report,
         "--",

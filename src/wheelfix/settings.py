@@ -374,7 +374,7 @@ class Settings:
         "loaded from where it is installed; repeatable.",
         metavar="WHEEL|NAME|DIR",
         is_added=True,
-        commands=("repair", "check", "explain", "tree", "verify"),
+        commands=("repair", "check", "show", "why", "explain", "tree", "verify"),
     ).default(())
     share: Share = Setting(
         "Graft a library only once for wheels of the run that require each other: off, "

@@ -29,7 +29,7 @@ COMMANDS = (
     ("check", "--output-format", "jsonl", "{wheel}"),
     ("check", "--output-format", "jsonl", "-j2", "{wheel}", "{other}"),
     ("tree", "{wheel}"),
-    ("tree", "--format", "html", "{wheel}"),
+    ("tree", "--output-format", "html", "{wheel}"),
     ("explain", "{wheel}"),
     ("repair", "-q", "-w", "{out}", "{wheel}"),
 )

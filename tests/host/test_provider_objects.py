@@ -138,12 +138,12 @@ def test_explain_and_tree_know_the_providers_of_the_file_by_name_alone(
 ) -> None:
     table = 'requirement = "pro>=2"\nlibraries = ["libpro.so.*"]\ndirectory = '
     (nowhere / "wheelfix.toml").write_text(f'[[provider]]\n{table}"pro/lib"\n', encoding="utf-8")
-    code, out = ran(capsys, "explain", user, "demo._core", "--json")
+    code, out = ran(capsys, "explain", user, "demo._core", "--output-format=json")
     report = json.loads(out)
     assert (code, errors("explain", report)) == (0, [])
     (asked,) = (r for r in report["explanations"][0]["requests"] if r["name"] == "libpro.so.3")
     assert (asked["given_by"], asked["file"]) == ("other wheel", "pro!pro/lib/libpro.so.3")
-    code, out = ran(capsys, "tree", user, "--format", "json")
+    code, out = ran(capsys, "tree", user, "--output-format", "json")
     assert (code, errors("tree", json.loads(out))) == (0, [])
     assert "pro!pro/lib/libpro.so.3" in [node["id"] for node in json.loads(out)["graph"]["nodes"]]
     (nowhere / "other.toml").write_text(f'[[provider]]\n{table}"pro/no"\n', encoding="utf-8")
@@ -166,7 +166,7 @@ def test_the_well_known_wheel_that_has_a_missing_library_is_named(
         assert (code, f"[not found]  {words}" in out) == (1, True)
     code, out = ran(capsys, "tree", path)
     assert (code, f"libcufft.so.11  needed by _core{SUFFIX}  {words}" in out) == (1, True)
-    code, out = ran(capsys, "explain", path, "demo._core", "--json")
+    code, out = ran(capsys, "explain", path, "demo._core", "--output-format=json")
     report = json.loads(out)
     assert errors("explain", report) == []
     wheels = {r["name"]: r["wheels"] for r in report["explanations"][0]["requests"]}

@@ -312,7 +312,7 @@ def test_the_graph_of_an_environment_has_all_its_objects(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)
-    code, out = tree(capsys, "--site", site.parents[2], "--format", "json")
+    code, out = tree(capsys, "--site", site.parents[2], "--output-format", "json")
     assert code == 0
     graph = json.loads(out)["graph"]
     own = {node["id"]: node for node in graph["nodes"] if node["given_by"] == "wheel"}
@@ -328,7 +328,7 @@ def test_the_graph_of_one_distribution_shows_its_providers(
     site: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_two(site)
-    code, out = tree(capsys, "--site", site, "other", "--format", "json")
+    code, out = tree(capsys, "--site", site, "other", "--output-format", "json")
     assert code == 0
     given = {node["id"]: node["given_by"] for node in json.loads(out)["graph"]["nodes"]}
     assert given["other/_two.so"] == "wheel"

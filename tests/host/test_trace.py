@@ -388,7 +388,7 @@ def test_an_interrupted_run_is_reported(tmp_path: Path, number: signal.Signals) 
             "-m",
             "wheelfix",
             "trace",
-            "--json",
+            "--output-format=json",
             "-o",
             tmp_path / "r",
             "--",
@@ -523,7 +523,7 @@ def test_a_process_that_closes_the_log_is_named_with_what_its_maps_show(tmp_path
 
 def test_the_json_report_says_the_same(tmp_path: Path) -> None:
     library = shared_object(tmp_path / "liba.so", soname="liba.so")
-    done = run("--json", "--", PYTHON, "-c", OPEN, library)
+    done = run("--output-format=json", "--", PYTHON, "-c", OPEN, library)
     report = json.loads(done.stderr)
     assert report["version"] == 1
     (process,) = report["processes"]

@@ -225,13 +225,13 @@ def test_check_of_a_linked_wheel(linked: Path, tmp_path: Path, form: str) -> Non
         ("tree",),
         ("tree", "--after", "{wheel}"),
         ("tree", "--with", "{wheel}"),
-        ("tree", "--format", "mermaid"),
-        ("tree", "--format", "dot"),
+        ("tree", "--output-format", "mermaid"),
+        ("tree", "--output-format", "dot"),
         ("explain", "-v"),
-        ("explain", "--json"),
+        ("explain", "--output-format=json"),
         ("explain", "--with", "{wheel}"),
         ("verify", "-v"),
-        ("verify", "--json"),
+        ("verify", "--output-format=json"),
         ("check", "--against", "{wheel}"),
         ("check", "--provider", "{wheel}"),
         ("check", "--library-path", "{wheel}"),
@@ -258,7 +258,7 @@ class Shape(HTMLParser):
         self.found.add((tag, tuple(sorted(name for name, _ in attrs))))
 
 
-@pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--format")])
+@pytest.mark.parametrize("words", [("check", "--output-format"), ("tree", "--output-format")])
 def test_names_add_no_html_elements_or_attributes(
     words: tuple[str, ...], linked: Path, tmp_path: Path
 ) -> None:
@@ -317,9 +317,9 @@ def test_an_installed_environment(linked: Path, tmp_path: Path) -> None:
     (odd / "METADATA").write_text("Name: \x1b[2J\nVersion: ::error::\n")
     venv = tmp_path / "venv"
     for form in ("text", "mermaid", "dot", "json", "html"):
-        assert said("tree", "--format", form, "--site", venv, cwd=tmp_path)[0]
+        assert said("tree", "--output-format", form, "--site", venv, cwd=tmp_path)[0]
     for name in names:
-        for more in ((), ("--json",), ("-v",)):
+        for more in ((), ("--output-format=json",), ("-v",)):
             said("explain", "--site", venv, f"demo/{name}", *more, cwd=tmp_path, code=(0, 1, 2))
 
 
@@ -356,7 +356,7 @@ def test_repair_of_a_repairable_hostile_wheel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["text", "mermaid", "dot", "json", "html"])
 def test_tree(wheel: Path, tmp_path: Path, form: str) -> None:
-    text, _ = said("tree", "--format", form, wheel, cwd=tmp_path)
+    text, _ = said("tree", "--output-format", form, wheel, cwd=tmp_path)
     assert text
     if form == "json":
         json.loads(text)
@@ -365,23 +365,23 @@ def test_tree(wheel: Path, tmp_path: Path, form: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("demo/real.so",), ("demo/::stop-commands::x/y.so",), ("--json",)]
+    "more", [(), ("demo/real.so",), ("demo/::stop-commands::x/y.so",), ("--output-format=json",)]
 )
 def test_explain(wheel: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     text, _ = said("explain", wheel, *more, cwd=tmp_path, code=(0, 1, 2))
-    if "--json" in more:
+    if "--output-format=json" in more:
         json.loads(text)
 
 
 def test_verify_and_trace(wheel: Path, tmp_path: Path) -> None:
     """`verify` prints output of the wheel's programs, `trace` paths of loaded files."""
-    text, _ = said("verify", "--json", wheel, cwd=tmp_path, code=(0, 1, 2))
+    text, _ = said("verify", "--output-format=json", wheel, cwd=tmp_path, code=(0, 1, 2))
     if text:
         json.loads(text)
     said("verify", "-v", wheel, cwd=tmp_path, code=(0, 1, 2))
     library = shared_object(tmp_path / "::error::x" / "##[group]\x1b[2J.so", soname="\x1b[31m")
     code = f"import ctypes; ctypes.CDLL({str(library)!r})"
-    for options in ((), ("--json",), ("-v",)):
+    for options in ((), ("--output-format=json",), ("-v",)):
         said("trace", *options, "--", sys.executable, "-c", code, cwd=tmp_path, code=(0, 1, 2))
 
 

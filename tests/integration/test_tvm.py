@@ -79,7 +79,9 @@ class Package:
     def predicted(self, name: str, within: Sequence[str], **variables: str) -> str:
         env = [word for key, value in variables.items() for word in ("--env", f"{key}={value}")]
         site = self.root / "venv"
-        said = self.run(within, "explain", "--json", "--site", site, "libtvm.so", *env)
+        said = self.run(
+            within, "explain", "--output-format=json", "--site", site, "libtvm.so", *env
+        )
         found: dict[str, Any] = json.loads(said.stdout)["explanations"][0]
         if name == "libtvm.so":
             chosen = [choice["path"] for choice in found["opened_by_python"]]
@@ -88,7 +90,16 @@ class Package:
 
     def seen(self, name: str, within: Sequence[str], **variables: str) -> str:
         report = self.root / "report"
-        command = ("trace", "--json", "-o", report, "--", self.python, "-c", "import smalltvm")
+        command = (
+            "trace",
+            "--output-format=json",
+            "-o",
+            report,
+            "--",
+            self.python,
+            "-c",
+            "import smalltvm",
+        )
         self.run(within, *command, **variables)
         processes = json.loads(report.read_text())["processes"]
         loaded = [library for process in processes for library in process["loaded"]]

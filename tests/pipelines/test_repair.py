@@ -759,7 +759,11 @@ def test_a_grafted_library_uses_what_the_wheel_ships(core: Path, tmp_path: Path)
     )
     files = {"demo/libuser.so": user, "demo/lib/libcore.so": core}
     wheel = make_wheel(tmp_path / "in", tag=LINUX, files=files)
-    output = written(repaired(wheel, tmp_path / "out"))
+    outcome = repaired(wheel, tmp_path / "out")
+    (origin,) = outcome.grafted
+    assert (origin.original, origin.source) == ("libmiddle.so", middle.resolve())
+    assert (origin.dependents, origin.package) == (("demo/libuser.so",), "")
+    output = written(outcome)
     assert [name.partition("-")[0] for name in libraries(output)] == ["libmiddle"]
     assert [name for name in names(output) if "libcore" in name] == ["demo/lib/libcore.so"]
     core.unlink()

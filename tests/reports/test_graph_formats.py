@@ -190,8 +190,22 @@ def test_the_page_is_one_file_whose_names_cannot_become_markup() -> None:
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(", text)
     data = re.search(r'id="data">(.*?)</script>', text)
     assert data
-    assert json.loads(data[1]) == [graph_value(hostile())]
+    (value,) = json.loads(data[1])
+    assert set(value.pop("labels")) == {node.id for node in hostile().nodes}
+    assert value == graph_value(hostile())
     assert "@@" not in text
+
+
+def test_the_page_shows_names_without_hash_and_release() -> None:
+    data = re.search(r'id="data">(.*?)</script>', page([graph(after())]))
+    assert data
+    assert json.loads(data[1])[0]["labels"] == {
+        "p/a.so": "p/a",
+        "p/b.so": "b.so",
+        "demo.libs/libx-0a1b2c3d.so.1": "libx.so.1",
+        "libc.so.6": "libc.so.6",
+        "libz.so.1": "libz.so.1",
+    }
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -283,7 +297,9 @@ def test_explain_predicts_the_effect_of_ld_library_path_and_of_libraries_loaded_
     code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", other)
     assert (code, f"=> {other.name}!q/libx.so.1  [already loaded before]" in out) == (0, True)
     assert ran(capsys, "explain", bad, "p.a", "--with", other)[0] == 1
-    code, out, _ = ran(capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--json")
+    code, out, _ = ran(
+        capsys, "explain", bad, "p.a", "--after", f"{other}!q/libx.so.1", "--output-format=json"
+    )
     value = json.loads(out)
     assert value["version"] == 1
     (one,) = value["explanations"]
@@ -297,7 +313,9 @@ def test_why_not_answers_in_words_and_json(
     _, good = wheels
     code, out, _ = ran(capsys, "explain", good, "p.a", "--why-not", "p/libx.so.1")
     assert (code, out.startswith("it is loaded: p/libx.so.1")) == (0, True)
-    out = ran(capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--json")[1]
+    out = ran(
+        capsys, "explain", good, "p/libx.so.1", "--why-not", "p/a.so", "--output-format=json"
+    )[1]
     assert json.loads(out)["why_not"][0]["loaded"] is False
 
 
@@ -360,7 +378,7 @@ def test_tree_writes_every_format(
         output = tmp_path / f"graph.{suffix}"
         assert ran(capsys, "tree", good, "-o", output) == (0, "", "")
         assert output.read_text().startswith(start)
-    out = ran(capsys, "tree", bad, "--after", good, "--format", "json")[1]
+    out = ran(capsys, "tree", bad, "--after", good, "--output-format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
     code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
     assert (code, "cannot write" in err) == (2, True)

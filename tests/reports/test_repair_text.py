@@ -9,7 +9,7 @@ import pytest
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, ElfType, Machine, VersionNeed
 from wheelfix.errors import BadWheelError
-from wheelfix.pipelines.repair_result import Loads, Outcome, Status
+from wheelfix.pipelines.repair_result import GraftedFrom, Loads, Outcome, Status
 from wheelfix.reports import repair_text as text
 from wheelfix.reports.check_content import finding_text
 from wheelfix.reports.printable import Style, error_text, printable
@@ -39,6 +39,15 @@ FINDING = Finding(
     notes=("DT_RUNPATH is `/home/ci/lib`",),
     hint="run `wheelfix repair`",
     fix=Fix(title="drop it", edits=(DropEntry(member="pkg/_ext.so", entry="/home/ci/lib"),)),
+)
+
+GRAFTED = GraftedFrom(
+    member="pkg.libs/libx-1234.so.1",
+    original="libx.so.1",
+    source=Path("/usr/lib/libx.so.1.2"),
+    package="libx1 1.2-3",
+    dependents=("pkg/_ext.so",),
+    size=2000,
 )
 
 
@@ -92,6 +101,7 @@ def an_outcome(status: Status = Status.REPAIRED) -> Outcome:
         after=predict(before, [step.edit for step in steps]),
         found=(FINDING,) * 5,
         edits=steps,
+        grafted=(GRAFTED,),
         loads=(
             Loads(member="pkg/a.so", libraries=(), works=("venv",), fails=()),
             Loads(
@@ -207,25 +217,52 @@ def test_a_finding_fits_the_terminal() -> None:
 
 def test_the_summary_of_a_repaired_wheel() -> None:
     assert text.summary(an_outcome(), verbose=False, colour=False).splitlines() == [
-        f"{NAME}: repaired",
-        "  wrong    error[absolute-entry] 5 times",
-        "             `pkg/_ext.so` searches `/home/ci/lib`",
-        "             `pkg/_ext.so` searches `/home/ci/lib`",
-        "             `pkg/_ext.so` searches `/home/ci/lib`",
-        "             and 2 more, which -v shows",
-        "  done     absolute-entry: 1 edit of `pkg/_ext.so`",
-        "           unreachable-library: 1 edit of `pkg/_ext.so`",
-        "           graft: 2 edits of 2 files",
-        "           no-common-path: 1 edit of `pkg-1.0.data/data/lib/liby.so`",
-        "  loads    `pkg/b.so`: 1 library from `pkg.libs`",
+        f"{NAME}: repaired, linux_x86_64, 12.3 kB -> 23.5 kB",
+        "  grafted  libx.so.1 from /usr/lib/libx.so.1.2 (libx1 1.2-3), 2 kB, needed by `_ext.so`",
+        "  fixed    WF111 absolute-entry: 1 edit of `pkg/_ext.so`",
+        "           WF101 unreachable-library: 1 edit of `pkg/_ext.so`",
+        "           WF103 no-common-path: 1 edit of `pkg-1.0.data/data/lib/liby.so`",
+        "  proved   `pkg/b.so`: 1 library from `pkg.libs`",
         "             not with pip --target",
         "             works with venv",
-        "           `pkg/a.so`: nothing from the wheel",
-        "  tag      linux_x86_64",
-        "  bytes    12,345 -> 23,456",
-        "  verdict  auditwheel says manylinux_2_17_x86_64",
+        "           auditwheel's verdict: manylinux_2_17_x86_64",
         "             GLIBC_2.17",
         "  note     RECORD.jws was dropped",
+    ]
+
+
+def test_many_grafted_libraries_take_a_few_lines() -> None:
+    names = [f"lib{number}.so.1" for number in range(20)]
+    libraries = tuple(
+        GRAFTED._replace(member=f"pkg.libs/{name}", original=name, size=size, dependents=())
+        for size, name in enumerate(names)
+    )
+    outcome = replace(an_outcome(), grafted=libraries)
+    lines = text.summary(outcome, verbose=False, colour=False).splitlines()
+    assert lines[1].startswith("  grafted  lib19.so.1 from")
+    assert lines[6].endswith("`lib7.so.1` and 7 more")
+    assert len(lines) < 20
+    full = text.summary(outcome, verbose=True, colour=False)
+    assert all(f"{name} from" in full for name in names)
+
+
+def test_a_grafted_library_names_its_dependents_as_they_were_before_the_graft() -> None:
+    other = GRAFTED._replace(
+        member="pkg.libs/liby-5678.so.1", original="liby.so.1", dependents=(GRAFTED.member,)
+    )
+    outcome = replace(an_outcome(), grafted=(GRAFTED, other))
+    shown = text.summary(outcome, verbose=False, colour=False)
+    assert "needed by `libx.so.1`" in shown
+
+
+def test_warnings_are_left_with_their_messages_and_notes_as_a_number() -> None:
+    mild = replace(FINDING, severity=Severity.WARNING, fix=None)
+    note = replace(FINDING, severity=Severity.INFO)
+    outcome = replace(an_outcome(), remaining=(mild, mild, note))
+    lines = text.summary(outcome, verbose=False, colour=False).splitlines()
+    assert lines[-2:] == [
+        "  left     WF111 absolute-entry: `pkg/_ext.so` searches `/home/ci/lib`, and 1 more",
+        "           1 note: -v",
     ]
 
 
@@ -233,8 +270,8 @@ def test_the_verbose_summary_is_complete() -> None:
     shown = text.summary(an_outcome(), verbose=True, colour=False)
     assert shown.count("searches `/home/ci/lib`") == 5
     assert "which -v shows" not in shown
-    assert "graft: 2 edits of 2 files\n             `pkg/_ext.so`\n" in shown
     assert "`pkg/b.so`: libx.so.1 from `pkg.libs`" in shown
+    assert "`pkg/a.so`: nothing from the wheel" in shown
 
 
 def test_remaining_findings_are_shown_in_full() -> None:

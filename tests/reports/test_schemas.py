@@ -19,7 +19,7 @@ from wheelfix.host.trace_values import Difference
 from wheelfix.reports import trace as trace_report
 
 TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
-REPORTS = ("explain", "tree", "trace", "verify")
+REPORTS = ("repair", "show", "why", "explain", "tree", "trace", "verify")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,41 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> Any:
     return json.loads(out)
 
 
+def test_repair(
+    wheels: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = wheels
+    command = ("repair", "--output-format=json", "--ldpaths", str(good.parent.parent))
+    for number, options in enumerate(((), ("--dry-run",))):
+        report = said(capsys, *command, "-w", tmp_path / str(number), *options, bad)
+        assert errors("repair", report) == []
+        (repaired,) = report["wheels"]
+        assert [library["original_name"] for library in repaired["grafted"]] == ["libx.so.1"]
+        assert repaired["grafted"][0]["needed_by"] == ["p/a.so"]
+        assert (repaired["output"] is None) == bool(options)
+    assert said(capsys, *command, "-w", tmp_path, good)["wheels"][0]["grafted"] == []
+
+
+def test_show(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    bad, good = (said(capsys, "show", "--output-format=json", wheel) for wheel in wheels)
+    assert errors("show", bad) == errors("show", good) == []
+    assert [(e["name"], e["needed_by"]) for e in bad["expected"] if e["from"] == "nobody"] == [
+        ("libx.so.1", ["p/a.so"])
+    ]
+    assert not [e for e in good["expected"] if e["from"] == "nobody"]
+    assert {entry["member"]: entry["role"] for entry in good["objects"]} == {
+        "p/a.so": "module",
+        "p/libx.so.1": "library",
+    }
+
+
+def test_why(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    report = said(capsys, "why", "--output-format=json", wheels[1], "libc.so.6")
+    assert errors("why", report) == []
+    (library,) = report["libraries"]
+    assert (library["from"], library["would_be_grafted"]) == ("platform", False)
+
+
 def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     bad, good = wheels
     for arguments in (
@@ -52,18 +87,20 @@ def test_explain(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) 
         (bad, "libx.so.1"),
         (good, "p.a", "--after", "p/libx.so.1"),
     ):
-        report = said(capsys, "explain", "--json", *arguments)
+        report = said(capsys, "explain", "--output-format=json", *arguments)
         assert errors("explain", report) == []
         assert report["explanations"] or report["asked_for"]
-    answer = said(capsys, "explain", "--json", good, "p.a", "--why-not", "p/libx.so.1")
+    answer = said(
+        capsys, "explain", "--output-format=json", good, "p.a", "--why-not", "p/libx.so.1"
+    )
     assert errors("explain", answer) == []
     assert answer["why_not"]
 
 
 def test_tree(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     bad, good = wheels
-    one = said(capsys, "tree", "--format", "json", bad)
-    two = said(capsys, "tree", "--format", "json", bad, "--after", good)
+    one = said(capsys, "tree", "--output-format", "json", bad)
+    two = said(capsys, "tree", "--output-format", "json", bad, "--after", good)
     assert errors("tree", one) == []
     assert errors("tree", two) == []
     assert errors("tree", {**one, **two}) != []
@@ -95,7 +132,7 @@ def test_trace(tmp_path: Path) -> None:
 
 
 def test_verify(wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
-    report = said(capsys, "verify", "--json", *wheels)
+    report = said(capsys, "verify", "--output-format=json", *wheels)
     assert errors("verify", report) == []
     assert [result["failed"] for result in report["results"]] == [True, False]
 
@@ -104,7 +141,7 @@ def test_the_schemas_refuse_unknown_and_missing_keys(
     wheels: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Add a key to, and remove one from, every object of a real report."""
-    report = said(capsys, "explain", "--json", wheels[1], "p.a")
+    report = said(capsys, "explain", "--output-format=json", wheels[1], "p.a")
     places = list(_objects(report))
     assert len(places) > 10
     for place in places:
@@ -119,7 +156,7 @@ def test_the_schemas_refuse_unknown_and_missing_keys(
 def test_every_key_is_defined_where_it_is_used(name: str) -> None:
     schema = schema_of(name)
     used = {table["$ref"].removeprefix("#/$defs/") for table in _dicts(schema) if "$ref" in table}
-    assert used == set(schema["$defs"])
+    assert used == set(schema.get("$defs", {}))
     closed = [table for table in _dicts(schema) if "properties" in table]
     assert all(table["additionalProperties"] is False for table in closed)
 

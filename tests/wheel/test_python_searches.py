@@ -205,11 +205,13 @@ def test_explain_names_what_was_too_much(
     wheel = make_wheel(tmp_path, tag=f"py3-none-linux_{os.uname().machine}", files=files)
     assert run(["explain", str(wheel), "x/libx.so"]) == 0
     assert "not fully evaluated: `x/b.py`, `x/vast.py`; their" in capsys.readouterr().out
-    assert run(["explain", "--json", str(wheel), "x/libx.so"]) == 0
+    assert run(["explain", "--output-format=json", str(wheel), "x/libx.so"]) == 0
     (found,) = json.loads(capsys.readouterr().out)["explanations"]
     assert found["not_followed"] == ["x/b.py", "x/vast.py"]
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(tmp_path / "site")
-    assert run(["explain", "--json", "--site", str(tmp_path / "site"), "x/libx.so"]) == 0
+    assert (
+        run(["explain", "--output-format=json", "--site", str(tmp_path / "site"), "x/libx.so"]) == 0
+    )
     (found,) = json.loads(capsys.readouterr().out)["explanations"]
     assert found["not_followed"] == ["x/b.py", "x/vast.py"]

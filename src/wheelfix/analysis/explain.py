@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from wheelfix.analysis.alternatives import Alternative, alternatives, scheme_alternatives
 from wheelfix.analysis.installation import Installation, Installations, loads_of
 from wheelfix.analysis.load_tree import Step, tree_of
+from wheelfix.analysis.remedies import remedies
 from wheelfix.elf.model import Elf
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import Load
@@ -53,6 +54,8 @@ class Explanation:
     """Reasons why it does not load although every file is found."""
     choices: tuple[PythonChoice, ...] = ()
     """Files that Python sources open in its place."""
+    remedies: tuple[str, ...] = ()
+    """In an installed environment: what to do about each library that is not found."""
 
     @property
     def missing(self) -> tuple[Step, ...]:
@@ -80,6 +83,14 @@ def explain(installation: Installation, root: str, after: Sequence[str] = ()) ->
         problems=tuple(_version_problems(installation, loads[-1])),
         choices=tuple(python_choices(installation, root)),
     )
+
+
+def explain_installed(
+    installation: Installation, root: str, after: Sequence[str] = ()
+) -> Explanation:
+    """Explain the load of the file `root` in an installed environment, with remedies."""
+    found = explain(installation, root, after)
+    return replace(found, remedies=tuple(remedies(installation, found.missing)))
 
 
 def explain_everywhere(

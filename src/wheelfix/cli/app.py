@@ -39,6 +39,8 @@ class _Entry(NamedTuple):
 COMMANDS: Mapping[str, _Entry] = {
     "repair": _Entry("Write wheels that work once installed."),
     "check": _Entry("Report what is wrong with wheels, and change nothing."),
+    "show": _Entry("Show what a wheel is and contains."),
+    "why": _Entry("Say what needs a library, and why it is or would be grafted."),
     "explain": _Entry("Explain which libraries an object loads once installed, and why."),
     "tree": _Entry("Show the dependency graph of a wheel's libraries once installed."),
     "rule": _Entry("Explain a rule, or list all rules."),

@@ -7,6 +7,7 @@ None, so that the value of the configuration file applies.
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, cast
 
@@ -101,7 +102,14 @@ def _table_value(field: SettingField, value: object) -> object:
     return value
 
 
-Json = Annotated[bool, typer.Option("--json", help="Write the report as JSON.")]
+class TextOrJson(StrEnum):
+    """How a report is written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputFormat = Annotated[TextOrJson, typer.Option(help="text or json.", show_default=True)]
 Output = Annotated[
     Path | None,
     typer.Option("--output", "-o", metavar="FILE", help="Write the report to this file."),

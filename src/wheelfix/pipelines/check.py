@@ -57,7 +57,7 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
-            verdict=_verdict(wheel, settings) if settings.verdict else None,
+            verdict=verdict_of(wheel, settings) if settings.verdict else None,
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}
             ),
@@ -92,7 +92,8 @@ def _read(path: Path) -> Wheel:
         return archive.wheel
 
 
-def _verdict(wheel: Wheel, settings: Settings) -> Verdict | None:
+def verdict_of(wheel: Wheel, settings: Settings) -> Verdict | None:
+    """Return the verdict on `wheel`; libraries that others provide count as excluded."""
     others = provided_elsewhere(wheel, settings)
     excluding = replace(settings, exclude=(*settings.exclude, *others))
     return policy_verdict(wheel, excluding, read_policies())

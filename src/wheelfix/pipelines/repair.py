@@ -4,7 +4,7 @@ Decisions are values, made by the rules and by auditwheel. A wheel is written on
 decisions, and gets its name only once the written file was read back and judged.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +12,9 @@ from pathlib import Path
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.analysis.providers import never_globs, provided_libraries
 from wheelfix.errors import BadWheelError, OutputError, SettingsError, WheelfixError
+from wheelfix.grouping import values_by_key
 from wheelfix.host.library_definitions import HostLibraries
+from wheelfix.host.os_packages import Package, owners
 from wheelfix.host.provider_lookup import with_providers
 from wheelfix.pipelines import auditwheel_decisions as asking
 from wheelfix.pipelines import graft as grafting
@@ -27,7 +29,7 @@ from wheelfix.pipelines.repair_proof import (
     refuse_changed_search_paths,
     verified,
 )
-from wheelfix.pipelines.repair_result import Outcome, Status
+from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
 from wheelfix.pipelines.sbom import sbom_edits
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
@@ -145,6 +147,7 @@ class _Plan:
     excluded: tuple[str, ...] = ()
     """DT_NEEDED entries that a pattern kept out for the path of the library on this machine."""
     unmatched_excludes: tuple[str, ...] = ()
+    grafted: tuple[GraftedFrom, ...] = ()
     messages: tuple[str, ...] = ()
 
 
@@ -193,6 +196,7 @@ def _planned(job: _Job, plan: _Plan, changed: Status) -> Outcome:
         after=plan.after.wheel,
         found=plan.found,
         edits=plan.edits,
+        grafted=plan.grafted,
         messages=(*record_notes(before), *plan.messages),
         bytes_before=job.archive.size,
     )
@@ -251,7 +255,9 @@ def _decide(job: _Job) -> _Plan:
     fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
     stripped, strips = _strip(fixed.wheel, settings)
     edits = (*early, *grafting_steps, *late, *strips)
-    listing = _list_grafted(job, stripped, graft.libraries, edits)
+    sources = [library.host.source for library in graft.libraries]
+    packages = owners(sources, job.auditwheel.environ) if sources else {}
+    listing = _list_grafted(job, stripped, graft.libraries, packages, edits)
     return _Plan(
         found=found,
         after=fixed.after([step.edit for step in (*strips, *listing)]),
@@ -259,8 +265,28 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
+        grafted=tuple(_origins(graft.libraries, packages, stripped)),
         messages=graft.messages,
     )
+
+
+def _origins(
+    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+) -> Iterator[GraftedFrom]:
+    """Yield where each grafted library is from, and what needs it in `wheel`."""
+    dependents = values_by_key(
+        (name, member) for member, e in wheel.elfs.items() for name in e.needed
+    )
+    for library in libraries:
+        package = packages.get(library.host.source)
+        yield GraftedFrom(
+            member=library.member,
+            original=library.original,
+            source=library.host.source,
+            package=f"{package.name} {package.version}" if package else "",
+            dependents=tuple(dependents.get(library.soname, ())),
+            size=library.host.path.stat().st_size,
+        )
 
 
 def _refuse_false_record(job: _Job) -> None:
@@ -327,14 +353,18 @@ def _strip(wheel: Wheel, settings: Settings) -> tuple[Wheel, tuple[PlannedEdit, 
 
 
 def _list_grafted(
-    job: _Job, wheel: Wheel, libraries: Sequence[GraftedLibrary], steps: Sequence[PlannedEdit]
+    job: _Job,
+    wheel: Wheel,
+    libraries: Sequence[GraftedLibrary],
+    packages: Mapping[Path, Package],
+    steps: Sequence[PlannedEdit],
 ) -> tuple[PlannedEdit, ...]:
     """Add the SBOM last: it names the wheel, and all the members that hold a library."""
     if not steps:
         return ()
     made = [step.edit for step in steps]
     taken = provided_libraries(wheel, job.settings.provider)
-    edits = sbom_edits(libraries, taken, job.auditwheel.environ, wheel, made)
+    edits = sbom_edits(libraries, packages, taken, wheel, made)
     return plan_in_order(wheel, edits, "graft", "list what is grafted")[1]
 
 

@@ -39,6 +39,22 @@ class Loads(NamedTuple):
     """The install schemes in which something is missing, or the file itself is lost."""
 
 
+class GraftedFrom(NamedTuple):
+    """A library of this machine that was copied into the wheel."""
+
+    member: str
+    original: str
+    """The name in DT_NEEDED by which it was found."""
+    source: Path
+    """The file, with symbolic links resolved."""
+    package: str
+    """The package of the distribution that owns the file, and its version; empty for none."""
+    dependents: tuple[str, ...]
+    """The members that need it."""
+    size: int
+    """Bytes of the file."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The outcome of the repair of one wheel."""
@@ -56,6 +72,7 @@ class Outcome:
     """What is still wrong; errors among these mean `REJECTED`."""
     edits: tuple[PlannedEdit, ...] = ()
     """The whole plan, in the order it is applied."""
+    grafted: tuple[GraftedFrom, ...] = ()
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
     """Member -> how its object was edited: "in place", or "patchelf" where it needed room."""
     codec: str = ""

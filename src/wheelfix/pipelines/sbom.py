@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 import wheelfix
 from wheelfix.analysis.providers import ProvidedLibraries
-from wheelfix.host.os_packages import Package, owners, package_url
+from wheelfix.host.os_packages import Package, package_url
 from wheelfix.host.provider_lookup import metadata_text
 from wheelfix.pipelines.graft import GraftedLibrary
 from wheelfix.settings import Provider
@@ -94,16 +94,16 @@ class Earlier:
 
 def sbom_edits(
     grafted: Sequence[GraftedLibrary],
+    packages: Mapping[Path, Package],
     taken: Iterable[ProvidedLibraries],
-    environ: Mapping[str, str],
     wheel: Wheel,
     edits: Iterable[Edit],
 ) -> Iterator[Edit]:
     """Yield the edits that put an SBOM into `wheel`, the wheel after `edits`.
 
-    It lists the `grafted` libraries, the distributions of libraries `taken` from others, and the
-    components in the lists of earlier repairs and of auditwheel, which it replaces. `environ` has
-    the PATH of the system's package managers. Raises `ToolError` if one of them does not end.
+    It lists the `grafted` libraries with the `packages` that own the files they were copied from,
+    the distributions of libraries `taken` from others, and the components in the lists of earlier
+    repairs and of auditwheel, which it replaces.
     """
     edits = tuple(edits)
     present = {member.name for member in wheel.members}
@@ -111,7 +111,6 @@ def sbom_edits(
     def places(member: str) -> tuple[str, ...]:
         return tuple(place for place in _places(member, edits) if place in present)
 
-    packages = owners([library.host.source for library in grafted], environ) if grafted else {}
     libraries = [
         Library(
             file=library.host.source.name,
@@ -252,6 +251,18 @@ def read_sbom(text: str, places: Callable[[str], Sequence[str]]) -> Earlier | No
         depends=depends,
         tools=tools,
     )
+
+
+def listed_packages(wheel: Wheel) -> dict[str, str]:
+    """Return for each member that the wheel's SBOM lists the package it was copied from."""
+    listed = read_sbom(wheel.texts.get(f"{wheel.dist_info}/{_MEMBER}", ""), lambda name: (name,))
+    components = listed.components.values() if listed else ()
+    return {
+        place["location"]: f"{component['name']} {component['version']}"
+        for component in components
+        if "purl" in component and "version" in component
+        for place in component.get("evidence", {}).get("occurrences", ())
+    }
 
 
 def joined(lists: Iterable[Earlier]) -> Earlier:

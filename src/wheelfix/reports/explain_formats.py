@@ -46,6 +46,9 @@ def explanation_text(
     lines += _choices(installation, explanation.choices, colour=colour)
     lines += _incomplete(installation)
     lines += _alternatives(explanation, verbose=verbose, colour=colour)
+    if explanation.remedies:
+        lines.append(paint("what to do", Colour.BOLD, on=colour))
+        lines += [f"  {printable(remedy)}" for remedy in explanation.remedies]
     return "\n".join(lines)
 
 
@@ -292,6 +295,7 @@ def explanation_value(installation: Installation, explanation: Explanation) -> d
         "objects": [installation.label(path) for path in explanation.objects],
         "requests": [_request_value(installation, step) for step in explanation.steps],
         "problems": list(explanation.problems),
+        "remedies": list(explanation.remedies),
         "opened_by_python": [_choice_value(installation, choice) for choice in explanation.choices],
         "not_followed": list(installation.searches.unfollowed),
         "alternatives": [

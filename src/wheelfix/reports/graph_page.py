@@ -1,14 +1,18 @@
 """The output of `wheelfix tree`: library graphs as a self-contained HTML page."""
 
 import json
+import posixpath
+import re
 from collections.abc import Sequence
 
-from wheelfix.analysis.graph import Graph
+from wheelfix.analysis.graph import Graph, Node
 from wheelfix.reports.graph_formats import graph_value
 from wheelfix.system.resources import read_text
+from wheelfix.wheel.grafted_name import original_name
 
 _DATA = "@@GRAPHS@@"
 _TITLE = "@@TITLE@@"
+_VERSION = re.compile(r"(\.so\.\d+)[\d.]*$")
 
 
 def page(graphs: Sequence[Graph]) -> str:
@@ -19,7 +23,7 @@ def page(graphs: Sequence[Graph]) -> str:
     forbids it to load anything.
     """
     template = read_text("wheelfix.reports", "graph_page.html")
-    values = json.dumps([graph_value(graph) for graph in graphs], separators=(",", ":"))
+    values = json.dumps([_labelled(graph) for graph in graphs], separators=(",", ":"))
     for character in "<>&":
         values = values.replace(character, f"\\u{ord(character):04x}")
     values = values.replace("##[", "#\\u0023[")  # GitHub Actions reads `##[` as a command
@@ -29,3 +33,18 @@ def page(graphs: Sequence[Graph]) -> str:
         if character.isprintable()
     )
     return template.replace(_TITLE, title).replace(_DATA, values)
+
+
+def _labelled(graph: Graph) -> dict[str, object]:
+    """Return the graph as JSON types, each node with the short name that the page shows."""
+    labels = {node.id: _label(node) for node in graph.nodes}
+    value = graph_value(graph)
+    return {**value, "labels": labels}
+
+
+def _label(node: Node) -> str:
+    """Return `pkg/_core` for a module, `libfoo.so.1` for a library."""
+    folders, _, name = node.id.rpartition("!")[2].rpartition("/")
+    if node.role != "module":
+        return _VERSION.sub(r"\1", original_name(name))
+    return posixpath.join(posixpath.basename(folders), name.partition(".")[0])

@@ -86,7 +86,7 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
 def _finding(located: LocatedFinding) -> dict[str, object]:
     finding, fix = located.finding, located.finding.fix
     return {
-        **_problem(finding),
+        **problem(finding),
         "entry": finding.entry,
         "notes": list(finding.notes),
         "hint": finding.hint,
@@ -99,10 +99,11 @@ def _finding(located: LocatedFinding) -> dict[str, object]:
 
 def _suppressed(located: Suppressed) -> dict[str, object]:
     because, reason = located.because.value, located.reason
-    return {**_problem(located.finding), "because": because, "reason": reason}
+    return {**problem(located.finding), "because": because, "reason": reason}
 
 
-def _problem(finding: Finding) -> dict[str, object]:
+def problem(finding: Finding) -> dict[str, object]:
+    """Return what every report says of a finding."""
     return {
         "code": finding.code,
         "name": finding.name,

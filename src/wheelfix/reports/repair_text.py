@@ -10,11 +10,11 @@ from difflib import unified_diff
 
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
-from wheelfix.pipelines.repair_result import Loads, Outcome, Status
-from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text
+from wheelfix.pipelines.repair_result import GraftedFrom, Loads, Outcome, Status
+from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text, heading
 from wheelfix.reports.printable import Colour, Style, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
-from wheelfix.text import counted
+from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import MoveMember
 from wheelfix.wheel.model import Wheel
 
@@ -27,28 +27,33 @@ _STATUS = {
 }
 
 
+_GRAFTED = 5
+"""The number of grafted libraries that a summary describes."""
+
 # --- The summary of one wheel ---------------------------------------------------------------------
 
 
 def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
-    """Return the findings of a wheel, the edits, and what the result loads."""
+    """Return what was grafted and fixed, the proof, and what is left.
+
+    At most about twenty lines, unless `verbose` or the wheel is rejected.
+    """
     lines = _head(outcome, colour=colour)
     if outcome.error is not None:
         return "\n".join(lines)
-    mild = (found for found in outcome.remaining if found.severity is not Severity.ERROR)
+    mild = [found for found in outcome.remaining if found.severity is not Severity.ERROR]
     rows = [
-        *(("wrong", line) for line in _grouped(outcome.found, verbose=verbose)),
+        *(("wrong", line) for line in (_grouped(outcome.found) if verbose else ())),
+        *(("grafted", line) for line in _grafted(outcome.grafted, verbose=verbose)),
         *(
-            ("done" if outcome.output else "plan", line)
-            for line in _done(outcome.edits, verbose=verbose)
+            ("fixed" if outcome.output else "to fix", line)
+            for line in _fixed(outcome.edits, verbose=verbose)
         ),
-        *(("edited", line) for line in _ways(outcome.ways, verbose=verbose)),
-        *(("loads", line) for line in _loads(outcome.loads, verbose=verbose)),
-        *(("tag", line) for line in _tags(outcome)),
-        *(("bytes", line) for line in _sizes(outcome)),
-        *(("verdict", line) for line in _verdict(outcome, verbose=verbose)),
+        *(("edited", line) for line in (_ways(outcome.ways) if verbose else ())),
+        *(("proved", line) for line in _proved(outcome, verbose=verbose)),
+        *(("codec", outcome.codec) for _ in [()] if verbose and outcome.codec),
         *(("note", message) for message in outcome.messages),
-        *(("left", line) for line in _grouped(mild, verbose=verbose)),
+        *(("left", line) for line in (_grouped(mild) if verbose else _left(mild))),
     ]
     previous = ""
     for label, text in rows:
@@ -75,9 +80,11 @@ def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[st
 
 
 def _head(outcome: Outcome, *, colour: bool) -> list[str]:
-    """Return the line with name and status, and the error of a wheel that failed."""
+    """Return the line with name, status, tag and sizes, and the error of a wheel that failed."""
     status = paint(outcome.status, _STATUS[outcome.status], on=colour)
-    head = f"{printable(outcome.source.name)}: {status}"
+    is_changed = outcome.status in {Status.REPAIRED, Status.PLANNED}
+    facts = [*_tags(outcome), *_sizes(outcome)] if is_changed else []
+    head = ", ".join([f"{printable(outcome.source.name)}: {status}", *facts])
     return [head, *([error_text(outcome.error, colour=colour)] if outcome.error else [])]
 
 
@@ -85,50 +92,90 @@ def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
     return (finding for finding in findings if finding.severity is Severity.ERROR)
 
 
-def _grouped(findings: Iterable[Finding], *, verbose: bool) -> Iterator[str]:
-    """Yield a line for each rule with findings, and its first few places, or all."""
-    for name, found in grouped(findings, lambda finding: finding.name).items():
-        worst = max(finding.severity for finding in found)
-        yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
-        for finding in found if verbose else found[:FEW]:
-            is_named = finding.member is None or finding.member in finding.message
-            yield f"  {finding.message}" if is_named else f"  `{finding.member}`: {finding.message}"
-        if not verbose and len(found) > FEW:
-            yield f"  and {len(found) - FEW:,} more, which -v shows"
+def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield a line for each rule with findings, and its places."""
+    for found in grouped(findings, lambda finding: finding.name).values():
+        worst = max(found, key=lambda finding: finding.severity)
+        yield f"{heading(worst)}: {counted(len(found), 'time')}"
+        yield from (f"  {_placed(finding)}" for finding in found)
 
 
-def _done(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
+def _placed(finding: Finding) -> str:
+    """Return the message of a finding, with its member if that is not named."""
+    is_named = finding.member is None or finding.member in finding.message
+    return finding.message if is_named else f"`{finding.member}`: {finding.message}"
+
+
+def _left(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield a line for each rule with warnings, and how many notes there are."""
+    warnings = [found for found in findings if found.severity is Severity.WARNING]
+    for found in grouped(warnings, lambda finding: finding.name).values():
+        more = f", and {len(found) - 1:,} more" if len(found) > 1 else ""
+        yield f"{found[0].code} {found[0].name}: {_placed(found[0])}{more}"
+    notes = len(findings) - len(warnings)
+    if notes:
+        yield f"{counted(notes, 'note')}: -v"
+
+
+def _grafted(libraries: Sequence[GraftedFrom], *, verbose: bool) -> Iterator[str]:
+    """Yield each grafted library with its origin and its dependents, the largest ones first."""
+    ordered = sorted(libraries, key=lambda library: -library.size)
+    shown = ordered if verbose else ordered[:_GRAFTED]
+    originals = {posixpath.basename(library.member): library.original for library in libraries}
+    for library in shown:
+        package = f" ({library.package})" if library.package else ""
+        dependents = [posixpath.basename(member) for member in library.dependents]
+        names = join_some([originals.get(name, name) for name in dependents], 2)
+        needed = f", needed by {names}" if names else ""
+        size = in_units(library.size)
+        yield f"{library.original} from {library.source}{package}, {size}{needed}"
+    if len(shown) < len(ordered):
+        yield f"and {join_some([library.original for library in ordered[_GRAFTED:]], 8)}"
+
+
+def _fixed(edits: Sequence[PlannedEdit], *, verbose: bool) -> Iterator[str]:
     """Yield a line for each rule with edits; if `verbose`, also all their files."""
-    for name, asked in grouped(edits, lambda edit: edit.name).items():
-        files = list(dict.fromkeys(edit.member for edit in asked))
+    asked = [edit for edit in edits if edit.code != "graft"]
+    for name, made in grouped(asked, lambda edit: edit.name).items():
+        files = list(dict.fromkeys(edit.member for edit in made))
         of_files = f"`{files[0]}`" if len(files) == 1 else counted(len(files), "file")
-        yield f"{name}: {counted(len(asked), 'edit')} of {of_files}"
+        code = f"{made[0].code} " if made[0].code != name else ""
+        yield f"{code}{name}: {counted(len(made), 'edit')} of {of_files}"
         yield from (f"  `{file}`" for file in files if verbose and len(files) > 1)
 
 
-def _ways(ways: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
-    """Yield how many objects were edited in each way; if `verbose`, also which ones."""
+def _ways(ways: Mapping[str, str]) -> Iterator[str]:
+    """Yield how many objects were edited in each way, and which ones."""
     for way, members in sorted(grouped(ways, lambda member: ways[member]).items()):
         yield f"{way}: {counted(len(members), 'object')}"
-        yield from (f"  `{member}`" for member in members if verbose)
+        yield from (f"  `{member}`" for member in members)
+
+
+def _proved(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
+    """Yield what the changed files load in every install scheme, and auditwheel's verdict."""
+    yield from _loads(outcome.loads, verbose=verbose)
+    if outcome.verdict is None:
+        return
+    yield f"auditwheel's verdict: {outcome.verdict.overall}"
+    tags = outcome.after.name.platforms if outcome.after else ()
+    if verbose or outcome.verdict.overall not in tags:
+        reasons = outcome.verdict.reasons
+        yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
 
 
 def _loads(loads: Sequence[Loads], *, verbose: bool) -> Iterator[str]:
-    """Yield what each changed file loads, failures first; a few of those without."""
-    ordered = sorted(loads, key=lambda load: (not load.fails, not load.libraries))
-    troubled = sum(bool(load.fails) for load in loads)
-    shown = ordered if verbose else ordered[: max(troubled, FEW)]
+    """Yield what each changed file loads, failures first; only those without `verbose`."""
+    failing = [load for load in loads if load.fails]
+    shown = [*failing, *(load for load in loads if not load.fails)] if verbose else failing
     for load in shown:
         yield f"`{load.member}`: {_found(load, verbose=verbose)}"
         if load.fails:
             yield f"  not with {', '.join(load.fails)}"
             yield f"  works with {', '.join(load.works) or 'none'}"
-        elif verbose:
+        else:
             yield f"  works with {', '.join(load.works)}"
-    if not troubled and shown:
+    if loads and not failing:
         yield "all found in every install scheme that the tags allow"
-    if len(shown) < len(loads):
-        yield f"and {counted(len(loads) - len(shown), 'file')} more, which -v shows"
 
 
 def _found(load: Loads, *, verbose: bool) -> str:
@@ -150,15 +197,7 @@ def _tags(outcome: Outcome) -> Iterator[str]:
 
 def _sizes(outcome: Outcome) -> Iterator[str]:
     if outcome.output is not None and outcome.bytes_after:
-        by = f", new members compressed by {outcome.codec}" if outcome.codec else ""
-        yield f"{outcome.bytes_before:,} -> {outcome.bytes_after:,}{by}"
-
-
-def _verdict(outcome: Outcome, *, verbose: bool) -> Iterator[str]:
-    if outcome.verdict is not None:
-        yield f"auditwheel says {outcome.verdict.overall}"
-        reasons = outcome.verdict.reasons
-        yield from (f"  {reason}" for reason in (reasons if verbose else reasons[:FEW]))
+        yield f"{in_units(outcome.bytes_before)} -> {in_units(outcome.bytes_after)}"
 
 
 # --- The plan -------------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from wheelfix.analysis.explain import Explanation, explain_everywhere
-from wheelfix.analysis.explain import explain as explain_installed
+from wheelfix.analysis.explain import Explanation, explain_everywhere, explain_installed
 from wheelfix.analysis.installation import Installation, find_subject, installations_of, load_roots
 from wheelfix.analysis.load_tree import resolutions
 from wheelfix.analysis.why_not_used import why_not
@@ -24,7 +23,7 @@ from wheelfix.cli.installation_options import (
     read_wheel,
     target_of,
 )
-from wheelfix.cli.options import require_file
+from wheelfix.cli.options import TextOrJson, require_file
 from wheelfix.errors import ExitCode, SettingsError
 from wheelfix.host.site import read_searches, read_site
 from wheelfix.reports.explain_formats import (
@@ -69,7 +68,7 @@ def explain(
     scheme: installation_options.Scheme = None,
     target: installation_options.TargetName = None,
     env: installation_options.Variables = None,
-    json: options.Json = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     **given: object,
@@ -105,7 +104,11 @@ def explain(
         answer = _subject(process, subject, terminal)
     else:
         answer = _roots(process, terminal)
-    terminal.result(json_text({"version": 1, **answer.value}) if json else answer.text)
+    terminal.result(
+        json_text({"version": 1, **answer.value})
+        if output_format is TextOrJson.JSON
+        else answer.text
+    )
     raise typer.Exit(ExitCode.OK if answer.is_found else ExitCode.FINDINGS)
 
 

@@ -11,12 +11,14 @@ import typer
 from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
+from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, SettingsError, WheelfixError, internal_error
 from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.repair import repair_with
 from wheelfix.pipelines.repair_result import Outcome, Status
 from wheelfix.pipelines.repair_set import repair_each
-from wheelfix.reports.printable import printable
+from wheelfix.reports import repair_json
+from wheelfix.reports.printable import json_text, printable
 from wheelfix.reports.repair_text import diff as wheel_diff
 from wheelfix.reports.repair_text import failure, plan, summary
 from wheelfix.rules.plugins import all_rules
@@ -41,6 +43,7 @@ def repair(
     diff: Annotated[
         bool, typer.Option("--diff", help="Print how the wheel would change, and write nothing.")
     ] = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -49,7 +52,8 @@ def repair(
     """Write wheels that work once installed.
 
     auditwheel grafts the external libraries and chooses the tag, with its own options; rules
-    repair the rest. The paths of the wheels written go to stdout.
+    repair the rest. The paths of the wheels written go to stdout, or with
+    --output-format json everything about them.
     """
     if patcher != PATCHER:
         raise SettingsError(
@@ -61,9 +65,12 @@ def repair(
     if os.environ.get("AUDITWHEEL_PATCHER", PATCHER) != PATCHER:
         terminal.say("note: AUDITWHEEL_PATCHER is ignored: wheelfix always patches with patchelf")
 
+    shown: list[Outcome] = []
+
     def show(outcome: Outcome) -> None:
         _show_summary(outcome, terminal)
-        if outcome.status is Status.FAILED:
+        shown.append(outcome)
+        if outcome.status is Status.FAILED or output_format is TextOrJson.JSON:
             return
         if dry_run:
             terminal.result(plan(outcome, colour=terminal.colours_results))
@@ -73,7 +80,10 @@ def repair(
             terminal.result(printable(str(outcome.output)))
 
     outcomes = _repaired(wheels, configuration, terminal, publish=not (dry_run or diff))
-    raise typer.Exit(_shown(outcomes, show))
+    code = _shown(outcomes, show)
+    if output_format is TextOrJson.JSON:
+        terminal.result(json_text(repair_json.as_json(shown)))
+    raise typer.Exit(code)
 
 
 def _refuse_wheels(wheels: Sequence[Path]) -> None:

@@ -12,7 +12,7 @@ import typer
 
 from wheelfix.cli import options
 from wheelfix.cli.console import Terminal, Verbose, wants_colour
-from wheelfix.cli.options import require_file
+from wheelfix.cli.options import TextOrJson, require_file
 from wheelfix.errors import SettingsError
 from wheelfix.host import trace as tracing
 from wheelfix.host.trace_reading import find_installed, with_matching_bindings
@@ -43,7 +43,7 @@ def trace(
         ),
     ] = None,
     output: options.Output = None,
-    json: options.Json = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     verbose: Verbose = 0,
 ) -> None:
     """Run a command, and report the files it loads.
@@ -61,7 +61,7 @@ def trace(
             Terminal(verbosity=0).fail(error)
             raise typer.Exit(error.code) from error
         seen = _compared(with_matching_bindings(seen, symbols or ()), wheels or ())
-        if json:
+        if output_format is TextOrJson.JSON:
             report = json_text(reports.as_json(seen), indent=1)
         else:
             report = reports.text(seen, verbose=verbose > 0, colour=wants_colour(stream))

@@ -46,7 +46,7 @@ def tree(
     form: Annotated[
         GraphFormat | None,
         typer.Option(
-            "--format",
+            "--output-format",
             help="text, mermaid, dot, html or json; by default chosen by the suffix of --output.",
         ),
     ] = None,

@@ -14,6 +14,7 @@ from wheelfix.cli import options
 from wheelfix.cli.config.layers import Configuration
 from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.installation_options import read_wheel
+from wheelfix.cli.options import TextOrJson
 from wheelfix.errors import ExitCode, WheelfixError
 from wheelfix.host import verify as verifying
 from wheelfix.host.environments import INSTALLER_SCHEMES
@@ -68,7 +69,7 @@ def verify(
     strict: Annotated[
         bool, typer.Option("--strict", help="Also fail on exceptions and exit codes.")
     ] = False,
-    json: options.Json = False,
+    output_format: options.OutputFormat = TextOrJson.TEXT,
     config: options.Config = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
@@ -97,13 +98,13 @@ def verify(
         try:
             for result in _verified(wheel, wanted, configuration):
                 results.append(result)
-                if not json and (result.failed or not quiet):
+                if output_format is TextOrJson.TEXT and (result.failed or not quiet):
                     colour, is_verbose = terminal.colours_results, terminal.verbosity > 0
                     terminal.result(reports.text(result, verbose=is_verbose, colour=colour))
         except WheelfixError as error:
             terminal.fail(error)
             is_complete = False
-    if json:
+    if output_format is TextOrJson.JSON:
         terminal.result(json_text(reports.as_json(results), indent=1))
     if not is_complete:
         raise typer.Exit(ExitCode.ERROR)

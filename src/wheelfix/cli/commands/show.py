@@ -1,0 +1,48 @@
+"""`wheelfix show`: the tags, Pythons, objects and libraries of a wheel."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from wheelfix.analysis.graph import graph_of
+from wheelfix.cli import installation_options, options
+from wheelfix.cli.console import Terminal
+from wheelfix.cli.installation_options import question_of, read_wheel
+from wheelfix.cli.options import TextOrJson
+from wheelfix.pipelines.check import verdict_of
+from wheelfix.reports import show as reports
+from wheelfix.reports.printable import json_text
+
+
+@options.with_settings
+def show(
+    context: typer.Context,
+    wheel: Annotated[Path, typer.Argument(metavar="WHEEL", help="The wheel.")],
+    output_format: options.OutputFormat = TextOrJson.TEXT,
+    target: installation_options.TargetName = None,
+    config: options.Config = None,
+    **given: object,
+) -> None:
+    """Show what a wheel is and contains.
+
+    The tag that its objects allow and what prevents a better one, the Pythons, the libraries that
+    it bundles, those it expects from the platform and from other wheels, and those that are
+    missing. It reports no findings: `wheelfix check` does.
+    """
+    settings = options.configuration_of(context, given, config).settings_for(wheel.name)
+    subject = read_wheel(wheel)
+    question = question_of(
+        subject, target=target, scheme=None, others=[], library_path=None, settings=settings
+    )
+    shown = reports.Shown(
+        wheel=subject,
+        verdict=None if subject.is_pure else verdict_of(subject, settings),
+        graph=graph_of(subject, question),
+    )
+    terminal = Terminal(verbosity=0)
+    terminal.result(
+        json_text(reports.as_json(shown))
+        if output_format is TextOrJson.JSON
+        else reports.text(shown)
+    )

@@ -1,0 +1,149 @@
+"""The output of `wheelfix show`: what a wheel is and contains, as text and as JSON."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from wheelfix.analysis.graph import Graph, Node
+from wheelfix.analysis.installation import Provenance
+from wheelfix.analysis.policy_verdict import Verdict
+from wheelfix.loader.platform_libraries import is_dynamic_loader
+from wheelfix.reports.printable import printable
+from wheelfix.text import counted, in_units, join_some
+from wheelfix.wheel.grafted_name import original_name
+from wheelfix.wheel.model import Wheel
+
+_MOST = 6
+"""The number of libraries of one kind that the text lists."""
+
+
+class Shown(NamedTuple):
+    """What is known of one wheel."""
+
+    wheel: Wheel
+    verdict: Verdict | None
+    """None for a wheel without objects."""
+    graph: Graph
+
+
+def text(shown: Shown) -> str:
+    """Return about ten lines."""
+    wheel = shown.wheel
+    lines = [str(wheel.name)]
+    lines += _paragraph("tag", _tags(shown))
+    lines += _paragraph("python", [_pythons(wheel)])
+    lines += _paragraph("size", [_sizes(wheel)])
+    lines += _paragraph("objects", [_objects(shown.graph)])
+    lines += _paragraph("bundled", _bundled(shown.graph))
+    for label, provenance in _ELSEWHERE.items():
+        names = sorted(node.id for node in shown.graph.nodes_from(provenance))
+        own = [name for name in names if not is_dynamic_loader(name)]
+        lines += _paragraph(label, [_listed(own)] if own else [])
+    lines += _paragraph("not found", _missing(shown.graph))
+    return "\n".join(map(printable, lines))
+
+
+_ELSEWHERE = {
+    "platform": Provenance.PLATFORM,
+    "python's": Provenance.PYTHON,
+    "providers": Provenance.OTHER,
+}
+
+
+def _paragraph(label: str, texts: Sequence[str]) -> Iterator[str]:
+    for index, line in enumerate(texts):
+        yield f"  {label if index == 0 else '':10} {line}"
+
+
+def _tags(shown: Shown) -> list[str]:
+    own = ".".join(shown.wheel.name.platforms)
+    if shown.verdict is None:
+        return [f"{own}; the wheel has no ELF objects"]
+    allowed = f"{own}; its objects allow {shown.verdict.overall}"
+    if shown.verdict.libraries_alone:
+        return [f"{allowed}, because of the libraries that are not found"]
+    return [allowed, *(shown.verdict.near or shown.verdict.reasons)[:1]]
+
+
+def _pythons(wheel: Wheel) -> str:
+    built = f"{'.'.join(wheel.name.pythons)}-{'.'.join(wheel.name.abis)}"
+    required = wheel.metadata.requires_python
+    return f"{built}, Requires-Python {required}" if required else built
+
+
+def _sizes(wheel: Wheel) -> str:
+    installed = sum(member.size for member in wheel.members)
+    files = counted(len(wheel.members), "file")
+    return f"{in_units(wheel.zip_size)}, installed {in_units(installed)}; {files}"
+
+
+def _objects(graph: Graph) -> str:
+    own = graph.nodes_from(Provenance.WHEEL)
+    roles = {"module": "extension module", "program": "program", "library": "library"}
+    numbers = {noun: sum(node.role == role for node in own) for role, noun in roles.items()}
+    return ", ".join(counted(n, noun) for noun, n in numbers.items() if n) or "none"
+
+
+def _bundled(graph: Graph) -> list[str]:
+    nodes = sorted(_libraries(graph), key=lambda node: -(node.size or 0))
+    named = [f"{node.name} ({in_units(node.size or 0)})" for node in nodes]
+    return [_listed(named)] if named else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    left = len(names) - _MOST
+    shown = ", ".join(names[:_MOST])
+    return f"{shown} and {left:,} more" if left > 0 else shown
+
+
+def _libraries(graph: Graph) -> tuple[Node, ...]:
+    return tuple(n for n in graph.nodes_from(Provenance.WHEEL) if n.role == "library")
+
+
+def _missing(graph: Graph) -> list[str]:
+    lines: list[str] = []
+    edges = graph.edges_to()
+    for node in graph.missing[:_MOST]:
+        dependents = join_some([posixpath.basename(e.source) for e in edges.get(node.id, ())], 2)
+        given = f"; the wheel of {join_some(node.wheels, 2)} has it" if node.wheels else ""
+        lines.append(f"{node.id}, needed by {dependents}{given}")
+    left = len(graph.missing) - len(lines)
+    return [*lines, f"and {left:,} more"] if left > 0 else lines
+
+
+def as_json(shown: Shown) -> dict[str, Any]:
+    """Return the same as JSON types; `version` changes when the meaning of a key does."""
+    wheel, verdict, graph = shown.wheel, shown.verdict, shown.graph
+    dependents = graph.edges_to()
+    return {
+        "version": 1,
+        "wheel": str(wheel.name),
+        "tags": list(wheel.tags),
+        "allowed_tag": verdict.overall if verdict else None,
+        "reasons": list(verdict.reasons) if verdict else [],
+        "near": list(verdict.near) if verdict else [],
+        "requires_python": wheel.metadata.requires_python,
+        "size": wheel.zip_size,
+        "installed_size": sum(member.size for member in wheel.members),
+        "files": len(wheel.members),
+        "objects": [
+            {
+                "member": node.id,
+                "role": node.role,
+                "size": node.size,
+                "soname": node.soname,
+                "original_name": original_name(node.name) if node.role == "library" else None,
+                "search_path": node.search_path,
+            }
+            for node in graph.nodes_from(Provenance.WHEEL)
+        ],
+        "expected": [
+            {
+                "name": node.id,
+                "from": node.provenance.value,
+                "needed_by": sorted({edge.source for edge in dependents.get(node.id, ())}),
+            }
+            for node in graph.nodes
+            if node.provenance is not Provenance.WHEEL
+        ],
+    }

@@ -1,0 +1,108 @@
+"""The output of `wheelfix why`: what needs a library, and where it comes from."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from wheelfix.analysis.graph import Node
+from wheelfix.analysis.installation import Provenance
+from wheelfix.analysis.providers import provider_options
+from wheelfix.grouping import grouped
+from wheelfix.reports.printable import printable
+from wheelfix.text import counted, join_some
+from wheelfix.wheel.grafted_name import original_name
+
+_MOST = 5
+"""The number of chains that the text shows."""
+
+
+class Use(NamedTuple):
+    """One library and its users."""
+
+    name: str
+    """As it was before a graft: its DT_NEEDED name if that is known, or its file name."""
+    node: Node
+    chains: tuple[tuple[str, ...], ...]
+    """Nodes from a load root to the library, the shortest chain first, by their names of today."""
+    source: str = ""
+    """The file on this machine that it is or would be copied from."""
+    package: str = ""
+    """The package that it was copied from."""
+    is_planned: bool = False
+    """Whether it would be grafted, and is not in the wheel yet."""
+    tag: str = ""
+    """The platform tag of the wheel, after the repair if that is planned."""
+
+
+def text(uses: Sequence[Use], command: str) -> str:
+    """Return a paragraph for each library; `command` repairs the wheel."""
+    return "\n\n".join("\n".join(map(printable, _paragraph(use, command))) for use in uses)
+
+
+def _paragraph(use: Use, command: str) -> Iterator[str]:
+    yield f"{use.name}: {_state(use)}"
+    if not use.chains:
+        yield "  needed by  nothing: it is opened on its own, or not at all"
+    ways = grouped(use.chains, lambda chain: chain[1:])
+    for index, (rest, chains) in enumerate(list(ways.items())[:_MOST]):
+        label = "" if index else "needed by"
+        first = join_some([_short(chain[0]) for chain in chains], 2)
+        yield f"  {label:10} {' -> '.join((first, *map(_short, rest)))}"
+    if len(ways) > _MOST:
+        yield f"             and {counted(len(ways) - _MOST, 'chain')} more"
+    if use.source or use.package:
+        package = f" ({use.package})" if use.source and use.package else use.package
+        yield f"  from       {use.source}{package}"
+    yield from _how_to_keep_it_out(use, command)
+
+
+def _state(use: Use) -> str:
+    match use.node.provenance:
+        case Provenance.WHEEL if use.is_planned:
+            return f"a repair grafts it, as `{use.node.id}`: {use.tag} does not include it"
+        case Provenance.WHEEL if use.node.name != use.name:
+            return f"grafted as `{use.node.id}`"
+        case Provenance.WHEEL:
+            return f"in the wheel, `{use.node.id}`"
+        case Provenance.OTHER | Provenance.VARIABLE:
+            return f"from `{use.node.id}`"
+        case Provenance.MISSING:
+            return "not found: neither in the wheel nor on the platform"
+        case Provenance.PLATFORM | Provenance.PYTHON:
+            return f"expected from the {use.node.provenance}, never grafted"
+
+
+def _how_to_keep_it_out(use: Use, command: str) -> Iterator[str]:
+    if use.node.provenance is not Provenance.WHEEL or not (use.is_planned or use.package):
+        return
+    if use.is_planned:
+        yield f"  keep out   {command} --exclude {use.name}"
+    else:
+        glob = f"{use.name.partition('.so')[0]}.so*"
+        yield f"  keep out   repair the wheel as it was built with `--exclude '{glob}'`"
+    provider = provider_options(use.name)
+    if provider:
+        yield f"             or `{provider}`: these wheels have it"
+
+
+def _short(name: str) -> str:
+    return original_name(posixpath.basename(name))
+
+
+def as_json(uses: Sequence[Use]) -> dict[str, Any]:
+    """Return the same as JSON types; `version` changes when the meaning of a key does."""
+    return {
+        "version": 1,
+        "libraries": [
+            {
+                "name": use.name,
+                "node": use.node.id,
+                "from": use.node.provenance.value,
+                "would_be_grafted": use.is_planned,
+                "source": use.source or None,
+                "package": use.package or None,
+                "chains": [list(chain) for chain in use.chains],
+            }
+            for use in uses
+        ],
+    }

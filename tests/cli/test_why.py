@@ -1,0 +1,79 @@
+"""`wheelfix why`: the chains that lead to a library, and its origin."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.build import extension, make_wheel, shared_object
+from wheelfix.cli.app import run
+
+TAG = f"cp3{sys.version_info.minor}-cp3{sys.version_info.minor}-linux_x86_64"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A wheel as built: `p/a.so` needs libouter.so.1, which needs libinner.so.2 of this machine."""
+    host = tmp_path / "host"
+    inner = shared_object(
+        host / "libinner.so.2", "int inner(void){return 1;}", soname="libinner.so.2"
+    )
+    outer = shared_object(
+        host / "libouter.so.1",
+        "int inner(void); int outer(void){return inner();}",
+        soname="libouter.so.1",
+        needed=[inner],
+    )
+    module = extension(tmp_path / "a.so", "a", needed=[outer], calls=["outer"])
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(host))
+    return make_wheel(tmp_path / "dist", tag=TAG, files={"p/__init__.py": "", "p/a.so": module})
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str | Path) -> str:
+    assert run(["why", *map(str, words)]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["libinner.so.2", "libinner", "inner"])
+def test_a_library_that_a_repair_would_graft_has_chain_origin_and_option(
+    name: str, wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, chain, origin, option = asked(capsys, wheel, name).splitlines()
+    assert first.startswith("libinner.so.2: a repair grafts it, as `demo.libs/libinner-")
+    assert chain == "  needed by  `a.so` -> libouter.so.1 -> libinner.so.2"
+    assert origin.endswith("host/libinner.so.2")
+    assert option == f"  keep out   wheelfix repair {wheel} --exclude libinner.so.2"
+
+
+def test_the_option_keeps_the_library_out(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = asked(capsys, wheel, "libinner").splitlines()[-1].split()[2:]
+    assert run([*words[1:], "-w", str(tmp_path / "out"), "--output-format=json"]) == 0
+    assert '"original_name": "libouter.so.1"' in (out := capsys.readouterr().out)
+    assert '"original_name": "libinner.so.2"' not in out
+
+
+def test_a_grafted_library_is_known_by_its_original_name(
+    wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["repair", "-w", str(tmp_path / "out"), str(wheel)]) == 0
+    repaired = capsys.readouterr().out.strip()
+    first, chain = asked(capsys, repaired, "libinner.so.2").splitlines()[:2]
+    assert first.startswith("libinner.so.2: grafted as `demo.libs/libinner-")
+    assert chain == "  needed by  `a.so` -> libouter.so.1 -> libinner.so.2"
+
+
+def test_a_platform_library_is_never_grafted(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert asked(capsys, wheel, "libc.so.6").startswith(
+        "libc.so.6: expected from the platform, never grafted\n"
+    )
+
+
+def test_an_unknown_name_is_an_error_with_the_likely_one(
+    wheel: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["why", str(wheel), "libiner.so.2"]) == 2
+    assert "did you mean `libinner.so.2`" in capsys.readouterr().err
