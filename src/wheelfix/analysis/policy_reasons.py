@@ -85,6 +85,11 @@ class NearMiss(NamedTuple):
     symbols: tuple[str, ...]
     """Each symbol that is too new, with its library and the members that use it."""
 
+    @property
+    def text(self) -> str:
+        """All of it in a sentence."""
+        return f"`{self.tag}` is missed by {'; '.join(self.symbols)}"
+
 
 _IMAGES = {
     "armv7l": ("manylinux_2_31", "manylinux_2_35", "musllinux_1_2"),

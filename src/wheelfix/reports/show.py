@@ -62,7 +62,8 @@ def _tags(shown: Shown) -> list[str]:
     allowed = f"{own}; its objects allow {shown.verdict.overall}"
     if shown.verdict.libraries_alone:
         return [f"{allowed}, because of the libraries that are not found"]
-    return [allowed, *(shown.verdict.near or shown.verdict.reasons)[:1]]
+    near = shown.verdict.near
+    return [allowed, *([near.text] if near is not None else shown.verdict.reasons[:1])]
 
 
 def _pythons(wheel: Wheel) -> str:
@@ -121,7 +122,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "tags": list(wheel.tags),
         "allowed_tag": verdict.overall if verdict else None,
         "reasons": list(verdict.reasons) if verdict else [],
-        "near": list(verdict.near) if verdict else [],
+        "near": [verdict.near.text] if verdict and verdict.near else [],
         "requires_python": wheel.metadata.requires_python,
         "size": wheel.zip_size,
         "installed_size": sum(member.size for member in wheel.members),
