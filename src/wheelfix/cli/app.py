@@ -156,6 +156,8 @@ def run(arguments: Sequence[str]) -> int:
     CHOSEN_COLOUR.set(ColourChoice.AUTO)
     try:
         code = app(arguments, prog_name="wheelfix", standalone_mode=False)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
     except NoArgsIsHelpError as error:
         error.show()
     except ClickException as error:
