@@ -205,6 +205,60 @@ def test_colour_is_for_terminals_and_can_be_forced_or_forbidden(
     assert coloured == {("", ""): False, ("1", ""): True, ("1", "1"): False, ("", "1"): False}
 
 
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("choice", ["always", "never", "auto"])
+def test_colour_can_be_chosen_on_the_command_line(
+    wheels: Wheels,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    choice: str,
+    place: str,
+) -> None:
+    names = wheels("unchanged")
+    option = ["--color", choice]
+    words = [*option, "repair", *names] if place == "before" else ["repair", *option, *names]
+    for forced in ("0", "1"):
+        monkeypatch.setenv("CLICOLOR_FORCE", forced)
+        assert run(words) == 0
+        wanted = choice == "always" or (choice == "auto" and forced == "1")
+        assert ("\x1b[" in capsys.readouterr().err) == wanted
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
+        (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
+        (["repair"], "missing argument 'WHEEL...'", "`wheelfix repair --help` explains"),
+        (["check"], "no wheel is named", "name wheels, directories, or --from-file"),
+        (["repair", "-z", "12", "x"], "-z/--zip-compression-level: 12 is not", ""),
+        (["check", "x.whl", "--target", "debain:12"], "`debain:12` is", "mean `debian:12`?"),
+        (["check", "x.whl", "--target", "page:3"], "`page:3` is no target", "page:64k"),
+    ],
+)
+def test_a_usage_error_says_what_was_probably_meant(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str, hint: str
+) -> None:
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {message}")
+    assert hint in err
+    assert err.count("error: ") == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_check_counts_findings_by_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = make_wheel(Path(), "bad", tag="py3-none-any", files={"bad.py": b""})
+    with zipfile.ZipFile(bad, "a") as archive:
+        archive.writestr("unlisted.py", b"")
+    assert run(["check", "--statistics", str(bad)]) == 1
+    assert capsys.readouterr().out.startswith("1  error[WF501] record-mismatch\n")
+    assert run(["check", "-q", str(bad)]) == 1
+    assert "Found" not in capsys.readouterr().out
+
+
 def test_the_progress_line_is_for_terminals_and_erased() -> None:
     program = (
         "import sys\nfrom pathlib import Path\nfrom wheelfix.cli.console import Terminal\n"

@@ -380,5 +380,7 @@ def test_tree_writes_every_format(
         assert output.read_text().startswith(start)
     out = ran(capsys, "tree", bad, "--after", good, "--output-format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
+    code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "graph.svg")
+    assert (code, "there is no format for `.svg`" in err) == (2, True)
     code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
     assert (code, "cannot write" in err) == (2, True)
