@@ -323,6 +323,9 @@ def test_why_not_answers_in_words_and_json(
     ("arguments", "message"),
     [
         (["GOOD", "nothing"], "there is no `nothing`"),
+        (["GOOD", "p"], "did you mean `p/a"),
+        (["GOOD", "p.aa"], "did you mean `p.a`?"),
+        (["p.a"], "name the wheel first, or with --site the environment"),
         (["GOOD", "p.a", "more"], "name one wheel"),
         (["GOOD", "p.a", "--target", "beos"], "`beos` is no target"),
         (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
