@@ -195,9 +195,11 @@ def test_a_finding_has_message_place_notes_and_hint() -> None:
 
 def test_a_finding_fits_the_terminal() -> None:
     style = Style(width=40)
-    text = finding_text(FINDING, places=["a/" * 30, "b"], why="words " * 20, style=style)
+    text = finding_text(
+        FINDING, places=["a/" * 30, "b"], why="words " * 20, wheel="dist/x.whl", style=style
+    )
     lines = text.splitlines()
-    whole = ("a/a/", "`pkg/_ext.so`", "`/home/ci/lib`")
+    whole = ("a/a/", "`pkg/_ext.so`", "`/home/ci/lib`", "`wheelfix repair dist/x.whl`")
     assert all(len(line) <= 40 for line in lines if not any(word in line for word in whole))
     assert lines[:3] == [
         "error[WF111] absolute-entry [*]: `pkg/_ext.so`",

@@ -69,14 +69,18 @@ PLAIN = Style()
 
 
 def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
-    """Return `hint` as lines below a message; none without a hint."""
+    """Return `hint` as lines below a message; none without a hint.
+
+    A command is not broken: it could not be pasted.
+    """
     if hint is None:
         return []
+    width = 0 if "`wheelfix " in hint else style.width
     first, *more = hint.splitlines() or [""]
     label = paint("hint", Colour.BLUE, on=style.colour)
     return [
-        wrapped("hint: ", printable(first), style.width).replace("hint", label, 1),
-        *(wrapped("      ", printable(line), style.width) for line in more),
+        wrapped("hint: ", printable(first), width).replace("hint", label, 1),
+        *(wrapped("      ", printable(line), width) for line in more),
     ]
 
 
