@@ -5,6 +5,7 @@ The exit codes follow ruff and ESLint: 0 is fine or all repaired, 1 is findings 
 """
 
 from enum import IntEnum
+from traceback import extract_tb
 
 
 class ExitCode(IntEnum):
@@ -64,10 +65,24 @@ class OutputError(WheelfixError):
 
 
 def internal_error(error: Exception) -> WheelfixError:
-    """Return the error that reports a bug in wheelfix."""
+    """Return the error that reports a bug in wheelfix, with the file and line where it arose."""
+    note_place(error)
+    place = next(iter(getattr(error, "__notes__", [])), "place unknown")
     found = WheelfixError(
-        f"internal error: {type(error).__name__}: {error}",
-        hint="this is a bug of wheelfix; -v shows where it is, please report it with the wheel",
+        f"internal error: {type(error).__name__}: {error} ({place})",
+        hint="this is a bug of wheelfix, please report this message with the wheel",
     )
     found.__cause__ = error
     return found
+
+
+def note_place(error: Exception) -> None:
+    """Note the last file and line of wheelfix that `error` came through, if none is noted.
+
+    A worker process sends notes with an error, but no traceback.
+    """
+    frames = extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/wheelfix/" in frame.filename] or frames
+    if own and not hasattr(error, "__notes__"):
+        file = own[-1].filename.rpartition("/wheelfix/")[2]
+        error.add_note(f"{file}, line {own[-1].lineno}")

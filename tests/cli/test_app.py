@@ -149,6 +149,15 @@ def test_one_bad_wheel_does_not_stop_the_others(
     ] == kinds
 
 
+def test_paths_are_relative_to_the_directory_whatever_pwd_says(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PWD", "/")
+    Path("libs").mkdir()
+    Path("libs/libfoo.so.1").touch()
+    assert run(["repair", "--provider", "libs/../libs", *wheels("a")]) == 0, capsys.readouterr()
+
+
 def test_a_failure_has_a_message_and_a_hint(
     wheels: Wheels, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -161,10 +170,29 @@ def test_a_crash_is_a_short_message_and_a_traceback_with_v(
 ) -> None:
     run(["repair", *crashing("crash")])
     short = capsys.readouterr().err
-    assert "error: internal error: ZeroDivisionError: division by zero" in short
+    assert (
+        "error: internal error: ZeroDivisionError: division by zero (cli/commands/repair.py, line "
+        in short
+    )
     assert "Traceback" not in short
     run(["repair", "-v", *crashing("crash")])
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_crash_of_check_names_its_file_and_line(
+    wheels: Wheels, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, jobs: str
+) -> None:
+    def crashing(*_: object) -> None:
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("wheelfix.pipelines.check.open_wheel", crashing)
+    assert run(["check", "-j", jobs, *wheels("a", "unchanged")]) == 2
+    out, err = capsys.readouterr()
+    message = (
+        r"internal error: ZeroDivisionError: division by zero \(pipelines/check\.py, line \d+\)"
+    )
+    assert len(re.findall(message, out + err)) == 2
 
 
 def test_quiet_leaves_only_paths_and_errors(

@@ -128,6 +128,14 @@ def test_a_file_that_cannot_be_opened_is_absent(tmp_path: Path) -> None:
     assert read_process(str(tmp_path / "libtext.so"), []).main is None
 
 
+def test_a_file_with_broken_tables_is_absent(tmp_path: Path) -> None:
+    path = shared_object(tmp_path / "lib.so", soname="lib.so")
+    data = path.read_bytes()
+    strsz = data.index(struct.pack("<q", 10), data.index(struct.pack("<q", 5)))
+    path.write_bytes(data[: strsz + 8] + struct.pack("<Q", 1 << 40) + data[strsz + 16 :])
+    assert read_file(path) is None
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 def test_an_unreadable_directory_is_empty(tmp_path: Path) -> None:
     closed = tmp_path / "closed"

@@ -356,3 +356,22 @@ def test_a_graph_of_nothing_is_refused(
     )
     assert code == 2
     assert message in out
+
+
+@pytest.mark.parametrize(
+    "spelled", ["$ORIGIN/../demo.libs", "$ORIGIN/same", "$ORIGIN/.//../demo.libs/"]
+)
+@pytest.mark.parametrize("tag", ["--disable-new-dtags", "--enable-new-dtags"])
+def test_a_search_path_may_lead_back_to_its_own_folder(site: Path, spelled: str, tag: str) -> None:
+    libs, flags = site / "demo.libs", [f"-Wl,{tag},-rpath,{spelled}"]
+    inner = shared_object(libs / "libin.so", "int in(void){return 1;}", flags=flags)
+    (libs / "same").symlink_to(".")
+    source = "int in(void); int out(void){return in();}"
+    outer = shared_object(libs / "libout.so", source, needed=[inner], flags=flags)
+    module = shared_object(site / "demo/liba.so", needed=[outer], rpath="$ORIGIN/../demo.libs")
+    subprocess.run(
+        [sys.executable, "-c", f"import ctypes; ctypes.CDLL({str(module)!r})"], check=True
+    )
+    world = read_site(site)
+    found = explain(world, find_subject(world, "liba.so")[0])
+    assert [step.request.result for step in found.steps[1:3]] == [str(outer), str(inner)]

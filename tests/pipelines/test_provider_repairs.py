@@ -193,3 +193,13 @@ def test_a_driver_library_is_not_grafted_unless_the_rule_is_ignored(tmp_path: Pa
     forced = repaired(path, tmp_path / "forced", ignore={"WF825": ""})
     assert forced.after is not None
     assert [m.name for m in forced.after.members if "libcuda" in m.name]
+
+
+def test_a_provider_may_have_its_library_in_its_root(tmp_path: Path) -> None:
+    pro = pro_library(tmp_path)
+    provider = make_wheel(tmp_path, "pro", "2.0", TAG, {"libpro.so.3": pro, "pro.py": ""})
+    path = dependent_wheel(tmp_path / "sdk", pro)
+    fixed = repaired(path, tmp_path / "out", str(provider)).output
+    assert fixed is not None
+    pro.unlink()
+    assert imported(unpacked(tmp_path / "site", fixed, provider)) == "7"

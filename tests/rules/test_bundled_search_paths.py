@@ -249,3 +249,32 @@ def test_what_pip_target_drops_is_said() -> None:
     (found,) = findings(lost_by_installer, wheel(needing, "demo/__init__.py"))
     assert found.severity is Severity.WARNING
     assert not findings(lost_by_installer, wheel({"demo/a.so": elf()}))
+
+
+FOLDERS = [
+    "",
+    "demo/",
+    "demo/deep/",
+    "demo-1.0.data/platlib/",
+    "demo-1.0.data/purelib/demo/",
+    "demo-1.0.data/data/",
+    "demo-1.0.data/data/lib/",
+    "demo-1.0.data/scripts/",
+    "demo-1.0.data/headers/",
+]
+
+
+@pytest.mark.parametrize("data_libraries", DataLibraries)
+@pytest.mark.parametrize("folder", FOLDERS)
+@pytest.mark.parametrize("libraries", FOLDERS)
+def test_any_folder_may_hold_the_library_also_the_root(
+    folder: str, libraries: str, data_libraries: DataLibraries
+) -> None:
+    member, library = f"{folder}thing.so", f"{libraries}{NAME}"
+    inner = f"{libraries}libinner.so"
+    subject = wheel({member: elf(NAME), library: elf("libinner.so", soname=NAME), inner: elf()})
+    settings = Settings(data_libraries=data_libraries)
+    after, _ = apply_fixes(subject, RULES, settings)
+    assert not findings(unreachable_library, after, data_libraries=data_libraries)
+    again, edits = apply_fixes(after, RULES, settings)
+    assert (again, edits) == (after, ())

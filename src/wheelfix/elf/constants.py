@@ -93,6 +93,7 @@ class Dt(IntEnum):
 
 SHF_ALLOC = 2
 SHF_EXECINSTR = 4
+SHF_TLS = 1 << 10
 
 SHN_ABS = 0xFFF1
 SHN_XINDEX = 0xFFFF

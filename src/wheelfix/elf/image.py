@@ -19,12 +19,16 @@ from wheelfix.elf.constants import (
     PN_XNUM,
     SHF_ALLOC,
     SHF_EXECINSTR,
+    SHF_TLS,
     SHN_XINDEX,
     Pt,
     Sht,
 )
 from wheelfix.elf.model import Segment
 from wheelfix.errors import BadElfError
+
+_PAGE = 1 << 12
+"""Bytes; the smallest page of all machines with a platform tag."""
 
 Buffer = bytes | bytearray | memoryview | mmap
 
@@ -88,6 +92,15 @@ class Section(NamedTuple):
     """`sh_link`, as a section's number: for a symbol table its strings."""
 
 
+class Mapped(NamedTuple):
+    """Addresses to which the loader maps bytes of the file."""
+
+    start: int
+    stop: int
+    shift: int
+    """The address of each byte less its file offset."""
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """The headers of one ELF file, with checked access to its content.
@@ -109,6 +122,8 @@ class Image:
     program_headers: tuple[int, int]
     """File offset and size of the program header table."""
     segments: tuple[Segment, ...]
+    mapped: tuple[Mapped, ...]
+    """What the PT_LOAD segments map, in order of addresses, without overlaps."""
     sections: tuple[Section, ...]
     """Empty if the table is missing or not wholly in the file: the loader needs none."""
     section_headers: int
@@ -136,6 +151,7 @@ class Image:
         sections = _sections(view, structs, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
             phnum = _extended_count(view, structs, shoff)
+        segments = _segments(view, name, structs, (phoff, phentsize, phnum))
         return cls(
             view=view,
             name=name,
@@ -147,7 +163,8 @@ class Image:
             entry=entry,
             header_size=16 + structs.ehdr.size,
             program_headers=(phoff, phentsize * phnum),
-            segments=_segments(view, name, structs, (phoff, phentsize, phnum)),
+            segments=segments,
+            mapped=_mapped(segments, len(view)),
             sections=sections,
             section_headers=shoff,
             section_names=names,
@@ -173,14 +190,16 @@ class Image:
 
     @property
     def is_debug_companion(self) -> bool:
-        """Whether it has only debug information left: `objcopy --only-keep-debug`."""
+        """Whether it has only debug information left: `objcopy --only-keep-debug`.
+
+        Such a file has no bytes for .dynamic, or, without PT_DYNAMIC, for any of its code.
+        """
         dynamic = self.segment(Pt.DYNAMIC)
-        at = dynamic.vaddr if dynamic is not None else None
-        return any(
-            section.type == Sht.NOBITS and (section.flags & SHF_EXECINSTR or section.addr == at)
-            for section in self.sections
-            if section.flags & SHF_ALLOC and section.size
-        )
+        at = None if dynamic is None else dynamic.vaddr
+        # .tbss has no room in memory: its address is that of the section after it.
+        kept = [s for s in self.sections if s.flags & SHF_ALLOC and s.size and not _is_tbss(s)]
+        own = [s for s in kept if s.addr == at] or [s for s in kept if s.flags & SHF_EXECINSTR]
+        return bool(own) and all(section.type == Sht.NOBITS for section in own)
 
     def section_name(self, section: Section) -> bytes:
         """Return the name of a section, empty if the table of section names is missing."""
@@ -197,19 +216,17 @@ class Image:
         return next((s for s in reversed(self.segments) if s.type == kind), None)
 
     def offset(self, address: int, size: int, what: str) -> int:
-        """Return the file offset of a virtual address with `size` bytes in one PT_LOAD segment."""
-        for segment in self.segments:
-            start = address - segment.vaddr
-            if segment.type == Pt.LOAD and start >= 0 and start + size <= segment.filesz:
-                return segment.offset + start
-        raise self.bad(f"{what} lies outside of the loaded segments")
+        """Return the file offset of `size` bytes that are mapped to a virtual address."""
+        offset, room = self.extent(address, what)
+        if size > room:
+            raise self.bad(f"{what} reaches past the end of the loaded segments")
+        return offset
 
     def extent(self, address: int, what: str) -> tuple[int, int]:
-        """Return the file offset of a virtual address, and the bytes to its segment's end."""
-        for segment in self.segments:
-            start = address - segment.vaddr
-            if segment.type == Pt.LOAD and 0 <= start < segment.filesz:
-                return segment.offset + start, segment.filesz - start
+        """Return the file offset of a virtual address, and the number of bytes mapped there."""
+        for start, stop, shift in self.mapped:
+            if start <= address < stop:
+                return address - shift, stop - address
         raise self.bad(f"{what} lies outside of the loaded segments")
 
     def read(self, offset: int, size: int, what: str) -> bytes:
@@ -265,6 +282,28 @@ def _segments(
     return tuple(Segment(t, f, o, v, fs, ms, a) for t, f, o, v, _, fs, ms, a in raw)
 
 
+def _mapped(segments: tuple[Segment, ...], size: int) -> tuple[Mapped, ...]:
+    """Return what a kernel and a loader map of a file of `size` bytes: whole pages.
+
+    So a table may lie before or behind the bytes of its segment, or in two of them (glibc,
+    `_dl_map_segments`; Linux, `elf_map`). What follows p_filesz is zero if p_memsz is larger.
+    """
+    found: list[Mapped] = []
+    for load in sorted((s for s in segments if s.type == Pt.LOAD), key=lambda s: s.vaddr):
+        start, stop, shift = load.vaddr, load.vaddr + load.filesz, load.vaddr - load.offset
+        if shift % _PAGE == 0:  # which loaders require
+            start -= start % _PAGE
+            stop += -stop % _PAGE if load.memsz <= load.filesz else 0
+        stop = min(stop, size + shift)
+        if found and found[-1].shift == shift and start <= found[-1].stop:
+            start, stop = found[-1].start, max(stop, found.pop().stop)
+        elif found and start < found[-1].stop:  # the later segment is mapped over the earlier
+            found.append(found.pop()._replace(stop=start))
+        if start < stop:
+            found.append(Mapped(start, stop, shift))
+    return tuple(found)
+
+
 def _sections(
     view: memoryview, structs: Structs, table: tuple[int, int, int]
 ) -> tuple[Section, ...]:
@@ -277,6 +316,10 @@ def _sections(
         return ()
     raw = structs.shdr.iter_unpack(bytes(view[offset : offset + count * entsize]))
     return tuple(Section(*fields[:7]) for fields in raw)
+
+
+def _is_tbss(section: Section) -> bool:
+    return section.type == Sht.NOBITS and bool(section.flags & SHF_TLS)
 
 
 def _extended_count(view: memoryview, structs: Structs, offset: int) -> int:

@@ -70,7 +70,7 @@ class Disk:
         self.hard_links: dict[str, str] = {}
         self.directories: set[str] = set()
         self._opened: dict[tuple[str, str], None] = {}
-        """Canonical file and a directory it was opened in (`$ORIGIN`), in order of discovery."""
+        """Canonical file and directory it was opened in (`$ORIGIN`), in order of discovery."""
         self._inodes: dict[tuple[int, int], str] = {}
         self._listings: dict[str, frozenset[str]] = {}
         self._resolved: dict[str, str | None] = {}
@@ -112,8 +112,11 @@ class Disk:
         if real not in self.files and real not in self.broken:
             self._read(real)
         if real in self.files:
-            self._opened[real, path.rpartition("/")[0] or "/"] = None
-            self._opened[real, real.rpartition("/")[0] or "/"] = None
+            for opened in (path, real):
+                # Canonical, as a search path may lead to its own folder in ever longer words.
+                origin = self.resolve(opened.rpartition("/")[0] or "/")
+                if origin is not None:
+                    self._opened[real, origin] = None
         return real
 
     def add_listed(self, directory: str, names: Iterable[str]) -> None:
@@ -169,6 +172,9 @@ class Disk:
             if part in {"", "."}:
                 continue
             if part == "..":
+                if not os.path.isdir(current or "/"):  # noqa: PTH112 - text
+                    return None
+                self.directories.add(current or "/")
                 current = current.rpartition("/")[0]
                 continue
             step = f"{current}/{part}"

@@ -120,7 +120,8 @@ def _provider(context: Context, dependent: str, name: str) -> str | None:
 def _distance(wheel: Wheel, dependent: str, library: str) -> tuple[bool, int, str]:
     """Return the sort key of a provider: same install scheme path, shortest path, name."""
     mine, theirs = split(dependent, wheel), split(library, wheel)
-    way = posixpath.relpath(posixpath.dirname(library), posixpath.dirname(dependent) or ".")
+    folders = (posixpath.dirname(member) or "." for member in (library, dependent))
+    way = posixpath.relpath(*folders)
     return (not mine or not theirs or mine[0] is not theirs[0], way.count("/"), library)
 
 

@@ -114,7 +114,9 @@ def _repaired(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each wheel, in their order."""
     jobs = configuration.settings.jobs
-    with Auditwheel(os.environ, min(jobs, len(wheels))) as auditwheel:
+    # PWD may be that of the process that started this one.
+    environ = {**os.environ, "PWD": str(Path.cwd())}
+    with Auditwheel(environ, min(jobs, len(wheels))) as auditwheel:
 
         def attempt(path: Path, settings: Settings, /, *, publish: bool) -> Outcome:
             """Repair one wheel; a bug that it triggers must not stop the others."""
