@@ -21,7 +21,7 @@ from tests.support.providers import (
 )
 from wheelfix.cli.app import run
 from wheelfix.pipelines.repair import repair
-from wheelfix.pipelines.repair_result import Status
+from wheelfix.pipelines.repair_result import Absence, Status
 from wheelfix.rules.findings import Severity
 from wheelfix.settings import Provider, PruneNeeded, Settings
 
@@ -75,7 +75,9 @@ def test_a_repaired_wheel_loads_from_the_provider_and_grafts_the_rest(tmp_path: 
         libraries = [n for n in archive.namelist() if n.startswith("demo.libs/")]
     assert len(libraries) == 1
     assert "libours" in libraries[0]
-    assert any("libpro.so.3" in message and "pro" in message for message in outcome.messages)
+    (absent,) = outcome.absent
+    assert (absent.library, absent.absence) == ("libpro.so.3", Absence.PROVIDED)
+    assert absent.provider.startswith("pro")
     pro.unlink()
     ours.unlink()
     for site in ("venv", "with blank"):
@@ -187,7 +189,9 @@ def test_a_driver_library_is_not_grafted_unless_the_rule_is_ignored(tmp_path: Pa
     path = make_wheel(tmp_path / "dist", tag=TAG, files=files)
     outcome = repaired(path, tmp_path / "out")
     assert outcome.status is Status.REPAIRED, outcome
-    assert any("libcuda.so.1" in message and "driver" in message for message in outcome.messages)
+    (absent,) = outcome.absent
+    assert (absent.library, absent.absence) == ("libcuda.so.1", Absence.PROVIDED)
+    assert "driver" in absent.provider
     assert outcome.after is not None
     assert not [m.name for m in outcome.after.members if "libcuda" in m.name]
     forced = repaired(path, tmp_path / "forced", ignore={"WF825": ""})

@@ -5,6 +5,7 @@ from enum import IntEnum
 from wheelfix.elf.model import Machine
 
 MAGIC = b"\x7fELF"
+EV_CURRENT = 1
 EM_ALPHA = 0x9026
 PN_XNUM = 0xFFFF
 """`e_phnum` of a file with more program headers than fit into it."""

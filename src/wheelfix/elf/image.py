@@ -14,6 +14,7 @@ from sys import byteorder
 from typing import NamedTuple, Self
 
 from wheelfix.elf.constants import (
+    EV_CURRENT,
     MAGIC,
     NT_GNU_PROPERTY_TYPE_0,
     PN_XNUM,
@@ -113,6 +114,8 @@ class Image:
     name: str
     structs: Structs
     osabi: int
+    abi_version: int
+    valid_header: bool
     type: int
     machine: int
     flags: int
@@ -146,7 +149,7 @@ class Image:
                 hint="the file is truncated or not an ELF object; build it again",
             )
         header = structs.ehdr.unpack_from(view, 16)
-        kind, machine, _, entry, phoff, shoff, flags = header[:7]
+        kind, machine, version, entry, phoff, shoff, flags = header[:7]
         _, phentsize, phnum, shentsize, shnum, names = header[7:]
         sections = _sections(view, structs, (shoff, shentsize, shnum))
         if phnum == PN_XNUM and shoff:
@@ -157,6 +160,8 @@ class Image:
             name=name,
             structs=structs,
             osabi=view[7],
+            abi_version=view[8],
+            valid_header=(view[6], version) == (EV_CURRENT, EV_CURRENT) and not any(view[9:16]),
             type=kind,
             machine=machine,
             flags=flags,

@@ -19,7 +19,7 @@ from wheelfix.pipelines.patchelf import Patchelf, find_patchelf, strip
 from wheelfix.settings import ZipCodec
 from wheelfix.system.mapped_pieces import pieces
 from wheelfix.wheel.deflate import ZLIB, Codec, NewContent, libdeflate
-from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember
+from wheelfix.wheel.edits import AddMember, CopyOf, Edit, HostFile, MoveMember, NewFile
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.reader import Archive
 
@@ -62,10 +62,10 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     Raises `VerificationError` where an edited object is not what `after` predicts, `ToolError`
     where patchelf or strip fail.
     """
-    edits = tuple(edits)
-    added = {edit.member: edit for edit in edits if isinstance(edit, AddMember)}
-    origins = _origins(edits)
-    sources = {m.name: _source(m.name, archive.wheel, added, origins) for m in after.members}
+    before = archive.wheel
+    made = _sources(before, edits)
+    names = [member.name for member in after.members]
+    sources = {name: made.get(name, _Source(name, before.elfs.get(name))) for name in names}
     jobs = [
         _Job(member, source.data, source.elf, after.elfs[member])
         for member, source in sources.items()
@@ -88,27 +88,29 @@ def apply(archive: Archive, after: Wheel, edits: Iterable[Edit], workdir: Path) 
     )
 
 
-def _origins(edits: Iterable[Edit]) -> dict[str, str]:
-    """Return new name -> the name in the archive, for every member that was moved."""
-    origins: dict[str, str] = {}
+def _sources(wheel: Wheel, edits: Iterable[Edit]) -> dict[str, _Source]:
+    """Return what each member is made from, if not from the member of `wheel` of the same name.
+
+    The bytes of a copy are those of its original.
+    """
+    sources: dict[str, _Source] = {}
+
+    def source_of(member: str) -> _Source:
+        return sources.get(member, _Source(member, wheel.elfs.get(member)))
+
     for edit in edits:
-        if isinstance(edit, MoveMember):
-            origins[edit.new] = origins.pop(edit.member, edit.member)
-    return origins
-
-
-def _source(
-    member: str, before: Wheel, added: Mapping[str, AddMember], origins: Mapping[str, str]
-) -> _Source:
-    """Return the bytes that `member` is made from; those of a copy are those of its original."""
-    edit = added.get(member)
-    if edit is None:
-        origin = origins.get(member, member)
-        return _Source(origin, before.elfs.get(origin))
-    if isinstance(edit.source, CopyOf):
-        return _source(edit.source.member, before, added, origins)
-    data = Path(edit.source.path) if isinstance(edit.source, HostFile) else edit.source.content
-    return _Source(data, edit.elf)
+        match edit:
+            case MoveMember():
+                sources[edit.new] = source_of(edit.member)
+            case AddMember(source=CopyOf(member=original)):
+                sources[edit.member] = source_of(original)
+            case AddMember(source=HostFile(path=path)):
+                sources[edit.member] = _Source(Path(path), edit.elf)
+            case AddMember(source=NewFile(content=content)):
+                sources[edit.member] = _Source(content, edit.elf)
+            case _:
+                pass
+    return sources
 
 
 def _edit(

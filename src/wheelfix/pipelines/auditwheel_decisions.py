@@ -246,17 +246,23 @@ def _located(
     wheel: Wheel,
     searched: Sequence[str],
 ) -> Externals:
-    """Return the libraries to graft. Raises `ToolError` if this machine lacks one of them."""
-    found: dict[str, dict[str, Path]] = {}
-    for member, libraries in external.items():
-        found[member] = {}
-        for name, source in libraries.items():
-            if name in libpython:
-                continue
-            if source is None:
-                raise not_located(name, wheel, searched)
-            found[member][name] = source
-    return found
+    """Return the libraries to graft. Raises `ToolError` if this machine lacks some of them."""
+    lacking = {
+        name
+        for libraries in external.values()
+        for name, source in libraries.items()
+        if source is None and name not in libpython
+    }
+    if lacking:
+        raise not_located(sorted(lacking), wheel, searched)
+    return {
+        member: {
+            name: source
+            for name, source in libraries.items()
+            if source is not None and name not in libpython
+        }
+        for member, libraries in external.items()
+    }
 
 
 def _dropped(

@@ -23,6 +23,7 @@ from wheelfix.pipelines.auditwheel_call import Auditwheel
 from wheelfix.pipelines.graft import Graft, GraftedLibrary
 from wheelfix.pipelines.repair_notes import graft_notes, record_notes
 from wheelfix.pipelines.repair_proof import (
+    absent_libraries,
     breaks_by_stage,
     loads_of_changed,
     read_back,
@@ -30,13 +31,14 @@ from wheelfix.pipelines.repair_proof import (
     verified,
 )
 from wheelfix.pipelines.repair_result import GraftedFrom, Outcome, Status
-from wheelfix.pipelines.sbom import sbom_edits
+from wheelfix.pipelines.sbom import places_of, sbom_edits
+from wheelfix.rules.bundled_search_paths import gaps_of_new_members
 from wheelfix.rules.context import Context, Stage
 from wheelfix.rules.drivers import leaves_drivers, provided_elsewhere
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import apply_fixes_until_stable, plan_in_order
 from wheelfix.rules.metadata import trusts_files_over_record
-from wheelfix.rules.platform_tag import keeps_promise
+from wheelfix.rules.platform_tag import broken_promises
 from wheelfix.rules.plugins import known_rules
 from wheelfix.rules.registry import REPORTING_RULES, enabled_rules
 from wheelfix.rules.rule import Rule
@@ -217,8 +219,16 @@ def _judged(job: _Job, plan: _Plan, outcome: Outcome) -> Outcome:
     remaining = tuple(
         attribute_to_stage(finding, breaks) for finding in run_rules(context, job.rules)
     )
-    judged = replace(outcome, verdict=verdict, loads=loads_of_changed(job.archive.wheel, context))
-    return _with_remaining(judged, remaining)
+    judged = replace(
+        outcome,
+        verdict=verdict,
+        loads=loads_of_changed(job.archive.wheel, context),
+        absent=tuple(absent_libraries(context, plan.excluded)),
+    )
+    judged = _with_remaining(judged, remaining)
+    if judged.status is Status.REJECTED:
+        return judged
+    return _with_remaining(judged, (*remaining, *gaps_of_new_members(context, job.archive.wheel)))
 
 
 def _with_remaining(outcome: Outcome, remaining: tuple[Finding, ...]) -> Outcome:
@@ -252,7 +262,9 @@ def _decide(job: _Job) -> _Plan:
     pruned, early = apply_fixes_until_stable(read.at_stage(Stage.BEFORE), before)
     graft, grafting_steps = _graft(job, pruned.wheel)
     grafted = pruned.after([step.edit for step in grafting_steps])
-    fixed, late = apply_fixes_until_stable(grafted.at_stage(Stage.AFTER), fixing)
+    fixed, late = apply_fixes_until_stable(
+        grafted.at_stage(Stage.AFTER), fixing, lambda now: gaps_of_new_members(now, read.wheel)
+    )
     stripped, strips = _strip(fixed.wheel, settings)
     edits = (*early, *grafting_steps, *late, *strips)
     sources = [library.host.source for library in graft.libraries]
@@ -265,22 +277,29 @@ def _decide(job: _Job) -> _Plan:
         stages={"read": read, "prune": pruned, "graft": grafted, "search paths": fixed},
         excluded=_names_of(graft.excluded, grafted.wheel),
         unmatched_excludes=_unmatched(settings.exclude, grafted.wheel, graft.excluded),
-        grafted=tuple(_origins(graft.libraries, packages, stripped)),
+        grafted=tuple(_origins(graft.libraries, packages, stripped, late)),
         messages=graft.messages,
     )
 
 
 def _origins(
-    libraries: Iterable[GraftedLibrary], packages: Mapping[Path, Package], wheel: Wheel
+    libraries: Iterable[GraftedLibrary],
+    packages: Mapping[Path, Package],
+    wheel: Wheel,
+    late: Iterable[PlannedEdit],
 ) -> Iterator[GraftedFrom]:
-    """Yield where each grafted library is from, and what needs it in `wheel`."""
+    """Yield where each grafted library is from, and what needs it in `wheel`.
+
+    `late` are the edits after the graft, which may have moved it.
+    """
+    edits = [step.edit for step in late]
     dependents = values_by_key(
         (name, member) for member, e in wheel.elfs.items() for name in e.needed
     )
     for library in libraries:
         package = packages.get(library.host.source)
         yield GraftedFrom(
-            member=library.member,
+            member=places_of(library.member, edits)[0],
             original=library.original,
             source=library.host.source,
             package=f"{package.name} {package.version}" if package else "",
@@ -321,7 +340,7 @@ def _graft(job: _Job, wheel: Wheel) -> tuple[Graft, tuple[PlannedEdit, ...]]:
         sharing, edits, "graft", "vendor what the platform does not give"
     )
     refuse_changed_search_paths(sharing, grafted)
-    messages = (*graft.messages, *graft_notes(graft, owned, grafted, settings))
+    messages = (*graft.messages, *graft_notes(graft, owned, settings))
     return replace(graft, messages=messages), (*borrowed, *steps)
 
 
@@ -334,7 +353,7 @@ def _is_repaired(job: _Job, wheel: Wheel) -> bool:
         return False
     job.progress("judging")
     verdict = _verdict(job, wheel)
-    return verdict is None or keeps_promise(wheel, verdict)
+    return verdict is None or not broken_promises(wheel, verdict)
 
 
 def _graft_settings(settings: Settings) -> Settings:

@@ -1,6 +1,6 @@
 """The plan of fixes: the edits that findings ask for, until no rule asks for more."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from wheelfix.errors import PlanConflictError
 from wheelfix.rules.context import Context
@@ -21,19 +21,26 @@ def may_apply(fix: Fix | None, settings: Settings) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or settings.unsafe_fixes)
 
 
+def _nothing(_: Context) -> tuple[Finding, ...]:
+    return ()
+
+
 def apply_fixes_until_stable(
-    context: Context, rules: Sequence[Rule]
+    context: Context,
+    rules: Sequence[Rule],
+    unconditional: Callable[[Context], Iterable[Finding]] = _nothing,
 ) -> tuple[Context, tuple[PlannedEdit, ...]]:
     """Apply the fixes of `rules` to the wheel of `context` until there are no more.
 
     Returns the context of the resulting wheel. A fix may trigger another rule: a library that is
-    copied to another install scheme needs a search path of its own there.
+    copied to another install scheme needs a search path of its own there. `unconditional` yields
+    findings to fix that no setting suppresses.
 
     Raises `PlanConflictError` after `MAX_ROUNDS` rounds.
     """
     steps: list[PlannedEdit] = []
     for _ in range(MAX_ROUNDS):
-        findings = run_rules(context, rules)
+        findings = (*unconditional(context), *run_rules(context, rules))
         planned_now = _moves_first(plan(context.wheel, findings, context.settings))
         if not planned_now:
             return context, tuple(steps)

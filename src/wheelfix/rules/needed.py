@@ -488,4 +488,6 @@ def orphaned_library(context: Context) -> Iterator[Hit]:
 
 
 def _needed_names(wheel: Wheel) -> frozenset[str]:
-    return frozenset(posixpath.basename(name) for elf in wheel.elfs.values() for name in elf.needed)
+    elfs = wheel.elfs.values()
+    names = (name for elf in elfs for name in (*elf.needed, *(f.name for f in elf.filtees)))
+    return frozenset(map(posixpath.basename, names))

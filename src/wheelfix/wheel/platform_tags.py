@@ -98,11 +98,12 @@ def satisfies(found: str, tag: str) -> bool:
     """Return whether objects for the platform tag `found` may carry `tag`.
 
     A manylinux tag promises a version of glibc (PEP 600). Of musl, auditwheel knows only the
-    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656).
+    version of the machine it runs on, so any musllinux tag stands for any other (PEP 656). No
+    object satisfies `any`, the tag of another system, or a malformed one.
     """
     required, wanted = parse_platform_tag(found), parse_platform_tag(tag)
     if wanted.libc is None:
-        return wanted.family is not Family.ANDROID or tag == found
+        return wanted.family is Family.LINUX or (wanted.family is Family.ANDROID and tag == found)
     if (required.family, required.arch) != (wanted.family, wanted.arch):
         return False
     return wanted.libc is Libc.MUSL or wanted.version >= required.version
