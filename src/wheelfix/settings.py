@@ -117,6 +117,14 @@ class Share(StrEnum):
     """All wheels that METADATA requires, and every provider given as a wheel."""
 
 
+class Show(StrEnum):
+    """The least severe findings that a report for people shows."""
+
+    ERRORS = "errors"
+    WARNINGS = "warnings"
+    NOTES = "notes"
+
+
 class FailOn(StrEnum):
     """The lowest severity that makes a check fail."""
 
@@ -417,6 +425,12 @@ class Settings:
         commands=_CHECK,
         is_run_wide=True,
     ).default(FailOn.ERROR)
+    show: Show = Setting(
+        "Least severe findings to show: errors, warnings or notes (findings for information); "
+        "notes of rules selected by code or name are always shown.",
+        commands=_CHECK,
+        is_run_wide=True,
+    ).default(Show.WARNINGS)
     baseline: str | None = Setting(
         "File with known findings, which do not count; --write-baseline makes it.",
         metavar="FILE",

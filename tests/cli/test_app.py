@@ -36,6 +36,7 @@ from wheelfix.settings import (
     SettingField,
     Settings,
     Share,
+    Show,
     Size,
     ZipCodec,
 )
@@ -207,8 +208,8 @@ def test_quiet_leaves_only_paths_and_errors(
     rejected, error, place, *_, failed, reason, hint = err.splitlines()
     assert out == ""
     assert rejected == "rejected-1.0-py3-none-linux_x86_64.whl: rejected"
-    assert error.startswith("error[lazy-binding]: ")
-    assert place.startswith("  --> rejected-1.0-py3-none-linux_x86_64.whl")
+    assert error.startswith("error[WF624] lazy-binding: ")
+    assert place == "  --> rejected/libx.so"
     assert failed == "failed-1.0-py3-none-linux_x86_64.whl: failed"
     assert reason.startswith("error: ")
     assert hint.startswith("hint: ")
@@ -232,6 +233,60 @@ def test_colour_is_for_terminals_and_can_be_forced_or_forbidden(
         run(["repair", *wheels("unchanged")])
         coloured[force, no] = "\x1b[" in capsys.readouterr().err
     assert coloured == {("", ""): False, ("1", ""): True, ("1", "1"): False, ("", "1"): False}
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("choice", ["always", "never", "auto"])
+def test_colour_can_be_chosen_on_the_command_line(
+    wheels: Wheels,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    choice: str,
+    place: str,
+) -> None:
+    names = wheels("unchanged")
+    option = ["--color", choice]
+    words = [*option, "repair", *names] if place == "before" else ["repair", *option, *names]
+    for forced in ("0", "1"):
+        monkeypatch.setenv("CLICOLOR_FORCE", forced)
+        assert run(words) == 0
+        wanted = choice == "always" or (choice == "auto" and forced == "1")
+        assert ("\x1b[" in capsys.readouterr().err) == wanted
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (["chek"], "no such command 'chek'", "Did you mean 'check'?"),
+        (["check", "--targt", "x"], "no such option: --targt", "did you mean `--target`?"),
+        (["repair"], "missing argument 'WHEEL...'", "`wheelfix repair --help` explains"),
+        (["check"], "no wheel is named", "name wheels, directories, or --from-file"),
+        (["repair", "-z", "12", "x"], "-z/--zip-compression-level: 12 is not", ""),
+        (["check", "x.whl", "--target", "debain:12"], "`debain:12` is", "mean `debian:12`?"),
+        (["check", "x.whl", "--target", "page:3"], "`page:3` is no target", "page:64k"),
+    ],
+)
+def test_a_usage_error_says_what_was_probably_meant(
+    capsys: pytest.CaptureFixture[str], words: list[str], message: str, hint: str
+) -> None:
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"error: {message}")
+    assert hint in err
+    assert err.count("error: ") == 1
+
+
+@pytest.mark.usefixtures("here")
+def test_check_counts_findings_by_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = make_wheel(Path(), "bad", tag="py3-none-any", files={"bad.py": b""})
+    with zipfile.ZipFile(bad, "a") as archive:
+        archive.writestr("unlisted.py", b"")
+    assert run(["check", "--statistics", str(bad)]) == 1
+    assert capsys.readouterr().out.startswith("1  error[WF501] record-mismatch\n")
+    assert run(["check", "-q", str(bad)]) == 1
+    assert "Found" not in capsys.readouterr().out
 
 
 def test_the_progress_line_is_for_terminals_and_erased() -> None:
@@ -421,6 +476,7 @@ FLAGS: dict[str, tuple[str, Any]] = {
     ),
     "target": ("--target debian:11,page:64k", ("debian:11", "page:64k")),
     "fail_on": ("--fail-on never", FailOn.NEVER),
+    "show": ("--show notes", Show.NOTES),
     "baseline": ("--baseline known.json", "known.json"),
     "max_size": ("--max-size 50MB", Size(50_000_000)),
     "max_file_size": ("--max-file-size 20MiB", Size(20 << 20)),
@@ -587,7 +643,7 @@ def test_rule_reports_missing_docstrings() -> None:
 def test_check_passes_a_sound_wheel(capsys: pytest.CaptureFixture[str]) -> None:
     wheel = make_wheel(Path(), tag="py3-none-any", files={"ok.py": b"x = 1\n"})
     assert run(["check", str(wheel)]) == 0
-    assert capsys.readouterr().out == "All checks passed for 1 wheel.\n"
+    assert capsys.readouterr().out == "demo-1.0-py3-none-any.whl: ok, no ELF objects\n"
 
 
 @pytest.mark.usefixtures("here")
@@ -600,8 +656,8 @@ def test_check_reports_an_unreadable_wheel_and_checks_the_others(
     Path("cut-1.0-py3-none-any.whl").write_bytes(b"PK")
     assert run(["check", str(bad)]) == 1
     out, err = capsys.readouterr()
-    assert "error[record-mismatch]: " in out
-    assert "  --> bad-1.0-py3-none-any.whl!unlisted.py" in out
+    assert "error[WF501] record-mismatch: " in out
+    assert "\n  --> unlisted.py\n" in out
     assert "Found " in out
     assert err == ""
     assert run(["check", "--ignore", "WF501", str(bad)]) == 0

@@ -215,6 +215,7 @@ def test_wheel_dir_is_relative_to_the_file(tmp_path: Path) -> None:
         (b"jobs = ", "is not TOML: "),
         (b"\xff", "is not TOML: "),
         (b"nothing = 1", "there is no setting `nothing`"),
+        (b"[tool.wheelfix]\njobs = 2", "[tool.wheelfix] belongs into pyproject.toml"),
         (b"ignore = ['WF999']", "no rule has the code, prefix or name `WF999`"),
         (None, "cannot read"),
     ],

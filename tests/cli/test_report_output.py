@@ -48,7 +48,7 @@ def test_one_run_writes_many_reports(here: Path, capsys: pytest.CaptureFixture[s
     wheel = a_bad_wheel(here)
     more = [word for form in Format for word in ("--report", f"{form}=out.{form}")]
     assert run(["check", wheel, "--output-format", "concise", *more]) == 1
-    assert f"{wheel}!demo/bad.so: WF112 error" in capsys.readouterr().out
+    assert f"{wheel}!demo/bad.so: error[WF112] empty-entry [*]: " in capsys.readouterr().out
     assert all("empty-entry" in Path(f"out.{f}").read_text() for f in Format if f != "concise")
     assert json.loads(Path("out.json").read_text())["wheels"][0]["path"] == wheel
 
@@ -108,7 +108,9 @@ def test_files_are_named_as_in_the_checkout(
     assert run(["check", Path(wheel).name, "--output-format", "github"]) == 1
     assert f"::error file={wheel},title=" in capsys.readouterr().out
     assert run(["check", Path(wheel).name]) == 1
-    assert f"--> {Path(wheel).name}!demo/bad.so" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith(f"{Path(wheel).name}: ")
+    assert "  --> demo/bad.so" in lines
     monkeypatch.setenv("GITHUB_WORKSPACE", "/elsewhere")
     assert run(["check", str(here / wheel), "--output-format", "github"]) == 1
     assert f"::error file={Path(wheel).name},title=" in capsys.readouterr().out
@@ -123,7 +125,7 @@ def test_a_github_step_gets_the_report_in_its_summary(
     assert run(["check", a_bad_wheel(here)]) == 1
     text = summary.read_text()
     assert text.startswith("what others wrote\n\n## wheelfix check\n")
-    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in text
+    assert "| error | WF112 empty-entry | `demo/bad.so` |" in text
     assert "\n```mermaid\nflowchart LR\n" in text
     summary.write_text("x" * (SUMMARY_LIMIT - 300))
     assert run(["check", a_bad_wheel(here)]) == 1

@@ -110,13 +110,15 @@ def test_the_audit_step_runs_both_checks(
     with pytest.raises(errors.AuditCommandFailedError, match="wheelfix check"):
         run_audit(tools, wheel)
     said = capfd.readouterr().out
-    assert "error[empty-entry]" in said
+    assert "error[WF112] empty-entry" in said
     assert "Running audit command: abi3audit" not in said, "not an abi3 wheel"
 
     with (project / "pyproject.toml").open("a", encoding="utf-8") as file:
         file.write(SETTINGS)
     run_audit(tools, wheel)
-    assert "info[empty-entry]" in capfd.readouterr().out, "[tool.wheelfix] of the project holds"
+    said = capfd.readouterr().out
+    assert "empty-entry" not in said, "[tool.wheelfix] of the project holds: it is a note"
+    assert ": -v" in said
 
 
 def test_the_settings_of_the_project_hold_in_the_container_too(

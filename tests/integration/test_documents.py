@@ -280,9 +280,9 @@ def test_the_action_annotates_and_gives_reports(tmp_path: Path) -> None:
     code, log, summary, output = run_action(tmp_path, ARGUMENTS="--select\nWF1")
     assert code == 1, log
     [error] = [x for x in log.splitlines() if x.startswith("::error ") and "WF112" in x]
-    assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A empty-entry (WF112)")
+    assert error.startswith(f"::error file=dist/{wheel.name},title=wheelfix%3A WF112 empty-entry")
     assert re.fullmatch(r"::error file=[^:,=]+,title=[^:,=]+::[^\r\n]+", error)
-    assert "| error | empty-entry (WF112) | `demo/bad.so` |" in summary
+    assert "| error | WF112 empty-entry | `demo/bad.so` |" in summary
     assert "```mermaid" in summary
     given = outputs(output)
     [sarif] = json.loads(Path(given["sarif"]).read_text(encoding="utf-8"))["runs"]

@@ -79,7 +79,7 @@ def test_the_hook_checks_the_wheels_of_a_commit(tmp_path: Path) -> None:
 
     passed = hook("wheelfix-check", wheel)
     assert passed.returncode == 0, passed.stdout
-    assert "All checks passed for 1 wheel." in passed.stdout
+    assert ": ok, " in passed.stdout
     failed = hook("wheelfix-check-dist")
     assert failed.returncode == 1
     assert torn.name in failed.stdout

@@ -19,9 +19,10 @@ from tests.support import values
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.check_content import RenderOptions
+from wheelfix.reports.check_content import RenderOptions, lowest_shown
 from wheelfix.reports.check_formats import Format, render
 from wheelfix.reports.check_page import render as html_page
+from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import (
@@ -35,6 +36,7 @@ from wheelfix.rules.findings import (
 )
 from wheelfix.rules.registry import RULES
 from wheelfix.rules.rule import rule
+from wheelfix.settings import FailOn, Show
 from wheelfix.wheel.edits import DropEntry
 
 jsonschema = pytest.importorskip("jsonschema")
@@ -190,7 +192,7 @@ def test_a_format_renders_a_clean_report_and_an_empty_one(form: Format) -> None:
         text = render(report, form, RenderOptions(version="1"))
         assert text == text.rstrip("\n")
         if form is Format.FULL and report is clean:
-            assert text == "All checks passed for 1 wheel."
+            assert text == f"{NAME}: ok, no ELF objects"
 
 
 # --- For people -----------------------------------------------------------------------------------
@@ -201,25 +203,75 @@ def many() -> SetReport:
     return SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
 
 
-def test_the_full_report_shows_a_few_of_many_and_all_on_demand() -> None:
+def test_findings_of_one_cause_are_one_block_with_the_files_below() -> None:
     text = render(many(), Format.FULL, OPTIONS)
-    assert text.count("error[lost-library]") == 3
-    assert "… and 17 more lost-library here: -v shows them" in text
+    assert text.count("error[WF901] lost-library [*]: ") == 1
+    assert "  --> 20 files: demo/_0.so, demo/_1.so, demo/_2.so, and 17 more\n" in text
+    assert "Found 1 error in 1 wheel." in text
     text = render(many(), Format.FULL, OPTIONS._replace(verbose=True))
-    assert text.count("error[lost-library]") == 20
+    assert [f"  --> demo/_{number}.so" in text for number in range(20)] == [True] * 20
     assert "more" not in text
 
 
-def test_the_full_report_says_why_only_once() -> None:
-    text = render(many(), Format.FULL, OPTIONS._replace(verbose=True))
-    assert text.count("= why: The import fails on every machine.") == 1
+def test_the_full_report_shows_a_few_causes_of_many_and_all_on_demand() -> None:
+    findings = tuple(replace(LOST, message=f"`lib{number}.so` is lost") for number in range(20))
+    report = SetReport(reports=(Report(source=ROOT / NAME, findings=findings),))
+    text = render(report, Format.FULL, OPTIONS)
+    assert text.count("error[WF901]") == 3
+    assert "… and 17 more WF901 lost-library: -v shows them" in text
+    text = render(report, Format.FULL, OPTIONS._replace(verbose=True))
+    assert text.count("error[WF901]") == 20
+    assert "more" not in text
+    assert text.count("= why: The import fails on every machine.") == 1, "only once"
+
+
+def test_notes_are_counted_and_shown_on_request() -> None:
+    usual = OPTIONS._replace(least=Severity.WARNING)
+    report = SetReport(reports=(Report(source=Path(NAME), findings=(NOTED,)),))
+    for form in (Format.FULL, Format.CONCISE, Format.GITHUB, Format.MARKDOWN):
+        assert "missed by little" not in render(report, form, usual)
+        assert "missed by little" in render(report, form, usual._replace(least=Severity.INFO))
+        assert "missed by little" in render(report, form, usual._replace(asked=("WF90",)))
+        assert "missed by little" in render(report, form, usual._replace(asked=("odd-entry",)))
+    assert render(report, Format.FULL, usual) == f"{NAME}: ok, no ELF objects, 1 note: -v"
+    for form in (Format.JSON, Format.JSONL, Format.SARIF, Format.GITLAB, Format.JUNIT, Format.HTML):
+        assert "missed by little" in render(report, form, usual), "machines get everything"
+
+
+def test_a_quiet_report_has_errors_and_no_totals() -> None:
+    quiet = OPTIONS._replace(least=Severity.ERROR, quiet=True)
+    for form in (Format.FULL, Format.CONCISE):
+        text = render(found(), form, quiet)
+        assert "error[WF901]" in text
+        assert "warning[" not in text
+        assert "Found" not in text
+        assert not render(SetReport(reports=found().reports[1:2]), form, quiet)
+
+
+@pytest.mark.parametrize(
+    ("show", "fail_on", "verbosity", "least"),
+    [
+        (Show.WARNINGS, FailOn.ERROR, 0, Severity.WARNING),
+        (Show.NOTES, FailOn.ERROR, 0, Severity.INFO),
+        (Show.ERRORS, FailOn.ERROR, 0, Severity.ERROR),
+        (Show.ERRORS, FailOn.NEVER, 0, Severity.ERROR),
+        (Show.WARNINGS, FailOn.ERROR, 1, Severity.INFO),
+        (Show.NOTES, FailOn.ERROR, -1, Severity.ERROR),
+        (Show.ERRORS, FailOn.WARNING, -1, Severity.WARNING),
+        (Show.WARNINGS, FailOn.INFO, 0, Severity.INFO),
+    ],
+)
+def test_what_fails_a_check_is_shown(
+    show: Show, fail_on: FailOn, verbosity: int, least: Severity
+) -> None:
+    assert lowest_shown(show, fail_on, verbosity) is least
 
 
 def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> None:
     *_, sums, suppressed, unreadable = render(found(), Format.FULL, OPTIONS).splitlines()
     assert sums == (
-        "Found 9 problems in 2 wheels (1 error, 6 warnings, 2 info). `wheelfix repair` fixes 1,"
-        " and 5 more with `--unsafe-fixes`."
+        "Found 1 error, 2 warnings, 2 notes in 2 wheels. `wheelfix repair` fixes 1 [*],"
+        " and 1 more with `--unsafe-fixes`."
     )
     assert suppressed == "Not counted: 1 ignored, 1 in the baseline."
     assert unreadable == "1 file could not be judged: `torn.whl`."
@@ -227,9 +279,18 @@ def test_the_full_report_says_what_repair_fixes_and_what_does_not_count() -> Non
 
 def test_every_finding_of_the_full_report_ends_with_what_to_do() -> None:
     blocks = render(found(), Format.FULL, OPTIONS).split("\n\n")
-    shown = [block for block in blocks if re.match(r"(error|warning|info)\[", block)]
-    assert len(shown) == 6
+    shown = [
+        block for block in blocks if re.search(r"^(error|warning|note)\[", block, re.MULTILINE)
+    ]
+    assert len(shown) == 5
     assert all(block.splitlines()[-1].startswith("hint: `wheelfix ") for block in shown)
+
+
+def test_commands_of_the_full_report_can_be_pasted() -> None:
+    report = SetReport(reports=(Report(source=Path("my dist") / NAME, findings=(LOST, ODD)),))
+    text = render(report, Format.FULL, OPTIONS._replace(root=Path()))
+    assert f"hint: `wheelfix repair 'my dist/{NAME}'` adds an entry\n" in text
+    assert f"hint: `wheelfix repair --unsafe-fixes 'my dist/{NAME}'` fixes it: drop it\n" in text
 
 
 def test_the_full_report_has_colour_only_on_request() -> None:
@@ -237,10 +298,37 @@ def test_the_full_report_has_colour_only_on_request() -> None:
     assert "\x1b[1;31merror" in render(found(), Format.FULL, OPTIONS._replace(colour=True))
 
 
-def test_the_concise_report_has_one_line_per_finding() -> None:
+def test_the_full_report_says_which_wheel_loads_on_which_target() -> None:
+    targets = {"debian:11": True, "rhel:8": True, "alpine:3.20": False}
+    failing = replace(LOST, targets=("rhel:8",))
+    reports = (
+        Report(source=Path("a.whl"), findings=(failing,), targets=targets),
+        Report(source=Path("b.whl"), targets=targets),
+    )
+    text = render(SetReport(reports=reports), Format.FULL, OPTIONS)
+    assert [line.split(maxsplit=3) for line in text.splitlines() if "applicable" in line] == [
+        ["a.whl", "ok", "no", "not applicable"],
+        ["b.whl", "ok", "ok", "not applicable"],
+    ]
+    json_report = json.loads(render(SetReport(reports=reports), Format.JSON, OPTIONS))
+    assert json_report["wheels"][0]["targets"] == {
+        "debian:11": "ok",
+        "rhel:8": "no",
+        "alpine:3.20": "not applicable",
+    }
+
+
+def test_the_concise_report_has_one_line_per_cause() -> None:
     lines = render(found(), Format.CONCISE, OPTIONS).splitlines()
-    shape = r"(all wheels|dist/demo\S+\.whl(!\S+)?): WF\d{3} (error|warning|info) \S.*"
-    assert sum(re.fullmatch(shape, line) is not None for line in lines) == 9
+    place, rule = r"(all wheels|dist/demo\S+\.whl(!\S+)?)", r"\[WF\d{3}\] [a-z-]+( \[\*\])?"
+    shape = rf"{place}: (error|warning|note){rule}: \S.*"
+    assert sum(re.fullmatch(shape, line) is not None for line in lines) == 5
+    assert any(line.endswith("searches `/opt/build` (and 4 more files)") for line in lines)
+
+
+def test_statistics_count_the_findings_of_each_rule() -> None:
+    lines = render_statistics(found(), OPTIONS).splitlines()
+    assert lines[:2] == ["8  warning[WF902] odd-entry", "1  error[WF901] lost-library [*]"]
 
 
 # --- For machines ---------------------------------------------------------------------------------
@@ -367,7 +455,7 @@ def test_annotations_are_commands_of_the_runner() -> None:
     notes = commands(render(found(), Format.GITHUB, OPTIONS))
     assert [name for name, _, _ in notes] == ["error"] * 2 + ["warning"] * 2 + ["notice"] * 2
     assert notes[0][1]["file"] == "dist/torn.whl"
-    assert notes[1][1] == {"file": f"dist/{NAME}", "title": "wheelfix: lost-library (WF901)"}
+    assert notes[1][1] == {"file": f"dist/{NAME}", "title": "wheelfix: WF901 lost-library"}
     assert "not found from `demo/_core.so`" in notes[1][2]
     assert "and 2 more" in notes[3][2]
 

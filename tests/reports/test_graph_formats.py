@@ -323,6 +323,9 @@ def test_why_not_answers_in_words_and_json(
     ("arguments", "message"),
     [
         (["GOOD", "nothing"], "there is no `nothing`"),
+        (["GOOD", "p"], "did you mean `p/a"),
+        (["GOOD", "p.aa"], "did you mean `p.a`?"),
+        (["p.a"], "name the wheel first, or with --site the environment"),
         (["GOOD", "p.a", "more"], "name one wheel"),
         (["GOOD", "p.a", "--target", "beos"], "`beos` is no target"),
         (["GOOD", "p.a", "--target", "none.toml"], "cannot be read"),
@@ -380,5 +383,7 @@ def test_tree_writes_every_format(
         assert output.read_text().startswith(start)
     out = ran(capsys, "tree", bad, "--after", good, "--output-format", "json")[1]
     assert set(json.loads(out)) == {"version", "before", "after"}
+    code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "graph.svg")
+    assert (code, "there is no format for `.svg`" in err) == (2, True)
     code, _, err = ran(capsys, "tree", good, "-o", tmp_path / "none/x.html")
     assert (code, "cannot write" in err) == (2, True)

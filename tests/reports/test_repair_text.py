@@ -12,9 +12,8 @@ from wheelfix.errors import BadWheelError
 from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
 from wheelfix.reports import repair_text as text
 from wheelfix.reports.check_content import finding_text
-from wheelfix.reports.check_text import tally
-from wheelfix.reports.printable import error_text, printable
-from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Safety, Severity
+from wheelfix.reports.printable import Style, error_text, printable
+from wheelfix.rules.findings import Finding, Fix, PlannedEdit, Severity
 from wheelfix.rules.fix_plan import planned
 from wheelfix.wheel.draft import Draft
 from wheelfix.wheel.edits import (
@@ -183,35 +182,36 @@ def test_every_report_escapes_hostile_names(verbose: bool) -> None:  # noqa: FBT
 
 
 def test_a_finding_has_message_place_notes_and_hint() -> None:
-    assert finding_text(FINDING, NAME, colour=False).splitlines() == [
-        "error[absolute-entry]: `pkg/_ext.so` searches `/home/ci/lib`",
-        f"  --> {NAME}!pkg/_ext.so",
+    text = finding_text(FINDING, wheel="dist/it is.whl", places=["pkg/_ext.so"])
+    assert text.splitlines() == [
+        "error[WF111] absolute-entry [*]: `pkg/_ext.so` searches `/home/ci/lib`",
+        "  --> pkg/_ext.so",
         "  = note: DT_RUNPATH is `/home/ci/lib`",
-        "hint: run `wheelfix repair`",
+        "hint: run `wheelfix repair 'dist/it is.whl'`",
     ]
-    assert "\x1b[1;31merror[absolute-entry]\x1b[0m" in finding_text(FINDING, NAME, colour=True)
+    coloured = finding_text(FINDING, style=Style(colour=True))
+    assert "\x1b[1;31merror[WF111] absolute-entry [*]\x1b[0m: " in coloured
 
 
-def test_the_tally_counts_findings_and_fixes_by_repair() -> None:
-    unsafe = Finding(
-        code="WF1",
-        name="n",
-        severity=Severity.WARNING,
-        message="m",
-        fix=Fix(title="t", edits=(), safety=Safety.UNSAFE),
+def test_a_finding_fits_the_terminal() -> None:
+    style = Style(width=40)
+    text = finding_text(
+        FINDING, places=["a/" * 30, "b"], why="words " * 20, wheel="dist/x.whl", style=style
     )
-    assert tally([], 2) == "All checks passed for 2 wheels."
-    assert tally([FINDING], 1) == (
-        "Found 1 problem in 1 wheel (1 error). `wheelfix repair` fixes 1."
-    )
-    assert tally([FINDING, FINDING, unsafe], 1) == (
-        "Found 3 problems in 1 wheel (2 errors, 1 warning). "
-        "`wheelfix repair` fixes 2, and 1 more with `--unsafe-fixes`."
-    )
-    assert tally([unsafe], 1) == (
-        "Found 1 problem in 1 wheel (1 warning). `wheelfix repair --unsafe-fixes` fixes 1."
-    )
-    assert tally([replace(unsafe, fix=None)], 1) == "Found 1 problem in 1 wheel (1 warning)."
+    lines = text.splitlines()
+    whole = ("a/a/", "`pkg/_ext.so`", "`/home/ci/lib`", "`wheelfix repair dist/x.whl`")
+    assert all(len(line) <= 40 for line in lines if not any(word in line for word in whole))
+    assert lines[:3] == [
+        "error[WF111] absolute-entry [*]: `pkg/_ext.so`",
+        "  searches `/home/ci/lib`",
+        f"  --> {'a/' * 30}",
+    ]
+    after = lines[next(n for n, line in enumerate(lines) if line.startswith("  = why: ")) + 1]
+    assert after.startswith(" " * 9 + "words")
+    plain = finding_text(FINDING, style=Style(width=40, colour=True))
+    for code in ("\x1b[1;31m", "\x1b[1;34m", "\x1b[0m"):
+        plain = plain.replace(code, "")
+    assert plain == finding_text(FINDING, style=style), "colour does not change the lines"
 
 
 # --- Summary, plan, difference --------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_remaining_findings_are_shown_in_full() -> None:
         source=Path(NAME), status=Status.REJECTED, found=(FINDING,), remaining=(FINDING,)
     )
     shown = text.summary(outcome, verbose=False, colour=False)
-    assert finding_text(FINDING, NAME, colour=False) in shown
+    assert finding_text(FINDING, wheel=NAME, places=["pkg/_ext.so"]) in shown
 
 
 def test_a_failed_wheel_shows_its_error_and_no_more() -> None:

@@ -257,8 +257,11 @@ def test_a_package_that_needs_a_data_library_reaches_out_for_it() -> None:
 
 def test_what_pip_target_drops_is_said() -> None:
     (found,) = findings(lost_by_installer, wheel({DATA: elf()}, "demo/__init__.py"))
-    assert found.severity is Severity.WARNING
+    assert found.severity is Severity.INFO, "nothing that is installed needs it"
     assert "target-pip" in found.notes[0]
+    needing = {"demo/a.so": elf(needed=(DATA.rpartition("/")[2],)), DATA: elf()}
+    (found,) = findings(lost_by_installer, wheel(needing, "demo/__init__.py"))
+    assert found.severity is Severity.WARNING
     assert not findings(lost_by_installer, wheel({"demo/a.so": elf()}))
 
 

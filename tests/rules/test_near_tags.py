@@ -1,8 +1,13 @@
 """The symbols that alone forbid a better tag are named, with the objects that use them."""
 
+from configparser import ConfigParser
+from importlib.resources import files
+
+import pytest
+
 from tests.support.values import elf, findings, wheel
 from wheelfix.analysis.policies import Policy
-from wheelfix.analysis.policy_reasons import near_misses
+from wheelfix.analysis.policy_reasons import NearMiss, images, near_miss
 from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf, Undefined, VersionNeed
 from wheelfix.rules.context import Context
@@ -34,39 +39,57 @@ def using(*symbols: tuple[str, str]) -> Elf:
     )
 
 
-def test_the_symbol_and_its_user_are_named_for_each_tag_that_they_forbid() -> None:
+def test_the_symbols_that_forbid_the_next_tag_are_named_with_their_users() -> None:
     subject = wheel(
         {
-            "demo/a.so": using(("pthread_create", "GLIBC_2.34"), ("read", "GLIBC_2.2.5")),
+            "demo/a.so": using(("_ZN3foo3barE", "GLIBC_2.34"), ("read", "GLIBC_2.2.5")),
             "demo/b.so": using(("fcntl64", "GLIBC_2.28")),
         }
     )
-    near = near_misses(subject, "manylinux_2_34_x86_64", POLICIES)
-    new = f"`pthread_create@GLIBC_2.34` of `{LIBC}` in `demo/a.so`"
-    older = f"`fcntl64@GLIBC_2.28` of `{LIBC}` in `demo/b.so`"
-    assert near == (
-        f"`manylinux_2_28_x86_64` is missed by {new}",
-        f"`manylinux_2_17_x86_64` is missed by the same; {older}",
+    near = near_miss(subject, "manylinux_2_34_x86_64", POLICIES)
+    assert near == NearMiss(
+        tag="manylinux_2_28_x86_64",
+        image="manylinux_2_28_x86_64",
+        symbols=(f"`foo::bar@GLIBC_2.34` of `{LIBC}` in `demo/a.so`",),
     )
+
+
+def test_the_next_tag_is_one_with_an_image() -> None:
+    subject = wheel({"demo/a.so": using(("fcntl64", "GLIBC_2.28"))})
+    near = near_miss(subject, "manylinux_2_28_x86_64", POLICIES)
+    assert near is not None
+    assert (near.tag, near.image) == ("manylinux_2_17_x86_64", "manylinux2014_x86_64")
+    older = Policy(name="manylinux_2_12", aliases=(), symbol_versions={}, blacklist={})
+    subject = wheel({"demo/a.so": using(("read", "GLIBC_2.17"))})
+    assert near_miss(subject, "manylinux_2_17_x86_64", [older, *POLICIES]) is None
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "i686", "aarch64", "ppc64le", "armv7l", "riscv64"])
+def test_the_images_are_those_that_cibuildwheel_pins(arch: str) -> None:
+    resources = files(pytest.importorskip("cibuildwheel")).joinpath("resources")
+    pins = ConfigParser()
+    pins.read_string(resources.joinpath("pinned_docker_images.cfg").read_text(encoding="utf-8"))
+    ours = {name.replace("manylinux_2_17", "manylinux2014") for name in images(arch)}
+    assert ours == set(pins[arch])
 
 
 def test_a_tag_that_is_missed_by_much_is_not_spelled_out() -> None:
     many = using(*((f"new{number}", "GLIBC_2.34") for number in range(9)))
-    assert not near_misses(wheel({"demo/a.so": many}), "manylinux_2_34_x86_64", POLICIES)
+    assert near_miss(wheel({"demo/a.so": many}), "manylinux_2_34_x86_64", POLICIES) is None
 
 
 def test_the_best_tag_leaves_nothing_to_say() -> None:
     subject = wheel({"demo/a.so": using(("read", "GLIBC_2.17"))})
-    assert not near_misses(subject, "manylinux_2_17_x86_64", POLICIES)
-    assert not near_misses(subject, "linux_x86_64", POLICIES)
+    assert near_miss(subject, "manylinux_2_17_x86_64", POLICIES) is None
+    assert near_miss(subject, "linux_x86_64", POLICIES) is None
 
 
 def test_the_rule_says_what_the_verdict_knows() -> None:
     subject = wheel({"demo/a.so": elf()})
     assert not findings(tag_missed_by_little, subject)
-    verdict = Verdict(
-        overall="manylinux_2_34_x86_64", external=(), reasons=(), near=("`x` is missed by `y`",)
-    )
+    near = NearMiss(tag="manylinux_2_28_x86_64", image="manylinux_2_28_x86_64", symbols=("`x`",))
+    verdict = Verdict(overall="manylinux_2_34_x86_64", external=(), reasons=(), near=near)
     context = Context(wheel=subject, settings=Settings(), verdict=verdict)
     (found,) = run_rules(context, [tag_missed_by_little])
-    assert found.message == "`x` is missed by `y`"
+    assert found.message == "`manylinux_2_28_x86_64` is missed by 1 symbol"
+    assert found.notes == ("`x`",)

@@ -446,8 +446,10 @@ def test_relro_is_counted_over_the_wheel(tmp_path: Path) -> None:
     assert informed(full) == {}
     found = informed(full, part, part, none)
     assert set(found) == {"WF623", "WF624"}
-    assert found["WF623"].startswith("1 of 4 objects")
-    assert found["WF624"].startswith("2 of 4 objects")
+    assert found["WF623"].endswith(": 1 of 4 objects")
+    assert found["WF624"].endswith(": 2 of 4 objects")
+    assert informed(part)["WF624"].endswith(": the only object")
+    assert informed(part, part)["WF624"].endswith(": all objects")
 
 
 def test_unique_symbols_are_those_that_nm_shows(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from wheelfix.elf.model import Elf, Machine, Segment, Undefined, VersionNeed
 from wheelfix.errors import SettingsError
 from wheelfix.host.policy_tables import read_policies
 from wheelfix.pipelines.check import check
+from wheelfix.reports.check_content import advice
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Finding, Severity
 from wheelfix.rules.registry import RULES
@@ -113,8 +114,17 @@ def test_the_index_does_not_take_a_local_tag() -> None:
     (finding,) = judged(subject)["WF804"]
     assert finding.entry == "linux_x86_64"
     assert "manylinux_2_5_x86_64" in finding.notes[0]
-    assert finding.hint == f"wheelfix repair {subject.name}"
     assert finding.fix is not None, "a repair writes the tag"
+    assert advice(finding, "dist/it is.whl") == (
+        "`wheelfix repair 'dist/it is.whl'` fixes it: write manylinux_2_5_x86_64"
+    )
+
+
+def test_a_repair_grafts_the_libraries_that_keep_a_wheel_from_a_tag() -> None:
+    subject = wheel({"p/m.so": replace(EXTENSION, needed=("libfoo.so.1", *EXTENSION.needed))})
+    (finding,) = judged(subject)["WF804"]
+    assert finding.fix is not None
+    assert finding.fix.title == "graft `libfoo.so.1` where installed, and write the tag"
 
 
 def test_a_local_tag_that_was_asked_for_is_no_finding() -> None:
@@ -155,7 +165,7 @@ def test_an_excluded_library_is_no_finding() -> None:
     assert not judged(subject, exclude=("libcuda.so*",))
 
 
-def test_a_library_that_a_required_package_brings_is_a_warning() -> None:
+def test_a_library_that_a_required_package_brings_is_for_information() -> None:
     subject = wheel(
         {"p/m.so": replace(EXTENSION, needed=("libtorch_cpu.so", *EXTENSION.needed))},
         name=MANYLINUX,
@@ -163,7 +173,9 @@ def test_a_library_that_a_required_package_brings_is_a_warning() -> None:
     (without,) = judged(subject)["WF805"]
     (required,) = judged(subject, requirements=("numpy", "Torch >=2.9"))["WF805"]
     (vision,) = judged(subject, requirements=("torchvision",))["WF805"]
-    assert (without.severity, required.severity) == (Severity.ERROR, Severity.WARNING)
+    assert (without.severity, required.severity) == (Severity.ERROR, Severity.INFO)
+    assert "--provider torch`" in (required.hint or "")
+    assert "--provider torch --add-requires`" in (without.hint or "")
     assert vision.severity is Severity.ERROR
     assert "`Requires-Dist: Torch >=2.9` provides it" in required.notes
 

@@ -47,7 +47,7 @@ def run(
 def test_an_installed_plugin_takes_part(installed: Path, tmp_path: Path) -> None:
     built = make_wheel(tmp_path, tag="py3-none-any", files={"demo.py": b""})
     done = run(installed, "check", built)
-    assert "warning[acme-licence-file]: has no licence file" in done.stdout
+    assert "warning[ACME101] acme-licence-file: has no licence file" in done.stdout
     assert done.returncode == 0
     assert run(installed, "check", "--strict", built).returncode == 1
     assert run(installed, "check", "--strict", "--ignore", "ACME", built).returncode == 0

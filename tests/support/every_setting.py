@@ -50,6 +50,7 @@ EVERYTHING: dict[str, Any] = {
     "max-growth": 20,
     "against": ["old.whl"],
     "target": ["debian:11", "page:64k"],
+    "show": "notes",
     "verify": True,
     "verdict": False,
     "jobs": 4,

@@ -12,6 +12,7 @@ from typing import NamedTuple, assert_never
 
 from wheelfix.analysis.policies import Policy, policy_of, too_new
 from wheelfix.analysis.providers import provider_options
+from wheelfix.elf.demangle import demangle
 from wheelfix.elf.model import Elf, Libc
 from wheelfix.errors import BadWheelError, ToolError
 from wheelfix.settings import Settings
@@ -75,32 +76,57 @@ def other_reasons(
         yield f"`PyUnicodeUCS2_*` symbols need a narrow Python 2: used by {members}"
 
 
-def near_misses(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> tuple[str, ...]:
-    """Return the better tags than `overall` that only a few symbols forbid, with these symbols.
+class NearMiss(NamedTuple):
+    """A platform tag that only a few symbols forbid."""
 
-    What forbids a newer tag forbids the older ones as well, and is listed once. The search ends at
-    the first tag that many symbols forbid. Symbols of libraries to graft do not count yet.
+    tag: str
+    image: str
+    """The name of its image of pypa/manylinux."""
+    symbols: tuple[str, ...]
+    """Each symbol that is too new, with its library and the members that use it."""
+
+    @property
+    def text(self) -> str:
+        """All of it in a sentence."""
+        return f"`{self.tag}` is missed by {'; '.join(self.symbols)}"
+
+
+_IMAGES = {
+    "armv7l": ("manylinux_2_31", "manylinux_2_35", "musllinux_1_2"),
+    "riscv64": ("manylinux_2_39", "musllinux_1_2"),
+}
+"""Architecture -> the tags with a maintained image, where they differ from `_COMMON_IMAGES`."""
+_COMMON_IMAGES = ("manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "musllinux_1_2")
+"""The tags of the images that cibuildwheel 4.3 pins (`resources/pinned_docker_images.cfg`)."""
+
+
+def images(arch: str) -> tuple[str, ...]:
+    """Return the policies for `arch` that have a maintained image."""
+    return _IMAGES.get(arch, _COMMON_IMAGES)
+
+
+def near_miss(wheel: Wheel, overall: str, policies: Sequence[Policy]) -> NearMiss | None:
+    """Return the next better tag than `overall` with an image, if only a few symbols forbid it.
+
+    Symbols of libraries to graft do not count yet.
     """
     best = parse_platform_tag(overall)
     if best.libc is None:
-        return ()
-    tags = [f"{policy.name}_{best.arch}" for policy in policies]
+        return None
     better = [
-        (parsed.version, tag)
-        for tag in tags
-        if (parsed := parse_platform_tag(tag)).libc is best.libc and parsed.version < best.version
+        (parsed.version, policy.name)
+        for policy in policies
+        if policy.name in images(best.arch)
+        and (parsed := parse_platform_tag(f"{policy.name}_{best.arch}")).libc is best.libc
+        and parsed.version < best.version
     ]
-    found: list[str] = []
-    listed: list[str] = []
-    for _, tag in sorted(better, reverse=True):
-        forbidding = _forbidding(wheel, tag, policies)
-        if not forbidding or len(forbidding) > _NEAR:
-            break
-        more = [symbol for symbol in forbidding if symbol not in listed]
-        same = ["the same"] if len(more) < len(forbidding) else []
-        found.append(f"`{tag}` is missed by {'; '.join((*same, *more))}")
-        listed = forbidding
-    return tuple(found)
+    if not better:
+        return None
+    _, name = max(better)
+    tag = f"{name}_{best.arch}"
+    symbols = _forbidding(wheel, tag, policies)
+    image = f"{'manylinux2014' if name == 'manylinux_2_17' else name}_{best.arch}"
+    return NearMiss(tag, image, tuple(symbols)) if 0 < len(symbols) <= _NEAR else None
 
 
 def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]:
@@ -111,7 +137,8 @@ def _forbidding(wheel: Wheel, tag: str, policies: Sequence[Policy]) -> list[str]
         for file, version in too_new(elf, policy, arch):
             names = [u.name for u in elf.undefined if (u.file, u.version) == (file, version)]
             for name in names or ["no symbol that is used"]:
-                dependents.setdefault(f"`{name}@{version}` of `{file}`", []).append(member)
+                symbol = f"`{demangle(name)}@{version}` of `{file}`"
+                dependents.setdefault(symbol, []).append(member)
     return [f"{symbol} in {join_some(members)}" for symbol, members in dependents.items()]
 
 

@@ -24,10 +24,11 @@ from typing import NamedTuple, TypeVar
 from wheelfix.analysis.policies import FPECTL_SYMBOLS, NARROW_UNICODE, Policy, too_new
 from wheelfix.analysis.policy_reasons import (
     Judgement,
+    NearMiss,
     Shortfall,
     isa_level,
     library_reasons,
-    near_misses,
+    near_miss,
     other_reasons,
     shortfall,
     target_tag,
@@ -68,8 +69,8 @@ class Verdict(NamedTuple):
     """Libraries that neither the wheel nor the policy provides."""
     reasons: tuple[str, ...]
     """Why the tag is not better: which symbol version or library, in which member."""
-    near: tuple[str, ...] = ()
-    """The better tags that only a few symbols forbid: which symbol, in which member."""
+    near: NearMiss | None = None
+    """The next better tag with an image, if only a few symbols forbid it."""
     libraries_alone: bool = False
     """Whether `external` is the only obstacle: with these libraries, the tag is met."""
     shown: str = ""
@@ -113,7 +114,7 @@ def verdict_from(
         overall=judgement.overall,
         external=external,
         reasons=tuple(sorted((*library_reasons(wheel, external), *others), key=len)),
-        near=near_misses(wheel, judgement.overall, policies),
+        near=near_miss(wheel, judgement.overall, policies),
         libraries_alone=bool(external) and not others,
         shown=judgement.overall if zipped is None else zipped.overall,
         shown_because="" if zipped is None else _shown_because(wheel, judgement, zipped),

@@ -1,20 +1,30 @@
 """The command line: its commands, and the exit code of a run."""
 
+import inspect
+import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib import import_module
 from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer._click.core import Command, Context, Parameter
-from typer._click.exceptions import BadParameter
+from typer._click.exceptions import (
+    BadParameter,
+    ClickException,
+    MissingParameter,
+    NoArgsIsHelpError,
+    NoSuchOption,
+    UsageError,
+)
 from typer.core import TyperCommand
 
 from wheelfix import __version__
-from wheelfix.cli.console import Quiet, Terminal, Verbose
+from wheelfix.cli.console import CHOSEN_COLOUR, Color, ColourChoice, Quiet, Terminal, Verbose
 from wheelfix.cli.signals import install_signal_handlers
 from wheelfix.cli.stdio import guard_streams
-from wheelfix.errors import ExitCode, WheelfixError, unexpected_error
+from wheelfix.errors import ExitCode, SettingsError, WheelfixError, unexpected_error
 
 
 class _Entry(NamedTuple):
@@ -22,8 +32,6 @@ class _Entry(NamedTuple):
 
     summary: str
     """The first line of its help."""
-    is_bare: bool = False
-    """Whether it runs without any argument; the others print their help instead."""
     wraps: bool = False
     """Whether options after the first argument belong to another program."""
 
@@ -35,9 +43,9 @@ COMMANDS: Mapping[str, _Entry] = {
     "why": _Entry("Say what needs a library, and why it is or would be grafted."),
     "explain": _Entry("Explain which libraries an object loads once installed, and why."),
     "tree": _Entry("Show the dependency graph of a wheel's libraries once installed."),
-    "rule": _Entry("Explain a rule, or list all rules.", is_bare=True),
-    "init": _Entry("Write a table with every setting and its default.", is_bare=True),
-    "settings": _Entry("Show the settings in effect for a wheel, and their origin.", is_bare=True),
+    "rule": _Entry("Explain a rule, or list all rules."),
+    "init": _Entry("Write a table with every setting and its default."),
+    "settings": _Entry("Show the settings in effect for a wheel, and their origin."),
     "trace": _Entry("Run a command, and report the files it loads.", wraps=True),
     "verify": _Entry("Install wheels into fresh environments, and load everything in them."),
 }
@@ -75,12 +83,28 @@ def _loaded(name: str) -> Command:
     module = import_module(f"wheelfix.cli.commands.{name}")
     entry = COMMANDS[name]
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-    alone.command(
-        name,
-        no_args_is_help=not entry.is_bare,
-        context_settings={"allow_interspersed_args": not entry.wraps},
-    )(getattr(module, name))
+    alone.command(name, context_settings={"allow_interspersed_args": not entry.wraps})(
+        _with_color(getattr(module, name))
+    )
     return typer.main.get_command(alone)
+
+
+def _with_color(function: Callable[..., None]) -> Callable[..., None]:
+    """Return `function` with the option `--color`, which every command has."""
+
+    @wraps(function)
+    def command(*values: object, color: None = None, **options: object) -> None:
+        del color  # its callback has read it
+        function(*values, **options)
+
+    signature = inspect.signature(function)
+    color = inspect.Parameter(
+        "color", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Color
+    )
+    command.__dict__["__signature__"] = signature.replace(  # what typer reads
+        parameters=[*signature.parameters.values(), color]
+    )
+    return command
 
 
 app = typer.Typer(
@@ -114,6 +138,7 @@ def _before(
     context: typer.Context,
     verbose: Verbose = 0,
     quiet: Quiet = False,
+    color: Color = None,
     version: Annotated[
         bool,
         typer.Option(
@@ -126,7 +151,7 @@ def _before(
     ] = False,
 ) -> None:
     """Repair Linux wheels so that they work once installed."""
-    del version
+    del version, color
     context.obj = -1 if quiet else verbose
 
 
@@ -141,16 +166,38 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run the command line `arguments`, and return the exit code."""
+    CHOSEN_COLOUR.set(ColourChoice.AUTO)
     try:
-        app(arguments, prog_name="wheelfix")
+        code = app(arguments, prog_name="wheelfix", standalone_mode=False)
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else ExitCode.ERROR
+    except NoArgsIsHelpError as error:
+        error.show()
+    except ClickException as error:
+        Terminal(verbosity=0).fail(_usage_error(error))
     except WheelfixError as error:
         Terminal(verbosity=0).fail(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return 130
     except Exception as error:  # noqa: BLE001 - a crash must not look like exit code 1, "findings"
         if {"-v", "-vv", "--verbose"}.intersection(arguments):
             Terminal(verbosity=0).trace(error)
         Terminal(verbosity=0).fail(unexpected_error(error))
+    else:
+        return code if isinstance(code, int) else ExitCode.OK
     return ExitCode.ERROR
+
+
+def _usage_error(error: ClickException) -> SettingsError:
+    """Return an error of the command line in wheelfix's words."""
+    message, hint = error.format_message(), ""
+    if isinstance(error, BadParameter) and not isinstance(error, MissingParameter) and error.param:
+        message = f"{'/'.join(error.param.opts)}: {error.message}"
+    elif isinstance(error, NoSuchOption) and error.possibilities:
+        message = error.message
+        hint = f"did you mean `{error.possibilities[0]}`?"
+    elif isinstance(error, UsageError) and error.ctx is not None:
+        usage = re.sub("Usage: |[{}]", "", error.ctx.get_usage())
+        hint = f"{usage}\n`{error.ctx.command_path} --help` explains"
+    message = message[:1].lower() + message[1:].rstrip(".")
+    return SettingsError(message, hint=hint or None)

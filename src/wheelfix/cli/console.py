@@ -1,8 +1,11 @@
 """The terminal: results on stdout, everything else on stderr, in colour where wanted."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
+from enum import StrEnum
 from pathlib import Path
 from traceback import format_exception
 from typing import Annotated, NamedTuple, TextIO
@@ -12,6 +15,38 @@ import typer
 from wheelfix.errors import WheelfixError
 from wheelfix.reports.printable import error_text, printable
 from wheelfix.system.tempfiles import write_whole
+
+
+class ColourChoice(StrEnum):
+    """When to colour the output."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+CHOSEN_COLOUR = ContextVar("CHOSEN_COLOUR", default=ColourChoice.AUTO)
+"""The value of `--color`, which stands before or after the command."""
+
+
+def wants_colour(stream: TextIO) -> bool:
+    """Whether to colour the output to `stream`: `--color`, the environment, or a terminal.
+
+    NO_COLOR (no-color.org) counts before FORCE_COLOR (force-color.org) and CLICOLOR_FORCE
+    (bixense.com/clicolors).
+    """
+    if CHOSEN_COLOUR.get() is not ColourChoice.AUTO:
+        return CHOSEN_COLOUR.get() is ColourChoice.ALWAYS
+    if os.environ.get("NO_COLOR"):
+        return False
+    if os.environ.get("FORCE_COLOR") or os.environ.get("CLICOLOR_FORCE", "0") != "0":
+        return True
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _choose_colour(choice: ColourChoice | None) -> None:
+    if choice is not None:
+        CHOSEN_COLOUR.set(choice)
 
 
 def _with_earlier(context: typer.Context, level: int) -> int:
@@ -45,18 +80,20 @@ Quiet = Annotated[
         help="Print errors only; also before the command.",
     ),
 ]
+Color = Annotated[
+    ColourChoice | None,
+    typer.Option(
+        "--color",
+        callback=_choose_colour,
+        expose_value=False,
+        help="Colour the output: auto (only on a terminal), always or never; also before the "
+        "command.",
+        show_default=False,
+    ),
+]
 
 _ERASE = "\r\x1b[K"
 """To the start of the line, and erase it (ECMA-48, CR and EL)."""
-
-
-def wants_colour(stream: TextIO) -> bool:
-    """Whether to colour the output to `stream`: NO_COLOR, then FORCE_COLOR, then a terminal."""
-    if os.environ.get("NO_COLOR"):
-        return False
-    if os.environ.get("FORCE_COLOR"):
-        return True
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Terminal(NamedTuple):
@@ -106,6 +143,11 @@ class Terminal(NamedTuple):
         if self._is_live:
             width = os.get_terminal_size(sys.stderr.fileno()).columns or 80
             _write(sys.stderr, f"{_ERASE}{text[: width - 1]}", end="")
+
+    @property
+    def width(self) -> int:
+        """The columns of the terminal that shows results; 0 if they go elsewhere."""
+        return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
 
     @property
     def colours_results(self) -> bool:

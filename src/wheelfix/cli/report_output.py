@@ -10,8 +10,14 @@ from wheelfix import __version__
 from wheelfix.cli.console import Terminal, write_file
 from wheelfix.errors import SettingsError
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.check_content import RenderOptions, lowest_failing
+from wheelfix.reports.check_content import (
+    RenderOptions,
+    lowest_failing,
+    lowest_shown,
+    selected_by_name,
+)
 from wheelfix.reports.check_formats import Format, render
+from wheelfix.reports.check_text import render_statistics
 from wheelfix.reports.markdown import SUMMARY_LIMIT, step_summary
 from wheelfix.rules.findings import Severity
 from wheelfix.rules.plugins import all_rules
@@ -47,8 +53,17 @@ class ReportWriter(NamedTuple):
 
     def show(self, form: Format) -> None:
         """Print the report."""
+        self._print(render(self.found, form, self._printed(form)))
+
+    def show_statistics(self) -> None:
+        """Print the number of findings of each rule."""
+        self._print(render_statistics(self.found, self._printed(Format.FULL)))
+
+    def _printed(self, form: Format) -> RenderOptions:
         options = self._options(form, colour=self.terminal.colours_results)
-        text = render(self.found, form, options)
+        return options._replace(width=self.terminal.width)
+
+    def _print(self, text: str) -> None:
         if text:
             self.terminal.result(text)
 
@@ -84,9 +99,15 @@ class ReportWriter(NamedTuple):
             root=Path() if plain else checkout(os.environ, folder),
             colour=colour,
             verbose=self.terminal.verbosity > 0,
+            quiet=self.terminal.verbosity < 0,
+            least=self._least() if form.is_for_people else Severity.INFO,
+            asked=selected_by_name(self.settings),
             limit=Severity.ERROR if limit is None else limit,
             documentation=_documentation() if form in _LINKED else "",
         )
+
+    def _least(self) -> Severity:
+        return lowest_shown(self.settings.show, self.settings.fail_on, self.terminal.verbosity)
 
     def _rules(self) -> tuple[AnyRule, ...]:
         """Return the selected rules, and those with findings."""

@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -132,6 +133,14 @@ def is_page(name: str) -> bool:
     return name.lower().startswith("page:")
 
 
+def refuse_unknown(name: str) -> None:
+    """Raise `SettingsError` if `name` is no target."""
+    if is_page(name):
+        page_sizes([name])
+    else:
+        find(name)
+
+
 def page_sizes(names: Iterable[str]) -> tuple[int, ...]:
     """Return the page sizes among the targets, in bytes: `page:64k`.
 
@@ -230,11 +239,20 @@ def _platform(text: str, data: Mapping[str, Any]) -> Target:
 
 
 def _unknown(text: str) -> SettingsError:
-    return SettingsError(
-        f"`{text}` is no target",
-        hint=f"known are {', '.join(names())}, glibc:VERSION, PLATFORM+PYTHON such as "
-        "debian:12+conda, and description files (.toml, .json)",
-    )
+    """Return the error for an unknown target, with the name that was probably meant."""
+    near = get_close_matches(text.lower(), names(), n=1)
+    known = dict.fromkeys(name.partition(":")[0] for name in names())
+    platform = text.partition(":")[0]
+    if near and platform not in known:
+        hint = f"did you mean `{near[0]}`?"
+    elif releases := [name for name in names() if name.startswith(f"{platform}:")]:
+        hint = f"known releases are {', '.join(releases)}"
+    else:
+        hint = (
+            f"known are {', '.join(known)}, page:SIZE, PLATFORM+PYTHON such as debian:12+conda, "
+            "and description files (.toml, .json)"
+        )
+    return SettingsError(f"`{text}` is no target", hint=hint)
 
 
 def _target(

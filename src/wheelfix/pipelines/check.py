@@ -21,9 +21,17 @@ from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.drivers import provided_elsewhere
 from wheelfix.rules.findings import Finding, Suppressed, SuppressionReason
 from wheelfix.rules.plugins import known_rules
-from wheelfix.rules.registry import ARCHIVE_RULES, IGNORE_RULES, RELEASE_RULES, selected_rules
+from wheelfix.rules.registry import (
+    ARCHIVE_RULES,
+    IGNORE_RULES,
+    RELEASE_RULES,
+    TARGET_RULES,
+    selected_rules,
+)
+from wheelfix.rules.rule import Rule
 from wheelfix.rules.run_rules import find, find_in_set, ignored
 from wheelfix.rules.stale_ignores import unused_ignores
+from wheelfix.rules.targets import targets_of
 from wheelfix.settings import Settings, Share
 from wheelfix.system.workers import InProcess, WorkerDiedError, Workers, WorkerTimeoutError
 from wheelfix.wheel.model import Wheel
@@ -78,12 +86,21 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
             verdict=context.verdict if system is None else None,
             skipped="" if system is None else _skipped(system),
             size=archive.size,
+            targets=_targets(context, rules),
         )
 
 
 def _skipped(system: OtherSystem) -> str:
     by = f"; {system.tool} checks these" if system.tool else ""
     return f"rules about ELF objects skipped: a wheel for {system.name}{by}"
+
+
+def _targets(context: Context, rules: Iterable[Rule]) -> dict[str, bool]:
+    """Return whether the wheel is for each machine of `target`; empty if no rule is about them."""
+    if not set(TARGET_RULES).intersection(rules):
+        return {}
+    fitting = targets_of(context)
+    return {name: name in fitting for name in context.settings.target}
 
 
 def _read(path: Path) -> Wheel:

@@ -1,7 +1,7 @@
 """The result of a check: reports of wheels, with findings, verdict and error."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wheelfix.analysis.policy_verdict import Verdict
@@ -27,6 +27,8 @@ class Report:
     """Why no rule about ELF objects was run; empty if all were."""
     size: int = 0
     """Bytes of the zip."""
+    targets: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    """Machine of `--target` -> whether the wheel is for it, by its C library."""
 
     def fails(self, limit: Severity = Severity.ERROR) -> bool:
         """Return whether a finding is at least as severe as `limit`."""

@@ -1,19 +1,24 @@
-"""Common parts of the formats of `check`: options, located findings, counts, fingerprints."""
+"""Common parts of the formats of `check`: options, located findings, causes, fingerprints."""
 
+import re
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
+from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
-from wheelfix.reports.printable import Colour, hint_lines, paint, printable
+from wheelfix.reports.printable import PLAIN, Colour, Style, hint_lines, paint, printable, wrapped
 from wheelfix.rules.baseline import known
-from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
-from wheelfix.rules.rule import AnyRule
-from wheelfix.settings import FailOn
+from wheelfix.rules.findings import Finding, Fix, Safety, Severity, Suppressed
+from wheelfix.rules.rule import EVERY, AnyRule, names_rule
+from wheelfix.settings import FailOn, Settings, Show
+from wheelfix.text import counted
 
 NAME = "wheelfix"
 """The tool's name in reports."""
@@ -33,11 +38,24 @@ class RenderOptions(NamedTuple):
     root: Path = Path()
     """The folder of the checkout; paths below it are relative to it."""
     colour: bool = False
+    width: int = 0
+    """Columns of the terminal; 0 if lines are not wrapped."""
     verbose: bool = False
+    least: Severity = Severity.INFO
+    """The lowest severity that formats for people show."""
+    asked: tuple[str, ...] = ()
+    """Selectors of rules whose notes are shown although `least` is higher."""
+    quiet: bool = False
+    """Whether only findings are shown, without totals."""
     limit: Severity = Severity.ERROR
     """The lowest severity that fails the check."""
     documentation: str = ""
     """The URL of docs/rules.md; empty if the project has none."""
+
+    @property
+    def style(self) -> Style:
+        """How text for people looks."""
+        return Style(colour=self.colour, width=self.width, verbose=self.verbose)
 
 
 def lowest_failing(fail_on: FailOn) -> Severity | None:
@@ -70,20 +88,37 @@ class LocatedFinding(NamedTuple):
 
     @property
     def title(self) -> str:
-        """`unreachable-library (WF101)`."""
-        return f"{self.finding.name} ({self.finding.code})"
+        """`WF101 unreachable-library`."""
+        return f"{self.finding.code} {self.finding.name}"
 
     @property
     def advice(self) -> str:
         """The hint of the finding, or a command that helps."""
-        finding = self.finding
-        if finding.hint is not None:
-            return finding.hint
-        if finding.fix is None:
-            return f"`wheelfix rule {finding.code}` explains common causes and fixes"
-        is_safe = finding.fix.safety is Safety.SAFE
-        command = "wheelfix repair" if is_safe else "wheelfix repair --unsafe-fixes"
-        return f"`{command}` fixes it: {finding.fix.title}"
+        return advice(self.finding, self.path)
+
+
+def advice(finding: Finding, path: str) -> str:
+    """Return the hint of a finding of the wheel at `path`, or a command that helps.
+
+    Commands that take a wheel get this one, so that they can be pasted.
+    """
+    if finding.hint is not None:
+        return _with_path(finding.hint, path)
+    if finding.fix is None:
+        return f"`wheelfix rule {finding.code}` explains common causes and fixes"
+    option = "" if finding.fix.safety is Safety.SAFE else " --unsafe-fixes"
+    return _with_path(f"`wheelfix repair{option}` fixes it: {finding.fix.title}", path)
+
+
+def _with_path(hint: str, path: str) -> str:
+    """Append `path` to the commands in `hint` that take a wheel."""
+    if not path:
+        return hint
+    quoted = shlex.quote(path)
+    return _TAKES_WHEEL.sub(lambda command: f"`{command[1]} {quoted}`", hint)
+
+
+_TAKES_WHEEL = re.compile(r"`(wheelfix (?:repair|check)[^`…]*)`")
 
 
 def of_wheel(report: Report, options: RenderOptions) -> tuple[LocatedFinding, ...]:
@@ -119,6 +154,15 @@ def unreadable(found: SetReport, options: RenderOptions) -> Iterator[tuple[str, 
             yield shown_path(report.source, options), report.error
 
 
+def target_statuses(report: Report) -> dict[str, str]:
+    """Return for each machine of `--target` if the wheel loads there: ok, no, not applicable."""
+    failing = {name for finding in report.findings for name in finding.targets}
+    return {
+        name: ("no" if name in failing else "ok") if is_for_it else "not applicable"
+        for name, is_for_it in report.targets.items()
+    }
+
+
 def worst_first(findings: tuple[LocatedFinding, ...]) -> list[LocatedFinding]:
     """Sort by severity; findings of one severity keep their order."""
     return sorted(findings, key=lambda located: -located.finding.severity)
@@ -142,18 +186,127 @@ def all_suppressed(found: SetReport) -> Iterator[Suppressed]:
     return chain(found.suppressed, *(report.suppressed for report in found.reports))
 
 
+# --- Findings for people --------------------------------------------------------------------------
+
+
+class Cause(NamedTuple):
+    """Findings of one rule that differ only in the files that they concern."""
+
+    finding: Finding
+    """The first of them; its notes are those that all have."""
+    places: tuple[str, ...]
+    """The files, without repetition; empty if the findings concern none."""
+
+    def lines(self, style: Style) -> tuple[str, ...]:
+        """Return the lines that say where: one per file if `verbose`, else one for all."""
+        if style.verbose or len(self.places) < 2:
+            return self.places
+        shown = ", ".join(self.places[:FEW])
+        more = len(self.places) - FEW
+        others = f", and {more:,} more" if more > 0 else ""
+        return (f"{counted(len(self.places), 'file')}: {shown}{others}",)
+
+
+def causes(placed: Iterable[tuple[str, Finding]]) -> list[Cause]:
+    """Return findings, each with its place or "", by rule and cause, in the order of the first."""
+    found: list[Cause] = []
+    for group in grouped(placed, lambda pair: _cause(pair[1])).values():
+        places = tuple(dict.fromkeys(place for place, _ in group if place))
+        first = group[0][1]
+        shared = (n for n in first.notes if all(n in finding.notes for _, finding in group))
+        found.append(Cause(replace(first, notes=tuple(shared)), places))
+    return found
+
+
+def causes_in_wheel(findings: Iterable[Finding]) -> list[Cause]:
+    """Return the findings of one wheel by rule and cause."""
+    return causes((finding.member or "", finding) for finding in findings)
+
+
+def _cause(finding: Finding) -> tuple[str, Severity, Safety | None, str]:
+    """Return what findings of one cause have in common."""
+    message = finding.message.replace(f"`{finding.member}`", "") if finding.member else ""
+    safety = finding.fix.safety if finding.fix is not None else None
+    return finding.code, finding.severity, safety, message or finding.message
+
+
+def lowest_shown(show: Show, fail_on: FailOn, verbosity: int) -> Severity:
+    """Return the lowest severity that formats for people show; what fails a check is shown."""
+    least = _LEAST[show]
+    if verbosity:
+        least = Severity.INFO if verbosity > 0 else Severity.ERROR
+    failing = lowest_failing(fail_on)
+    return least if failing is None else min(least, failing)
+
+
+_LEAST = {
+    Show.ERRORS: Severity.ERROR,
+    Show.WARNINGS: Severity.WARNING,
+    Show.NOTES: Severity.INFO,
+}
+
+
+def selected_by_name(settings: Settings) -> tuple[str, ...]:
+    """Return the selectors of rules that were given, apart from ALL."""
+    return tuple(s for s in (*settings.select, *settings.extend_select) if s != EVERY)
+
+
+def is_shown(finding: Finding, options: RenderOptions) -> bool:
+    """Return whether formats for people show `finding`: notes have to be asked for."""
+    return finding.severity >= options.least or (
+        finding.severity is Severity.INFO
+        and any(names_rule(selector, finding.code, finding.name) for selector in options.asked)
+    )
+
+
+def shown_only(found: SetReport, options: RenderOptions) -> SetReport:
+    """Return the report without the findings that formats for people do not show."""
+
+    def kept(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        return tuple(finding for finding in findings if is_shown(finding, options))
+
+    reports = (replace(report, findings=kept(report.findings)) for report in found.reports)
+    return replace(found, reports=tuple(reports), findings=kept(found.findings))
+
+
+def heading(finding: Finding) -> str:
+    """Return `warning[WF201] unused-needed [*]`; the asterisk marks what `repair` fixes."""
+    mark = " [*]" if is_fixed_by_repair(finding.fix) else ""
+    return f"{finding.severity.word}[{finding.code}] {finding.name}{mark}"
+
+
+def is_fixed_by_repair(fix: Fix | None) -> bool:
+    """Return whether `repair` applies `fix` by default."""
+    return fix is not None and fix.safety is Safety.SAFE
+
+
 def finding_text(
-    finding: Finding, wheel: str, *, colour: bool, more: Mapping[str, str] | None = None
+    finding: Finding,
+    *,
+    wheel: str = "",
+    places: Iterable[str] = (),
+    why: str = "",
+    style: Style = PLAIN,
 ) -> str:
-    """Return one finding with its place, notes, the labelled lines `more`, and hint."""
-    head = f"{finding.severity.label}[{finding.name}]"
-    place = f"{wheel}!{finding.member}" if finding.member is not None else wheel
+    """Return a finding with its places, notes, reason, and hint.
+
+    `wheel` is the path of its wheel, for commands to paste; `places` are lines that say where.
+    """
+    colour, width = style.colour, style.width
+    notes = [*finding.notes] if style.verbose else [*finding.notes[:FEW]]
+    if len(notes) < len(finding.notes):
+        notes.append(f"and {len(finding.notes) - len(notes):,} more, which -v shows")
+    if finding.entry and not any(finding.entry in text for text in (finding.message, *notes)):
+        notes.append(f"the entry is `{finding.entry}`")
+    head = heading(finding)
+    painted = paint(head, _SEVERITY[finding.severity], on=colour)
+    arrow = paint("-->", Colour.BLUE, on=colour)
     lines = [
-        f"{paint(head, _SEVERITY[finding.severity], on=colour)}: {printable(finding.message)}",
-        f"  {paint('-->', Colour.BLUE, on=colour)} {printable(place)}",
-        *(f"  = note: {printable(note)}" for note in finding.notes),
-        *(f"  = {label}: {printable(text)}" for label, text in (more or {}).items()),
-        *hint_lines(finding.hint, colour=colour),
+        wrapped(f"{head}: ", printable(finding.message), width, 2).replace(head, painted, 1),
+        *(wrapped("  --> ", printable(place), width).replace("-->", arrow, 1) for place in places),
+        *(wrapped("  = note: ", printable(note), width) for note in notes),
+        *([wrapped("  = why: ", printable(why), width)] if why else []),
+        *hint_lines(advice(finding, wheel), style),
     ]
     return "\n".join(lines)
 

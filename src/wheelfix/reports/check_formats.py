@@ -31,6 +31,11 @@ class Format(StrEnum):
     MARKDOWN = "markdown"
     HTML = "html"
 
+    @property
+    def is_for_people(self) -> bool:
+        """Whether it leaves out what was not asked for: notes, by default."""
+        return self in {Format.FULL, Format.CONCISE, Format.GITHUB, Format.MARKDOWN}
+
 
 _RENDER: Mapping[Format, Callable[[SetReport, RenderOptions], str]] = {
     Format.FULL: check_text.render,

@@ -39,7 +39,7 @@ def render(found: SetReport, options: RenderOptions) -> str:
         "SCRIPT_HASH": _hash(template, "script"),
         "STYLE_HASH": _hash(template, "style"),
         "TITLE": escape(f"wheelfix check: {counted(len(found.reports), 'wheel')}"),
-        "SUMS": "<br>".join(_rich(line) for line in totals(found)),
+        "SUMS": "<br>".join(_rich(line) for line in totals(found, options)),
         "VERSION": escape(options.version),
         "SECTIONS": "\n".join(sections),
     }
@@ -78,7 +78,7 @@ def _section(
 def _article(located: LocatedFinding, reason: str) -> Iterator[str]:
     finding = located.finding
     yield f'<article class="{finding.severity.label}">'
-    yield f"<h3><b>{finding.severity.label}</b> {_escaped(located.title)}</h3>"
+    yield f"<h3><b>{finding.severity.word}</b> {_escaped(located.title)}</h3>"
     yield f"<p>{_rich(finding.message)}</p>"
     if finding.member is not None:
         yield f"<p><code>{_escaped(finding.member)}</code></p>"

@@ -1,54 +1,134 @@
-"""Reports of `check` for a terminal: `full`, and `concise` with one line per finding."""
+"""Reports of `check` for a terminal: `full`, `concise` with one line per cause, and statistics."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import (
     FEW,
-    LocatedFinding,
+    Cause,
     RenderOptions,
     all_suppressed,
+    causes,
+    causes_in_wheel,
     finding_text,
-    locate,
+    heading,
+    is_fixed_by_repair,
+    is_shown,
     of_set,
-    of_wheel,
+    shown_only,
     shown_path,
+    target_statuses,
     unreadable,
 )
-from wheelfix.reports.printable import Colour, paint, printable
+from wheelfix.reports.printable import Colour, paint, printable, wrapped
 from wheelfix.reports.rule_docs import why_briefly
 from wheelfix.rules.findings import Finding, Safety, Severity, SuppressionReason
 from wheelfix.text import counted, join_some
 
 
 def render(found: SetReport, options: RenderOptions) -> str:
-    """Return each finding with its place, evidence, reason and remedy, and the totals.
+    """Return a line per wheel, its findings by cause with reason and remedy, and the totals.
 
-    Of many findings of one rule in one wheel only a few are shown, unless `verbose`. Errors of
+    Of many causes of one rule in one wheel only a few are shown, unless `verbose`. Errors of
     unreadable files are not included: they go to stderr.
     """
-    hit = {finding.code for _, finding in found.all_findings}
+    shown = shown_only(found, options)
+    hit = {finding.code for _, finding in shown.all_findings}
     reasons = {rule.code: why_briefly(rule) for rule in options.rules if rule.code in hit}
     blocks: list[str] = []
-    if found.findings:
+    if shown.findings:
         title = f"{counted(len(found.reports), 'wheel')} side by side"
-        blocks += [paint(title, Colour.BOLD, on=options.colour)]
-        blocks += _groups(of_set(found, options), reasons, options)
-    for report in found.reports:
-        blocks += _wheel(report, reasons, options, alone=len(found.reports) == 1)
+        blocks.append(paint(title, Colour.BOLD, on=options.colour))
+        blocks += _texts(_causes_of_set(shown, options), "", reasons, options)
+    blocks += _wheels(found, shown, reasons, options)
     if options.verbose:
         blocks += _suppressed(found)
-    return "\n\n".join([*blocks, "\n".join(totals(found))])
+    blocks.append(_target_table(found, options))
+    if not options.quiet and not _is_one_line(found, shown):
+        many = len(found.reports) > 1
+        lines = totals(found, options) if many else (*_tallied(shown, options), *_left_out(found))
+        blocks.append("\n".join(wrapped("", line, options.width, 2) for line in lines))
+    return "\n\n".join(block for block in blocks if block)
 
 
-def totals(found: SetReport) -> Iterator[str]:
-    """Yield the totals: findings, fixes by `repair`, suppressed findings, unreadable files."""
-    judged = len(found.reports) - len(found.unreadable)
-    if judged:
-        yield tally([finding for _, finding in found.all_findings], judged)
+def _is_one_line(found: SetReport, shown: SetReport) -> bool:
+    """Return whether the line of the only wheel says everything."""
+    nothing_else = not any(all_suppressed(found)) and not any(shown.all_findings)
+    return len(found.reports) == 1 and nothing_else and not found.unreadable
+
+
+def _wheels(
+    found: SetReport, shown: SetReport, reasons: dict[str, str], options: RenderOptions
+) -> Iterator[str]:
+    """Yield each wheel with findings as blocks, and adjacent wheels without any as one block."""
+    pairs = [
+        (whole, visible)
+        for whole, visible in zip(found.reports, shown.reports, strict=True)
+        if whole.error is None
+    ]
+    for has_findings, group in groupby(pairs, lambda pair: bool(pair[1].findings)):
+        if not has_findings:
+            heads = (_head(whole, found, options) for whole, _ in group)
+            yield "" if options.quiet else "\n".join(heads)
+            continue
+        for whole, visible in group:
+            path = shown_path(whole.source, options)
+            first, *more = _texts(causes_in_wheel(visible.findings), path, reasons, options)
+            yield f"{_head(whole, found, options)}\n{first}"
+            yield from more
+
+
+def _head(report: Report, found: SetReport, options: RenderOptions) -> str:
+    """Return the line of a wheel: its path, what its objects allow, and what is not shown."""
+    path = paint(printable(shown_path(report.source, options)), Colour.BOLD, on=options.colour)
+    is_alone = len(found.reports) == 1
+    findings = (*report.findings, *(found.findings if is_alone else ()))
+    sound = not any(is_shown(finding, options) for finding in findings)
+    elfs = report.wheel.elfs if report.wheel is not None else {}
+    objects = counted(len(elfs), "object") if elfs else "no ELF objects"
+    facts = [
+        *([paint("ok", Colour.GREEN, on=options.colour)] if sound and not report.skipped else []),
+        *([printable(report.verdict.overall)] if report.verdict is not None else []),
+        report.skipped or objects,
+        *([f"{kinds}: -v"] if (kinds := _kinds(_hidden(findings, options))) else []),
+    ]
+    return f"{path}: {', '.join(facts)}"
+
+
+def _hidden(findings: Iterable[Finding], options: RenderOptions) -> list[Cause]:
+    return causes_in_wheel(finding for finding in findings if not is_shown(finding, options))
+
+
+def _causes_of_set(found: SetReport, options: RenderOptions) -> list[Cause]:
+    return causes((located.place, located.finding) for located in of_set(found, options))
+
+
+def _all_causes(found: SetReport, options: RenderOptions) -> list[Cause]:
+    per_wheel = (causes_in_wheel(report.findings) for report in found.reports)
+    return [*_causes_of_set(found, options), *(cause for some in per_wheel for cause in some)]
+
+
+def totals(found: SetReport, options: RenderOptions) -> Iterator[str]:
+    """Yield the totals: problems, fixes by `repair`, what is not shown, unreadable files."""
+    shown = shown_only(found, options)
+    yield from _tallied(shown, options)
+    kinds = Counter(cause.finding.severity for cause in _all_causes(found, options))
+    kinds.subtract(cause.finding.severity for cause in _all_causes(shown, options))
+    if hidden := _spelled(kinds):
+        yield f"Not shown: {hidden} (-v shows them)."
+    yield from _left_out(found)
+
+
+def _tallied(shown: SetReport, options: RenderOptions) -> Iterator[str]:
+    if judged := len(shown.reports) - len(shown.unreadable):
+        yield _tally(_all_causes(shown, options), judged)
+
+
+def _left_out(found: SetReport) -> Iterator[str]:
+    """Yield what does not count, and what could not be read."""
     if left_out := _suppressed_text(found):
         yield left_out
     if found.unreadable:
@@ -72,77 +152,78 @@ def _suppressed_text(found: SetReport) -> str:
     return f"Not counted: {kinds}."
 
 
-def tally(findings: Sequence[Finding], wheels: int) -> str:
-    """Return the totals of a list of findings, and how many `repair` would fix."""
-    if not findings:
+def _tally(found: Sequence[Cause], wheels: int) -> str:
+    """Return the number of problems by severity, and how many `repair` would fix."""
+    if not found:
         return f"All checks passed for {counted(wheels, 'wheel')}."
-    safe = sum(f.fix is not None and f.fix.safety is Safety.SAFE for f in findings)
-    unsafe = sum(f.fix is not None and f.fix.safety is Safety.UNSAFE for f in findings)
-    total = counted(len(findings), "problem")
-    found = f"Found {total} in {counted(wheels, 'wheel')} ({_kinds(findings)})."
-    return f"{found} {_fixed(safe, unsafe)}".rstrip()
+    total = f"Found {_kinds(found)} in {counted(wheels, 'wheel')}."
+    return f"{total} {_fixed(found)}".rstrip()
 
 
-def _fixed(safe: int, unsafe: int) -> str:
-    """Return how many findings a repair certainly fixes; the graft may fix more."""
+def _fixed(found: Sequence[Cause]) -> str:
+    """Return how many problems a repair certainly fixes; the graft may fix more."""
+    fixes = [cause.finding.fix for cause in found]
+    safe = sum(is_fixed_by_repair(fix) for fix in fixes)
+    unsafe = sum(fix is not None and fix.safety is Safety.UNSAFE for fix in fixes)
     if safe:
+        number = "all of them" if safe == len(found) > 1 else f"{safe:,}"
         more = f", and {unsafe:,} more with `--unsafe-fixes`" if unsafe else ""
-        return f"`wheelfix repair` fixes {safe:,}{more}."
+        return f"`wheelfix repair` fixes {number} [*]{more}."
     return f"`wheelfix repair --unsafe-fixes` fixes {unsafe:,}." if unsafe else ""
 
 
-def _kinds(findings: Sequence[Finding]) -> str:
-    """Return `2 errors, 1 warning`."""
+def _kinds(found: Iterable[Cause]) -> str:
+    """Return `2 errors, 1 note`."""
+    return _spelled(Counter(cause.finding.severity for cause in found))
+
+
+def _spelled(numbers: Counter[Severity]) -> str:
     return ", ".join(
-        counted(number, severity.label) if severity is not Severity.INFO else f"{number:,} info"
+        counted(numbers[severity], severity.word)
         for severity in sorted(Severity, reverse=True)
-        if (number := sum(finding.severity is severity for finding in findings))
+        if numbers[severity]
     )
 
 
-def _wheel(
-    report: Report, reasons: dict[str, str], options: RenderOptions, *, alone: bool
+def _texts(
+    found: Sequence[Cause], wheel: str, reasons: dict[str, str], options: RenderOptions
 ) -> Iterator[str]:
-    path = printable(shown_path(report.source, options))
-    if report.error is None and not alone and (report.findings or options.verbose):
-        head = paint(path, Colour.BOLD, on=options.colour)
-        yield f"{head}: {_kinds(report.findings) or 'nothing to report'}"
-    yield from _groups(of_wheel(report, options), reasons, options)
-    if report.skipped:
-        yield printable(f"{path}: {report.skipped}")
-    if options.verbose and report.verdict is not None:
-        yield printable(f"{path}: its objects allow {report.verdict.overall}")
-
-
-def _groups(
-    findings: tuple[LocatedFinding, ...], reasons: dict[str, str], options: RenderOptions
-) -> Iterator[str]:
-    """Yield the findings by rule; the first of a rule in the report has the reason.
+    """Yield the causes by rule; the first of a rule in the report has the reason.
 
     A reason that was printed is removed from `reasons`.
     """
-    for code, group in grouped(findings, lambda located: located.finding.code).items():
+    for code, group in grouped(found, lambda cause: cause.finding.code).items():
         shown = group if options.verbose else group[:FEW]
-        for located in shown:
-            yield _finding(located, reasons.pop(code, ""), options)
+        for cause in shown:
+            yield finding_text(
+                cause.finding,
+                wheel=wheel,
+                places=cause.lines(options.style),
+                why=reasons.pop(code, ""),
+                style=options.style,
+            )
         if len(shown) < len(group):
             finding = shown[0].finding
             yield (
-                f"  … and {len(group) - len(shown):,} more {printable(finding.name)} here: "
+                f"  … and {len(group) - len(shown):,} more {code} {printable(finding.name)}: "
                 f"-v shows them, `wheelfix rule {code}` explains"
             )
 
 
-def _finding(located: LocatedFinding, reason: str, options: RenderOptions) -> str:
-    finding = located.finding
-    more: dict[str, str] = {}
-    if finding.entry and finding.entry not in finding.message:
-        more["entry"] = f"`{finding.entry}`"
-    if reason:
-        more["why"] = reason
-    place = located.path or "all wheels"
-    advised = replace(finding, hint=located.advice)
-    return finding_text(advised, place, colour=options.colour, more=more)
+def _target_table(found: SetReport, options: RenderOptions) -> str:
+    """Return which wheel loads on which machine of `--target`; empty without any."""
+    statuses = {report.source: target_statuses(report) for report in found.reports}
+    names = list(dict.fromkeys(name for some in statuses.values() for name in some))
+    if not names:
+        return ""
+    rows = [("", *names)]
+    for source, some in statuses.items():
+        if some:
+            path = printable(shown_path(source, options))
+            rows.append((path, *(some.get(name, "") for name in names)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (zip(row, widths, strict=True) for row in rows)
+    return "\n".join("  ".join(f"{c:{width}}" for c, width in line).rstrip() for line in lines)
 
 
 def _suppressed(found: SetReport) -> Iterator[str]:
@@ -155,12 +236,34 @@ def _suppressed(found: SetReport) -> Iterator[str]:
 
 
 def render_concise(found: SetReport, options: RenderOptions) -> str:
-    """Return `wheel!member: WF101 error message` for each finding, and the totals."""
+    """Return `wheel!member: error[WF101] name: message` for each cause, and the totals."""
+    shown = shown_only(found, options)
     lines = [
-        f"{located.place}: {finding.code} {finding.severity.label} {finding.message}"
-        for located in locate(found.all_findings, options)
-        for finding in [located.finding]
+        _concise(cause, cause.places[0] if cause.places else "all wheels")
+        for cause in _causes_of_set(shown, options)
     ]
+    for report in shown.reports:
+        path = shown_path(report.source, options)
+        for cause in causes_in_wheel(report.findings):
+            place = f"{path}!{cause.places[0]}" if cause.places else path
+            lines.append(_concise(cause, place))
     for path, error in unreadable(found, options):
         lines.append(f"{path}: unreadable {' '.join(error.message.splitlines())}")
-    return "\n".join([*(printable(line) for line in lines), *totals(found)])
+    sums = [] if options.quiet else totals(found, options)
+    return "\n".join([*(printable(line) for line in lines), *sums])
+
+
+def _concise(cause: Cause, place: str) -> str:
+    more = len(cause.places) - 1
+    others = f" (and {counted(more, 'more file')})" if more > 0 else ""
+    return f"{place}: {heading(cause.finding)}: {cause.finding.message}{others}"
+
+
+def render_statistics(found: SetReport, options: RenderOptions) -> str:
+    """Return the number of findings of each rule, most first."""
+    shown = [finding for _, finding in shown_only(found, options).all_findings]
+    groups = grouped(shown, lambda finding: finding.code)
+    ordered = sorted(groups.values(), key=lambda group: (-len(group), group[0].code))
+    width = max((len(f"{len(group):,}") for group in ordered), default=0)
+    lines = [f"{len(group):>{width},}  {printable(heading(group[0]))}" for group in ordered]
+    return "\n".join([*lines, *totals(found, options)])

@@ -211,10 +211,9 @@ def roots_text(explanations: Sequence[Explanation], *, colour: bool) -> str:
         return "no ELF object in it is loaded"
     lines = [_where(explanations[0])]
     for explanation in sorted(explanations, key=lambda explanation: explanation.ok):
-        found = _counts(explanation) or "needs nothing"
-        lines.append(
-            f"  {printable(explanation.name)}: {found}  {_verdict(explanation, colour=colour)}"
-        )
+        found = _counts(explanation) or ("" if explanation.missing else "needs nothing")
+        words = [found, _verdict(explanation, colour=colour)]
+        lines.append(f"  {printable(explanation.name)}: {'  '.join(filter(None, words))}")
     lines += _factors(explanations)
     return "\n".join(lines)
 

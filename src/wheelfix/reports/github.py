@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.check_result import SetReport
-from wheelfix.reports.check_content import FEW, LocatedFinding, RenderOptions, locate, unreadable
+from wheelfix.reports.check_content import (
+    FEW,
+    LocatedFinding,
+    RenderOptions,
+    locate,
+    shown_only,
+    unreadable,
+)
 from wheelfix.reports.check_text import totals
 from wheelfix.reports.printable import error_words, printable
 from wheelfix.rules.findings import Severity
@@ -37,11 +44,11 @@ def render(found: SetReport, options: RenderOptions) -> str:
         _Note(Severity.ERROR, path, "unreadable wheel", tuple(error_words(error).splitlines()))
         for path, error in unreadable(found, options)
     ]
-    notes += _notes(locate(found.all_findings, options))
+    notes += _notes(locate(shown_only(found, options).all_findings, options))
     lines: list[str] = []
     for severity in sorted(Severity, reverse=True):
         lines += _limited([note for note in notes if note.severity is severity])
-    return "\n".join([*lines, *totals(found)])
+    return "\n".join([*lines, *totals(found, options)])
 
 
 def _notes(findings: Sequence[LocatedFinding]) -> Iterator[_Note]:
@@ -68,7 +75,7 @@ def _limited(notes: Sequence[_Note]) -> Iterator[str]:
         return
     yield from map(_command, notes[: LIMIT - 1])
     rest = notes[LIMIT - 1 :]
-    kind = counted(len(rest), rest[0].severity.label if rest[0].severity else "note")
+    kind = counted(len(rest), rest[0].severity.word)
     lines = (f"{kind} more, by rule and wheel:", *(f"{n.path}: {n.title}" for n in rest[:LIMIT]))
     yield _command(_Note(severity=rest[0].severity, path="", title="and more", lines=lines))
 

@@ -9,6 +9,7 @@ from wheelfix.reports.check_content import (
     of_set,
     of_wheel,
     shown_path,
+    target_statuses,
 )
 from wheelfix.reports.printable import json_text
 from wheelfix.rules.findings import Finding, Safety, Severity, Suppressed
@@ -74,6 +75,7 @@ def _wheel(report: Report, options: RenderOptions) -> dict[str, object]:
         if verdict is None
         else {"tag": verdict.overall, "reasons": list(verdict.reasons)},
         "skipped": report.skipped or None,
+        "targets": target_statuses(report),
         "error": None
         if report.error is None
         else {"message": report.error.message, "hint": report.error.hint},

@@ -67,7 +67,10 @@ def _results(path: str, group: Sequence[Finding], limit: Severity) -> Iterator[E
 
 
 def _found(path: str, findings: Sequence[Finding]) -> str:
-    texts = (finding_text(finding, finding.wheel or path, colour=False) for finding in findings)
+    texts = (
+        finding_text(finding, wheel=path, places=[finding.member or finding.wheel or path])
+        for finding in findings
+    )
     return _text("\n\n".join(texts))
 
 

@@ -17,6 +17,7 @@ from wheelfix.reports.check_content import (
     RenderOptions,
     of_set,
     of_wheel,
+    shown_only,
     shown_path,
 )
 from wheelfix.reports.check_text import totals
@@ -73,7 +74,8 @@ def step_summary(found: SetReport, options: RenderOptions, room: int = SUMMARY_L
 
 def _document(found: SetReport, options: RenderOptions, detail: _Detail) -> str:
     blocks = ["## wheelfix check", _overview(found.reports, options)]
-    blocks.append("  \n".join(_prose(line) for line in totals(found)))
+    blocks.append("  \n".join(_prose(line) for line in totals(found, options)))
+    found = shown_only(found, options)
     if found.findings:
         blocks.append("### All wheels side by side")
         blocks += _findings(of_set(found, options), options, detail)
@@ -94,7 +96,7 @@ def _overview(reports: Iterable[Report], options: RenderOptions) -> str:
         )
         for report in reports
     ]
-    return _table(("wheel", "objects allow", "errors", "warnings", "info"), rows)
+    return _table(("wheel", "objects allow", "errors", "warnings", "notes"), rows)
 
 
 def _numbers(report: Report) -> list[str]:
@@ -121,7 +123,7 @@ def _findings(
     shown = findings if detail.rows is None else findings[: detail.rows]
     rows = [
         (
-            located.finding.severity.label,
+            located.finding.severity.word,
             _prose(located.title),
             _code(located.finding.member) if located.finding.member else "",
             _prose(located.finding.message),

@@ -6,6 +6,8 @@ Names come from wheels that may be hostile: every one of them passes through `pr
 import json
 from collections.abc import Iterator
 from enum import StrEnum
+from textwrap import fill
+from typing import NamedTuple
 
 from wheelfix.errors import WheelfixError
 
@@ -51,18 +53,53 @@ def error_text(error: WheelfixError, *, colour: bool) -> str:
     first, *more = error.message.splitlines() or [""]
     lines = [paint("error", Colour.RED, on=colour) + f": {printable(first)}"]
     lines += [f"  {printable(line)}" for line in more]
-    return "\n".join([*lines, *hint_lines(error.hint, colour=colour)])
+    return "\n".join([*lines, *hint_lines(error.hint, Style(colour=colour))])
 
 
-def hint_lines(hint: str | None, *, colour: bool) -> list[str]:
-    """Return `hint` as lines below a message; none without a hint."""
+class Style(NamedTuple):
+    """How text for people looks."""
+
+    colour: bool = False
+    width: int = 0
+    """Columns of the terminal; 0 if lines are not wrapped."""
+    verbose: bool = False
+
+
+PLAIN = Style()
+
+
+def hint_lines(hint: str | None, style: Style = PLAIN) -> list[str]:
+    """Return `hint` as lines below a message; none without a hint.
+
+    A command is not broken: it could not be pasted.
+    """
     if hint is None:
         return []
+    width = 0 if "`wheelfix " in hint else style.width
     first, *more = hint.splitlines() or [""]
+    label = paint("hint", Colour.BLUE, on=style.colour)
     return [
-        f"{paint('hint', Colour.BLUE, on=colour)}: {printable(first)}",
-        *(f"      {printable(line)}" for line in more),
+        wrapped("hint: ", printable(first), width).replace("hint", label, 1),
+        *(wrapped("      ", printable(line), width) for line in more),
     ]
+
+
+def wrapped(label: str, text: str, width: int, hanging: int = 0) -> str:
+    """Break `label` and `text` at `width` columns; 0 leaves them on one line.
+
+    Further lines are indented by `hanging` columns, or else as far as the label reaches. Words are
+    not broken: paths can be copied from a terminal.
+    """
+    if len(label + text) <= width or not width:
+        return label + text
+    return fill(
+        text,
+        width,
+        initial_indent=label,
+        subsequent_indent=" " * (hanging or len(label)),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def error_words(error: WheelfixError) -> str:

@@ -3,6 +3,7 @@
 Names come from wheels that may be hostile: every one of them passes through `printable`.
 """
 
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -11,8 +12,8 @@ from wheelfix.analysis.policy_verdict import Verdict
 from wheelfix.elf.model import Elf
 from wheelfix.grouping import grouped
 from wheelfix.pipelines.repair_result import Absence, Absent, GraftedFrom, Loads, Outcome, Status
-from wheelfix.reports.check_content import FEW, finding_text
-from wheelfix.reports.printable import Colour, error_text, paint, printable
+from wheelfix.reports.check_content import FEW, causes_in_wheel, finding_text, heading
+from wheelfix.reports.printable import Colour, Style, error_text, paint, printable
 from wheelfix.rules.findings import Finding, PlannedEdit, Severity
 from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.edits import MoveMember
@@ -60,9 +61,9 @@ def summary(outcome: Outcome, *, verbose: bool, colour: bool) -> str:
     for label, text in rows:
         lines.append(f"  {'' if label == previous else label:8} {printable(text)}")
         previous = label
-    wheel = outcome.source.name
+    wheel = os.fspath(outcome.source)
     full = outcome.remaining if verbose else tuple(_errors(outcome.remaining))
-    lines += [finding_text(finding, wheel, colour=colour) for finding in full]
+    lines += _texts(full, wheel, Style(colour=colour, verbose=verbose))
     return "\n".join(lines)
 
 
@@ -71,9 +72,13 @@ def failure(outcome: Outcome, *, colour: bool) -> str:
     errors = list(_errors(outcome.remaining))
     if outcome.error is None and not errors:
         return ""
-    wheel = outcome.source.name
-    found = [finding_text(finding, wheel, colour=colour) for finding in errors]
+    found = _texts(errors, os.fspath(outcome.source), Style(colour=colour))
     return "\n".join([*_head(outcome, colour=colour), *found])
+
+
+def _texts(findings: Iterable[Finding], wheel: str, style: Style) -> Iterator[str]:
+    for cause in causes_in_wheel(findings):
+        yield finding_text(cause.finding, wheel=wheel, places=cause.lines(style), style=style)
 
 
 def _head(outcome: Outcome, *, colour: bool) -> list[str]:
@@ -91,9 +96,9 @@ def _errors(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 def _grouped(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield a line for each rule with findings, and its places."""
-    for name, found in grouped(findings, lambda finding: finding.name).items():
-        worst = max(finding.severity for finding in found)
-        yield f"{worst.label}[{name}] {counted(len(found), 'time')}"
+    for found in grouped(findings, lambda finding: finding.name).values():
+        worst = max(found, key=lambda finding: finding.severity)
+        yield f"{heading(worst)}: {counted(len(found), 'time')}"
         yield from (f"  {_placed(finding)}" for finding in found)
 
 

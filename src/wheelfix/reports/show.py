@@ -67,7 +67,7 @@ def _tags(shown: Shown) -> list[str]:
     return [
         allowed,
         *(zipped if verdict.shown_because else ()),
-        *(verdict.near or verdict.reasons)[:1],
+        *([verdict.near.text] if verdict.near is not None else verdict.reasons[:1]),
     ]
 
 
@@ -127,7 +127,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "tags": list(wheel.tags),
         "allowed_tag": verdict.overall if verdict else None,
         "reasons": list(verdict.reasons) if verdict else [],
-        "near": list(verdict.near) if verdict else [],
+        "near": [verdict.near.text] if verdict and verdict.near else [],
         "requires_python": wheel.metadata.requires_python,
         "size": wheel.zip_size,
         "installed_size": sum(member.size for member in wheel.members),

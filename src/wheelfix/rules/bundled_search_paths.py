@@ -509,7 +509,8 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
     """File is dropped by `pip install --target`.
 
     ## What it does
-    Reports ELF objects and scripts that `pip install --target` does not install.
+    Reports ELF objects and scripts that `pip install --target` does not install. An ELF object is
+    for information unless an object that it does install needs it.
 
     ## Why is this bad?
     With `--target`, pip installs into a temporary directory and moves the top-level items from
@@ -540,6 +541,7 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                     "lost in: " + describe(scheme for layout in lost for scheme in layout.schemes),
                 ),
                 hint="ship it as package data, or repair with `--data-libraries=move`",
+                severity=None if _is_missed(context, member, lost) else Severity.INFO,
             )
     for member, losing in lost_members(context.wheel).items():
         place = split(member, context.wheel)
@@ -551,3 +553,10 @@ def lost_by_installer(context: Context) -> Iterator[Hit]:
                 notes=(f"lost in: {describe(losing)}",),
                 hint="rename the top-level `bin`",
             )
+
+
+def _is_missed(context: Context, member: str, layouts: Iterable[Layout]) -> bool:
+    """Return whether an object that one of `layouts` installs needs `member`, which it does not."""
+    names = {posixpath.basename(member), context.wheel.elfs[member].soname}
+    dependents = {d for name in names if name for d in context.dependents.get(name, ())}
+    return any(dependents & layout.paths.keys() for layout in layouts)

@@ -118,11 +118,14 @@ class Context:
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """The machines of `target` that have the wheel's C library.
+        """The machines of `target` that have the wheel's C library, named as in the settings.
 
         Raises `SettingsError` for an unknown one.
         """
-        return tuple(applicable(self.wheel, self.settings).values())
+        return tuple(
+            replace(target, name=name)
+            for name, target in applicable(self.wheel, self.settings).items()
+        )
 
     @cached_property
     def target_loads(self) -> tuple[TargetLoads, ...]:

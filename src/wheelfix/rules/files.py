@@ -103,7 +103,8 @@ def wrong_machine(context: Context) -> Iterator[Hit]:
     otherwise it is for information, as the package may select an object at run time.
 
     ## Why is this bad?
-    The loader skips or refuses it: "wrong ELF class: ELFCLASS32", "cannot open shared object file".
+    The loader skips or refuses it. The message is "wrong ELF class: ELFCLASS32" or "cannot open
+    shared object file".
 
     ## Example
     A wheel tagged `manylinux_2_17_aarch64` with an x86-64 `_core.cpython-311.so`.
@@ -140,8 +141,9 @@ def wrong_libc(context: Context) -> Iterator[Hit]:
     object is for the C library of the tag; otherwise it is for information.
 
     ## Why is this bad?
-    The C library does not exist on the user's machine: "libc.musl-x86_64.so.1: cannot open shared
-    object file", or for programs "no such file or directory".
+    The C library that it needs does not exist on the user's machine. The message is
+    "libc.musl-x86_64.so.1: cannot open shared object file", or for programs "no such file or
+    directory".
 
     ## Example
     A wheel tagged `manylinux_2_17_x86_64`, built on Alpine Linux.
@@ -342,7 +344,8 @@ def flattened_links(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Finds shared objects with the same content, in one directory, under names such as `libx.so`,
-    `libx.so.1` and `libx.so.1.2`.
+    `libx.so.1` and `libx.so.1.2`. It is for information unless objects of the wheel need it by more
+    than one of the names.
 
     ## Why is this bad?
     A wheel cannot hold symbolic links, so each became a copy. The wheel is larger by the copies;
@@ -391,6 +394,7 @@ def _flattened(context: Context, members: Sequence[str]) -> Hit:
         for opening in openings
     }
     used = opened | context.dependents.keys()
+    needed = {posixpath.basename(m) for m in members} & context.dependents.keys()
     going = [m for m in members if m != kept and posixpath.basename(m) not in used]
     size = next(member.size for member in wheel.members if member.name == kept)
     return Hit(
@@ -399,6 +403,7 @@ def _flattened(context: Context, members: Sequence[str]) -> Hit:
         notes=(f"as {', '.join(f'`{posixpath.basename(m)}`' for m in members)}",),
         hint="leave links out of the wheel, and keep the file named like the SONAME",
         fix=removal(going) if going else None,
+        severity=None if len(needed) > 1 else Severity.INFO,
     )
 
 

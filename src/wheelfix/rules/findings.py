@@ -20,8 +20,13 @@ class Severity(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name for messages."""
+        """The name in settings and in machine formats."""
         return self.name.lower()
+
+    @property
+    def word(self) -> str:
+        """The name for people: what is for information is a note."""
+        return "note" if self is Severity.INFO else self.label
 
 
 class Safety(StrEnum):
@@ -59,6 +64,8 @@ class Problem:
     fix: Fix | None = None
     wheel: str | None = None
     """The file name of the wheel, if the rule checks several wheels together."""
+    targets: tuple[str, ...] = ()
+    """The machines of `--target` that have the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -174,6 +174,12 @@ def unique_symbols(context: Context) -> Iterator[Hit]:
     )
 
 
+def _share(number: int, whole: int) -> str:
+    if number == whole:
+        return "all objects" if whole > 1 else "the only object"
+    return f"{number} of {whole} objects"
+
+
 def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: str) -> Iterator[Hit]:
     """Yield one hit for all dynamic objects of the wheel that satisfy `holds`."""
     objects = {m: elf for m, elf in context.wheel.elfs.items() if elf.dynamic and elf.segments}
@@ -181,7 +187,7 @@ def _counted(context: Context, holds: Callable[[Elf], bool], what: str, hint: st
     if not found:
         return
     yield Hit(
-        message=f"{len(found)} of {len(objects)} objects: {what}",
+        message=f"{what}: {_share(len(found), len(objects))}",
         member=found[0] if len(found) == 1 else None,
         notes=(join_some(found, _SHOWN),),
         hint=hint,

@@ -106,13 +106,14 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Looks for `direct_url.json`, and for `/home/…`, `/tmp/…`, `file://` and the like in the fields
-    of METADATA, in entry points, and, for information, in the JSON files of dist-info. Descriptions
-    and licences are not checked.
+    of METADATA, in entry points, and, for information, in the JSON files of dist-info.
+    Descriptions, licences and SBOMs are not checked: build tools write such paths into SBOMs.
 
     ## Why is this bad?
-    `direct_url.json` is written by installers (PEP 610): if it is in the wheel, `pip freeze` prints
-    a path that exists only on the build machine. A requirement with such a path cannot be installed
-    elsewhere. The path reveals details of the build machine, and makes builds irreproducible.
+    The path exists only on the build machine. `direct_url.json` is written by installers (PEP 610):
+    if it is in the wheel, `pip freeze` prints the path. A requirement with such a path cannot be
+    installed elsewhere. The path reveals details of the build machine, and makes builds
+    irreproducible.
 
     ## Example
     `Requires-Dist: helper @ file:///home/me/helper`
@@ -120,8 +121,6 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
     ## Common causes
     - The wheel was packed from an installed package. **Solution**: build it from source.
     - A requirement on a local directory. **Solution**: require a version instead.
-    - An SBOM of a Rust build. **Solution**: none is needed; remap the paths (`--remap-path-prefix`)
-      for reproducible builds.
 
     ## Fix safety
     Safe: `direct_url.json` is removed; nothing else changes.
@@ -135,6 +134,8 @@ def build_machine_path(context: Context) -> Iterator[Hit]:
                 hint="`wheelfix repair` removes it; do not pack wheels from installed packages",
                 fix=removal([member], Safety.SAFE),
             )
+        elif member.startswith(f"{wheel.dist_info}/sboms/"):
+            continue
         elif match := _BUILD_PATH.search(text):
             severity = Severity.INFO if member.endswith(".json") else None
             yield _names_path(member, member.rpartition("/")[2], match[0], severity)
@@ -176,8 +177,8 @@ def common_top_level(context: Context) -> Iterator[Hit]:
     Reports top-level files and directories such as `tests`, `docs`, `examples` and `src`.
 
     ## Why is this bad?
-    Two wheels with `tests/__init__.py` overwrite each other's file, and uninstalling one removes
-    the file of the other. `import tests` imports the wrong one.
+    Two wheels with the same top-level name overwrite each other's files, and uninstalling one
+    removes those of the other. `import tests` imports the wrong one.
 
     ## Example
     `tests/__init__.py` next to `demo/__init__.py`.

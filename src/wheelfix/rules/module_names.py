@@ -104,7 +104,7 @@ def module_hook(context: Context) -> Iterator[Hit]:
     the Python C API) is not reported.
 
     ## Why is this bad?
-    `import foo` fails: `dynamic module does not define module export function (PyInit_foo)`.
+    The import fails: `dynamic module does not define module export function (PyInit_…)`.
 
     ## Example
     `foo.cpython-311-x86_64-linux-gnu.so` defines `PyInit_bar`.

@@ -35,12 +35,12 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     The C library and the loader are never reported. The other libraries of glibc (`libm.so.6`,
     `libpthread.so.0`, `libdl.so.2`, ...) are only reported with `--prune-needed=all` or
     `--drop-needed`: they are installed wherever `libc.so.6` is, so that dropping them gains
-    nothing.
+    nothing. Libraries that are in the wheel, or that the platform may have, are for information.
 
     ## Why is this bad?
-    The import fails where the library is missing, although it is not used. Or the library is
-    grafted with all of its dependencies: a wheel of 111 kB becomes one of 22 MB. Loading takes
-    longer, and each copy needs its own security updates.
+    The object does not load without the library, although it does not use it. Outside of the wheel
+    it may be missing; or it is grafted with all of its dependencies: a wheel of 111 kB becomes one
+    of 22 MB. Loading takes longer, and each copy needs its own security updates.
 
     ## Example
     CuPy 12: 577 of 714 entries unused; without CUDA, 2 of its 66 modules can be loaded, and 49
@@ -57,17 +57,19 @@ def unused_needed(context: Context) -> Iterator[Hit]:
     of the object that only this library resolved becomes null, as with `--as-needed`; the note
     names it.
     """
+    installed = context.layouts[0].members if context.layouts else {}
     for unused in context.needed_verdicts.unused:
         if not unused.kept:
+            inside = installed.get(unused.library or "")
             yield Hit(
                 message=f"has an unused DT_NEEDED entry `{unused.name}`",
                 member=unused.member,
                 entry=unused.name,
                 notes=(
-                    *((f"it is `{unused.library}`",) if unused.library else ()),
+                    *((f"it is `{inside or unused.library}`",) if unused.library else ()),
                     *(f"note: {hazard}" for hazard in unused.hazards),
                 ),
-                severity=Severity.INFO if may_come_from_platform(unused.name) else None,
+                severity=Severity.INFO if inside or may_come_from_platform(unused.name) else None,
                 hint="`wheelfix repair` drops the entry; linking with `-Wl,--as-needed` avoids it",
                 fix=Fix(
                     title="drop the unused entry",
@@ -333,8 +335,9 @@ def development_name(context: Context) -> Iterator[Hit]:
     wheel has only a file of the former name.
 
     ## Why is this bad?
-    `libx.so` is part of the development package: users have only `libx.so.1`, and the import fails.
-    If another object needs `libx.so.1`, the same library may be loaded twice.
+    The name without a version belongs to the development package: users have only the one with a
+    version, and the import fails. If another object needs `libx.so.1` besides `libx.so`, the same
+    library may be loaded twice.
 
     ## Example
     `libcuda.so` in DT_NEEDED, on a machine that has only `libcuda.so.1`.

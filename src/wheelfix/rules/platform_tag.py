@@ -4,12 +4,16 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from wheelfix.analysis.policy_verdict import Verdict
-from wheelfix.analysis.providers import known_providers, never_bundled, suggest_pattern
+from wheelfix.analysis.providers import (
+    known_providers,
+    never_bundled,
+    suggest_pattern,
+)
 from wheelfix.rules.context import Context
 from wheelfix.rules.findings import Fix, Hit, Severity
 from wheelfix.rules.rule import rule
 from wheelfix.settings import name_of
-from wheelfix.text import in_units
+from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name, unhashed
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.platform_tags import Family, parse_platform_tag, satisfies
@@ -90,7 +94,7 @@ def unmatched_exclude(context: Context) -> Iterator[Hit]:
     libraries grafted for them.
 
     ## Why is this bad?
-    Because of a typing error or a missing asterisk, the library is grafted: `librocblas.so` does
+    Because of a typing error or a missing asterisk, the library is grafted. `librocblas.so` does
     not match `librocblas.so.5`, and 890 MB were once grafted for it (ROCm/aiter 5318).
 
     ## Example
@@ -133,8 +137,8 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
     """A few symbols keep the wheel from an older platform tag.
 
     ## What it does
-    For each older, and so better, platform tag than the one that the wheel satisfies, lists the
-    symbols that are too new for it, with the objects that use them, if they are few.
+    For the next older, and so better, platform tag that has a build image, lists the symbols that
+    are too new for it, with the objects that use them, if they are few.
 
     ## Why is this bad?
     A single call of one function may exclude all users of an older distribution, and auditwheel
@@ -151,8 +155,13 @@ def tag_missed_by_little(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: only a build on an older system uses the older symbol.
     """
-    for message in context.verdict.near if context.verdict is not None else ():
-        yield Hit(message=message, hint="build on a system as old as the tag")
+    near = context.verdict.near if context.verdict is not None else None
+    if near is not None:
+        yield Hit(
+            message=f"`{near.tag}` is missed by {counted(len(near.symbols), 'symbol')}",
+            notes=near.symbols,
+            hint=f"build in the image `quay.io/pypa/{near.image}`",
+        )
 
 
 @rule("WF804", "local-platform-tag", Severity.ERROR)
@@ -189,9 +198,18 @@ def local_platform_tag(context: Context) -> Iterator[Hit]:
                 message=f"has the local platform tag `{tag}`, which the index refuses",
                 entry=tag,
                 notes=(f"its objects satisfy {verdict.overall}",) if better else verdict.reasons,
-                hint=f"wheelfix repair {context.wheel.name}",
-                fix=Fix(title=f"write {verdict.overall}", edits=()) if better else None,
+                fix=_tag_fix(verdict),
             )
+
+
+def _tag_fix(verdict: Verdict) -> Fix | None:
+    """Return what a repair does about the tag; None if grafting libraries is not enough."""
+    if not verdict.overall.startswith("linux_"):
+        return Fix(title=f"write {verdict.overall}", edits=())
+    if verdict.libraries_alone:
+        libraries = join_some(verdict.external, 3)
+        return Fix(title=f"graft {libraries} where installed, and write the tag", edits=())
+    return None
 
 
 @rule("WF805", "unprovided-library", Severity.ERROR)
@@ -200,12 +218,12 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
 
     ## What it does
     Follows DT_NEEDED through the bundled libraries, and reports libraries that are neither in the
-    wheel nor on the list of the platform tag. It is a warning if METADATA requires a package that
-    is known to provide the library.
+    wheel nor on the list of the platform tag. It is for information if METADATA requires a package
+    that is known to provide the library.
 
     ## Why is this bad?
     The import works on machines that happen to have the library, such as the build machine, and
-    fails on others: `libfoo.so.1: cannot open shared object file`.
+    fails on others: `cannot open shared object file`.
 
     ## Example
     A wheel tagged `manylinux_2_17` that needs `libssl.so.3` of the build machine.
@@ -219,7 +237,8 @@ def unprovided_library(context: Context) -> Iterator[Hit]:
       it at run time if the rest of the wheel works without it.
 
     ## Fix safety
-    Safe: `repair` grafts the library if it is installed.
+    Safe: `repair` grafts the library if it is installed. Libraries of well-known packages and of
+    the user's system are left to you.
     """
     verdict = context.verdict
     if verdict is None or not any(map(_has_policy, context.wheel.name.platforms)):
@@ -246,14 +265,22 @@ def _unprovided(context: Context, library: str) -> Hit:
         listed = " or ".join(f"`{package}`" for package in packages)
         notes.append(f"{listed} provides it, but METADATA does not require that")
     exclude = f'if another package provides it, set `exclude = ["{library}"]` in [tool.wheelfix]'
+    if reason:
+        hint = exclude
+    elif required:
+        hint = f"`wheelfix repair --provider {name_of(required)}` checks that it is found there"
+    elif packages:
+        hint = f"`wheelfix repair --provider {packages[0]} --add-requires` loads it from there"
+    else:
+        hint = f"`wheelfix repair` grafts it where it is installed; {exclude}"
+    graft = Fix(title=f"graft `{library}` where it is installed", edits=())
     return Hit(
         message=f"`{library}` is neither in the wheel nor promised by "
         f"{'.'.join(wheel.name.platforms)}",
         member=dependents[0] if dependents else None,
         entry=library,
         notes=tuple(notes),
-        hint=exclude
-        if required or reason
-        else f"`wheelfix repair` grafts it where it is installed; {exclude}",
-        severity=Severity.WARNING if required else None,
+        hint=hint,
+        fix=None if reason or packages else graft,
+        severity=Severity.INFO if required else None,
     )

@@ -22,7 +22,7 @@ def provider_unused(context: Context) -> Iterator[Hit]:
     would match with an asterisk for the version, or nearly matches a name.
 
     ## Why is this bad?
-    If a pattern lacks its asterisk, the library is grafted after all: hundreds of megabytes for
+    If a pattern lacks its asterisk, the library is grafted after all. Hundreds of megabytes for
     CUDA libraries.
 
     ## Example

@@ -331,8 +331,8 @@ def openings_not_judged(context: Context) -> Iterator[Hit]:
     complex, or too many. What was found up to that point is used as usual.
 
     ## Why is this bad?
-    It need not be. But it was not checked whether the libraries they open exist (WF317) or are
-    renamed by the graft (WF318); and a copy that only they open counts as unused (WF515).
+    It was not checked whether the libraries they open exist (WF317) or are renamed by the graft
+    (WF318); and a copy that only they open counts as unused (WF515).
 
     ## Example
     A generated module of several megabytes that contains `ctypes.CDLL(name)`.

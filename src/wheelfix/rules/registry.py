@@ -89,6 +89,9 @@ CHECKPOINT_RULES = rules_in(Rule, module_names, sonames, python_openings)
 ARCHIVE_RULES = rules_in(Rule, metadata, files, leftovers, size)
 """Rules about the zip, RECORD and metadata: they apply to the wheels of every system."""
 
+TARGET_RULES = rules_in(Rule, targets)
+"""Rules about the machines of `--target`."""
+
 REPORTING_RULES = rules_in(Rule, undefined_symbols, object_format, hardening, size, targets)
 """Rules without fixes: left out while fixes are applied."""
 

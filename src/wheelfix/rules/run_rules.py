@@ -62,6 +62,7 @@ def _finding(rule: AnyRule, hit: Hit, settings: Settings) -> Finding:
         hint=hit.hint,
         fix=hit.fix,
         wheel=hit.wheel,
+        targets=hit.targets,
     )
 
 

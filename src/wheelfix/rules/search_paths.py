@@ -219,8 +219,8 @@ def malformed_entry(context: Context) -> Iterator[Hit]:
     (`$FOO`; with musl anything but `$ORIGIN`).
 
     ## Why is this bad?
-    The loader takes the text literally: `'$ORIGIN` becomes the directory `'<directory of the
-    file>`. musl ignores the whole search path if it contains an unknown token.
+    The loader takes the text literally, as the name of a directory. `'$ORIGIN` becomes
+    `'<directory of the file>`. musl ignores the whole search path if it contains an unknown token.
 
     ## Example
     CyFES 2.6 has `…/CyFES.libs'`, with the quote of a shell command; `\$ORIGIN` and `$$ORIGIN` come
@@ -258,8 +258,8 @@ def escaping_entry(context: Context) -> Iterator[Hit]:
     every install scheme.
 
     ## Why is this bad?
-    For a virtual environment in `/srv/app/venv` the entry names `/srv/app` or `/srv`; for
-    `/usr/local` it names `/`. Anyone who can write there controls what is loaded.
+    Anyone who can write to the directory that the entry names controls what is loaded. For a
+    virtual environment in `/srv/app/venv` that is `/srv/app` or `/srv`; for `/usr/local` it is `/`.
 
     ## Example
     auditwheel gives `*.data/data/cyfes/libcufes.so` the entry `$ORIGIN/../../../cyfes.libs`:
@@ -384,7 +384,7 @@ def search_path_tag(context: Context) -> Iterator[Hit]:
     the other tag. With `"auto"`, the default, it reports nothing.
 
     ## Why is this bad?
-    The two tags have different semantics, so the effect of a mixture is hard to predict:
+    The two tags have different semantics, so the effect of a mixture is hard to predict.
     - DT_RPATH is searched *before* LD_LIBRARY_PATH, and is inherited by everything that the object
       loads. The vendored library takes precedence over LD_LIBRARY_PATH.
     - DT_RUNPATH is searched *after* LD_LIBRARY_PATH, applies only to the object's own DT_NEEDED,

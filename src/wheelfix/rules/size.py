@@ -12,24 +12,24 @@ from wheelfix.rules.context import Context, SetContext
 from wheelfix.rules.files import same_bytes
 from wheelfix.rules.findings import Hit, Severity
 from wheelfix.rules.rule import rule, set_rule
-from wheelfix.text import in_units, join_some
+from wheelfix.text import counted, in_units, join_some
 from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel, WheelName
 
 NOTABLE = 100_000
-"""Bytes of the zip below which a size is not worth a warning."""
+"""Bytes of the zip below which a size is not reported."""
 LARGE = 10_000_000
 """Bytes of a wheel from which its largest files are listed."""
 
 
-@rule("WF701", "debug-sections", Severity.WARNING)
+@rule("WF701", "debug-sections", Severity.INFO)
 def debug_sections(context: Context) -> Iterator[Hit]:
     """Objects contain debug sections.
 
     ## What it does
     Adds up the debug sections (`.debug_*`, `.zdebug_*`, `.stab*`) of all objects: their size in the
-    files, and an estimate for the zip by the compression ratio of each file. Below 100 kB it is for
-    information.
+    files, and an estimate for the zip by the compression ratio of each file. Sizes below 100 kB are
+    not reported.
 
     ## Why is this bad?
     Debug information is often larger than the code. It makes every download larger, and few users
@@ -71,9 +71,7 @@ def symbol_tables(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed unless requested by `--strip`.
     """
-    for hit in _strippable(context.wheel, "symbol tables", lambda elf: elf.symtab_size):
-        if hit.severity is None:
-            yield hit
+    yield from _strippable(context.wheel, "symbol tables", lambda elf: elf.symtab_size)
 
 
 def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Iterator[Hit]:
@@ -86,25 +84,25 @@ def _strippable(wheel: Wheel, what: str, size_of: Callable[[Elf], int]) -> Itera
         if member.name in sizes and member.size
     }
     saved = sum(packed.values())
+    if saved < NOTABLE:
+        return
     largest = sorted(sizes, key=lambda member: -sizes[member])
-    objects = "an object" if len(sizes) == 1 else f"{len(sizes)} objects"
     yield Hit(
-        message=f"{what} in {objects}: {in_units(sum(sizes.values()))}, "
+        message=f"{what} in {counted(len(sizes), 'object')}: {in_units(sum(sizes.values()))}, "
         f"about {in_units(saved)} of the zip",
         member=largest[0],
         notes=tuple(f"`{member}`: {in_units(sizes[member])}" for member in largest[:5]),
         hint="`wheelfix repair --strip` removes them",
-        severity=None if saved >= NOTABLE else Severity.INFO,
     )
 
 
-@rule("WF703", "duplicate-files", Severity.WARNING)
+@rule("WF703", "duplicate-files", Severity.INFO)
 def duplicate_files(context: Context) -> Iterator[Hit]:
     """Duplicate files in the wheel.
 
     ## What it does
     Compares hash and size of all files by RECORD. One finding for all of them; copies of symbolic
-    links are left to WF515. Below 100 kB it is for information.
+    links are left to WF515. Below 100 kB, nothing is reported.
 
     ## Why is this bad?
     A zip compresses each file separately, so every copy takes space, on disk as well; and a library
@@ -128,7 +126,7 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
     packed = {member.name: member.compressed_size for member in wheel.members} if groups else {}
     wasted = {names[0]: sum(packed[name] for name in names[1:]) for names in groups}
     groups.sort(key=lambda names: -wasted[names[0]])
-    if not groups or sum(wasted.values()) < NOTABLE / 10:
+    if sum(wasted.values()) < NOTABLE:
         return
     yield Hit(
         message=f"duplicate files take {in_units(sum(wasted.values()))} of the zip",
@@ -138,7 +136,6 @@ def duplicate_files(context: Context) -> Iterator[Hit]:
             for names in groups[:5]
         ),
         hint="keep one copy of each",
-        severity=None if sum(wasted.values()) >= NOTABLE else Severity.INFO,
     )
 
 

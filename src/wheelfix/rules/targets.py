@@ -28,6 +28,17 @@ from wheelfix.wheel.platform_tags import Family, other_system, parse_platform_ta
 _REFUSES_EXECUTABLE_STACK = "2.41"
 
 
+def targets_of(context: Context) -> tuple[str, ...]:
+    """Return the machines of `target` that the wheel is for, as named in the settings."""
+    elfs = context.wheel.elfs.values()
+    pages = {size for elf in elfs for size in possible_pages(elf)}
+    sized = [name for name in context.settings.target if is_page(name)]
+    return (
+        *(target.name for target in context.targets),
+        *(name for name in sized if pages.issuperset(page_sizes([name]))),
+    )
+
+
 @rule("WF811", "target-not-offered", Severity.ERROR)
 def target_not_offered(context: Context) -> Iterator[Hit]:
     """Wheel cannot be installed on a target machine.
@@ -59,6 +70,7 @@ def target_not_offered(context: Context) -> Iterator[Hit]:
                 message=f"`{target.name}` has glibc {there}, but the wheel's tags begin at "
                 f"{promised}: installers there refuse it",
                 entry=target.name,
+                targets=(target.name,),
                 hint="build in an older image, or remove the machine from `target`",
             )
 
@@ -72,8 +84,8 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
     it requires of the machine's libraries with the newest that these define.
 
     ## Why is this bad?
-    The loader refuses the object: `/lib/x86_64-linux-gnu/libc.so.6: version 'GLIBC_2.34' not
-    found`. One symbol is enough, even if it is never called.
+    The loader refuses the object: `version … not found`. One symbol is enough, even if it is never
+    called.
 
     ## Example
     `--target rhel:8` and an object with `pthread_create@GLIBC_2.34`.
@@ -103,6 +115,7 @@ def target_lacks_version(context: Context) -> Iterator[Hit]:
                 f"{who} not load there",
                 member=next(iter(dependents)),
                 entry=loaded.target.name,
+                targets=(loaded.target.name,),
                 notes=tuple(
                     f"`{dependent}` needs {', '.join(what)}"
                     for dependent, what in dependents.items()
@@ -139,7 +152,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     the distribution provides the library. Excluded libraries are not checked.
 
     ## Why is this bad?
-    The import fails: `libGL.so.1: cannot open shared object file: No such file or directory`. The
+    The import fails: `cannot open shared object file: No such file or directory`. The
     libraries that a platform tag allows exist on every *desktop* of the time, but not in every
     container.
 
@@ -157,13 +170,15 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
     for library, cases in _absences(context).items():
         targets = {target.name: target for target, _ in cases}
         packages = {name: p for name, t in targets.items() if (p := t.packages.get(library))}
-        bare = [f"`{name}`" for name in targets if name not in packages]
+        without = tuple(name for name in targets if name not in packages)
         dependents = tuple(dict.fromkeys(f"needed by `{dependent}`" for _, dependent in cases))
-        if bare:
+        if without:
+            names = ", ".join(f"`{name}`" for name in without)
             yield Hit(
-                message=f"{', '.join(bare)} {'have' if len(bare) > 1 else 'has'} no `{library}`",
+                message=f"{names} {'have' if len(without) > 1 else 'has'} no `{library}`",
                 member=cases[0][1],
                 entry=library,
+                targets=without,
                 notes=dependents,
                 hint="`wheelfix repair` grafts it; if another package provides it, `--exclude` it",
             )
@@ -173,6 +188,7 @@ def target_lacks_library(context: Context) -> Iterator[Hit]:
                 message=f"`{library}` requires a package of the distribution: {listed}",
                 member=cases[0][1],
                 entry=library,
+                targets=tuple(packages),
                 notes=dependents,
                 hint="document which package to install, or ship the library",
                 severity=Severity.WARNING,
@@ -230,7 +246,8 @@ def target_page_size(context: Context) -> Iterator[Hit]:
     ## Fix safety
     Not fixed: the object must be linked again.
     """
-    for size in page_sizes(context.settings.target):
+    for name in filter(is_page, context.settings.target):
+        (size,) = page_sizes([name])
         for member, elf in context.wheel.elfs.items():
             aligns = [s.align for s in elf.segments if s.type == Pt.LOAD]
             small = min(aligns, default=size)
@@ -239,7 +256,8 @@ def target_page_size(context: Context) -> Iterator[Hit]:
                     message=f"is aligned for pages of {_kib(small)}: it does not load with pages "
                     f"of {_kib(size)}",
                     member=member,
-                    entry=f"page:{size // 1024}k",
+                    entry=name,
+                    targets=(name,),
                     hint=f"link with `-z max-page-size={size}`",
                 )
 
@@ -284,6 +302,7 @@ def target_executable_stack(context: Context) -> Iterator[Hit]:
                 + ", ".join(f"`{name}`" for name in refusing),
                 member=member,
                 entry=refusing[0],
+                targets=tuple(refusing),
                 hint="link with `-z noexecstack`, or add `.note.GNU-stack` to assembly files",
             )
 

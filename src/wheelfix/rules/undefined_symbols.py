@@ -53,7 +53,7 @@ def undefined_symbol(context: Context) -> Iterator[Hit]:
     result depends on a library of this machine, which other machines may have in another version.
 
     ## Why is this bad?
-    Python binds all symbols on import: `ImportError: …: undefined symbol: not_there`.
+    Python binds all symbols on import, and the import fails with `undefined symbol`.
 
     ## Example
     `ext.so` calls `blosc_compress`, and was linked with a library that has `blosc2_compress`.
@@ -204,8 +204,8 @@ def python_symbol(context: Context) -> Iterator[Hit]:
     are assumed to have the names.
 
     ## Why is this bad?
-    `ImportError: …: undefined symbol: PyType_GetModuleByDef` in some of the Python versions that
-    pip installs the wheel for.
+    The import fails with `undefined symbol` in some of the Python versions that pip installs the
+    wheel for.
 
     ## Example
     The tag `cp38-abi3` on a module that calls `PyModule_AddObjectRef`, new in CPython 3.10.
@@ -309,7 +309,7 @@ def missing_version(context: Context) -> Iterator[Hit]:
     the loader finds.
 
     ## Why is this bad?
-    The loader checks versions before symbols: `libx.so.1: version 'X_2.0' not found`, even if only
+    The loader checks versions before symbols, and fails with `version … not found` even if only
     weak references use the version. Libraries without any Verdef pass the check.
 
     ## Example

@@ -16,17 +16,19 @@ from wheelfix.cli.console import Quiet, Terminal, Verbose
 from wheelfix.cli.dask_workers import dask_workers
 from wheelfix.cli.report_output import ReportWriter, parse_reports
 from wheelfix.errors import ExitCode, SettingsError
+from wheelfix.loader.target_platforms import refuse_unknown
 from wheelfix.pipelines.check import NO_BASELINE, check_each, check_set, without_baselined
 from wheelfix.pipelines.check_result import Report, SetReport
 from wheelfix.reports.check_content import lowest_failing
 from wheelfix.reports.check_formats import Format
+from wheelfix.reports.printable import printable
 from wheelfix.rules import baseline as baselines
 from wheelfix.rules.baseline import Baseline
 from wheelfix.rules.plugins import all_rules
 from wheelfix.settings import FailOn, Settings
 from wheelfix.system.tempfiles import write_whole
 from wheelfix.system.workers import WorkerProcesses, Workers
-from wheelfix.text import counted
+from wheelfix.text import counted, in_units
 
 
 @options.with_settings
@@ -93,6 +95,12 @@ def check(
             help="Also write the report in another format; repeatable.",
         ),
     ] = None,
+    statistics: Annotated[
+        bool,
+        typer.Option(
+            "--statistics", help="Print the number of findings of each rule instead of each."
+        ),
+    ] = False,
     resume: Annotated[
         bool,
         typer.Option(
@@ -123,6 +131,7 @@ def check(
         output_format=output_format,
         output_file=output_file,
         more_reports=more_reports or (),
+        statistics=statistics,
         resume=resume,
         dask=dask,
     )
@@ -142,12 +151,15 @@ class _Request(NamedTuple):
     output_format: Format
     output_file: Path | None
     more_reports: Sequence[str]
+    statistics: bool
     resume: bool
     dask: str | None
 
 
 def _run(request: _Request, configuration: Configuration, terminal: Terminal) -> ExitCode:
     """Check the wheels, and print and write the reports."""
+    for name in configuration.settings.target:
+        refuse_unknown(name)
     known = _baseline(configuration, write_baseline=request.write_baseline)
     files = parse_reports(request.more_reports)
     with _workers(request, configuration.settings) as workers:
@@ -211,6 +223,8 @@ def _wheels_below(folder: Path) -> list[Path]:
 
 def _refuse_contradictions(request: _Request) -> None:
     """Raise `SettingsError` for options that exclude each other."""
+    if request.statistics and request.output_format is not Format.FULL:
+        raise SettingsError("--statistics is a format of its own: not with --output-format")
     writes_records = request.output_format is Format.JSONL
     if request.resume and not (writes_records and request.output_file):
         raise SettingsError(
@@ -274,10 +288,33 @@ def _checked(
 ) -> SetReport:
     reports: list[Report] = []
     settings_for = configuration.settings_for
-    for report in check_each(wheels, settings_for, known, workers):
-        terminal.progress(report.source)("checked")
+    total = in_units(sum(map(_size, wheels)))
+    terminal.show_progress(_progress(wheels, 0, total))
+    for done, report in enumerate(check_each(wheels, settings_for, known, workers), start=1):
+        if terminal.verbosity > 0:
+            terminal.say(f"{printable(report.source.name)}: checked")
+        terminal.show_progress(_progress(wheels, done, total))
         reports.append(report)
     return check_set(reports, settings_for, known)
+
+
+def _progress(wheels: Sequence[Path], done: int, total: str) -> str:
+    """Return `2 of 5 wheels, 31 MB of 120 MB; checking x.whl (89 MB)`."""
+    if done == len(wheels):
+        return f"checked {counted(done, 'wheel')}"
+    checking = f"checking {printable(wheels[done].name)} ({in_units(_size(wheels[done]))})"
+    if len(wheels) == 1:
+        return checking
+    past = in_units(sum(map(_size, wheels[:done])))
+    return f"{done} of {counted(len(wheels), 'wheel')}, {past} of {total}; {checking}"
+
+
+def _size(wheel: Path) -> int:
+    """Return the size of a file; 0 if there is none, which its check reports."""
+    try:
+        return wheel.stat().st_size
+    except OSError:
+        return 0
 
 
 def _write_baseline(checked: SetReport, file: Path, terminal: Terminal) -> SetReport:
@@ -302,8 +339,9 @@ def _write_reports(
         if unreadable.error is not None:
             terminal.fail(unreadable.error)
     writer = ReportWriter(found=report, settings=settings, terminal=terminal)
-    is_silent = terminal.verbosity < 0 and request.output_format is Format.FULL
-    if request.output_file is None and (any(report.all_findings) or not is_silent):
+    if request.statistics:
+        writer.show_statistics()
+    elif request.output_file is None:
         writer.show(request.output_format)
     for form, file in files:
         writer.write(form, file)

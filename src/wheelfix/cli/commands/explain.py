@@ -1,8 +1,10 @@
 """`wheelfix explain`: which libraries an object loads, and why."""
 
 import os
+import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -37,6 +39,8 @@ from wheelfix.reports.explain_formats import (
 )
 from wheelfix.reports.printable import json_text
 from wheelfix.settings import Settings
+from wheelfix.text import join_some
+from wheelfix.wheel.grafted_name import original_name
 from wheelfix.wheel.model import Wheel
 from wheelfix.wheel.python_searches import MAX_SOURCE, LibrarySearches, joined, searches
 from wheelfix.wheel.python_source import Budget
@@ -150,6 +154,11 @@ def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
             hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
         )
     path = Path(words[0])
+    if not path.is_file() and path.suffix != ".whl":
+        raise SettingsError(
+            f"`{path}` is not a file",
+            hint="name the wheel first, or with --site the environment that has it",
+        )
     require_file(path)
     return path, words[1] if len(words) == 2 else None
 
@@ -263,7 +272,7 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
     if not paths and not served:
         raise SettingsError(
             f"there is no `{subject}`, and nothing needs it",
-            hint="name a member, a module such as pkg._core, or a SONAME",
+            hint=_meant(world, subject) or "name a member, a module such as pkg._core, or a SONAME",
         )
     explained = [process.explain(path) for path in paths]
     choices = [choice for explanation in explained for choice in explanation.choices]
@@ -284,6 +293,19 @@ def _subject(process: _Process, subject: str, terminal: Terminal) -> _Answer:
         is_found=not any(resolution.step.request.failed for resolution in served)
         and all(explanation.ok for explanation in explained),
     )
+
+
+def _meant(world: Installation, subject: str) -> str | None:
+    """Return a hint on what `subject` probably means: a package, a grafted library, a typo."""
+    objects = [m for path, m in world.members.items() if path in world.environment.files]
+    folder = subject.replace(".", "/") + "/"
+    inside = [member for member in objects if member.startswith(folder)]
+    grafted = [m for m in objects if original_name(posixpath.basename(m)).startswith(subject)]
+    if inside or grafted:
+        return f"did you mean {join_some(inside or grafted, 3)}?"
+    modules = {member.partition(".")[0].replace("/", "."): member for member in objects}
+    near = get_close_matches(subject, [*objects, *modules], n=1)
+    return f"did you mean `{near[0]}`?" if near else None
 
 
 def _why_not(process: _Process, subject: str | None, wanted: str, terminal: Terminal) -> _Answer:

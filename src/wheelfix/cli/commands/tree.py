@@ -123,8 +123,16 @@ def _by_suffix(output: Path | None) -> GraphFormat:
         ".mmd": GraphFormat.MERMAID,
         ".mermaid": GraphFormat.MERMAID,
         ".json": GraphFormat.JSON,
+        ".txt": GraphFormat.TEXT,
+        "": GraphFormat.TEXT,
     }
-    return suffixes.get(output.suffix.lower(), GraphFormat.TEXT) if output else GraphFormat.TEXT
+    suffix = output.suffix.lower() if output else ""
+    if suffix not in suffixes:
+        raise SettingsError(
+            f"`{output}`: there is no format for `{suffix}`",
+            hint=f"known are {', '.join(filter(None, suffixes))}; or name it: --output-format",
+        )
+    return suffixes[suffix]
 
 
 def _text(graphs: Sequence[Graph], form: GraphFormat, *, colour: bool) -> str:

@@ -203,6 +203,11 @@ def read_table(path: Path) -> Mapping[str, object] | None:
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or nested too deeply
         raise SettingsError(f"`{path}` is not TOML: {error}") from error
     if path.name != "pyproject.toml":
+        if "tool" in document:
+            raise SettingsError(
+                f"`{path}`: [tool.wheelfix] belongs into pyproject.toml",
+                hint="remove the table header: the settings stand at the top level of this file",
+            )
         return document
     tool = document.get("tool", {})
     table = cast("dict[str, object]", tool).get("wheelfix") if isinstance(tool, dict) else tool
