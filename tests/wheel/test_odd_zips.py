@@ -123,6 +123,9 @@ EMPTY = b"\3\0"  # deflated
 SOUND: Mapping[str, Callable[[Liar], object]] = {
     "nothing odd": lambda _: None,
     "a folder": lambda z: z.add("demo/sub/"),
+    "the data folder": lambda z: z.add("demo-1.0.data/"),
+    "a folder in the data folder": lambda z: z.add("demo-1.0.data/scripts/"),
+    "an empty folder of another": lambda z: z.add("other-1.0.data/"),
     "a folder, deflated": lambda z: z.add("demo/sub/", method=8, stored=EMPTY),
     "a folder with a descriptor": lambda z: z.add(
         "demo/sub/", local={"flags": 8}, after=b"PK\7\x08" + bytes(12)
