@@ -28,7 +28,12 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("wheels")
     library = shared_object(folder / "libx.so.1", "int one(void){return 1;}", soname="libx.so.1")
     module = extension(folder / "a.so", "a", needed=[library], calls=["one"], runpath="$ORIGIN")
-    code = "import os\ndef find():\n    return os.environ['PATH'] + os.path.dirname(__file__)\n"
+    code = (
+        "import ctypes, os\n"
+        "def find():\n"
+        "    places = os.environ['PATH'].split(':') + [os.path.dirname(__file__)]\n"
+        "    return [ctypes.CDLL(os.path.join(place, 'a.so')) for place in places]\n"
+    )
     bad: dict[str, Any] = {"p/__init__.py": code, "p/a.so": module}
     return (
         make_wheel(folder / "bad", tag=TAG, files=bad),
