@@ -31,6 +31,7 @@ def test_a_target_that_does_not_apply_is_reported(
     out = capsys.readouterr().out
     assert (f"`--target {unmatched}` applies to none of the wheels" in out) == bool(unmatched)
     assert out.count("applies to none") == bool(unmatched)
+    assert ("WF816" in out) == bool(unmatched)
 
 
 def test_a_target_that_applies_to_one_wheel_is_not_reported(
@@ -70,3 +71,4 @@ def test_an_earlier_wheel_without_a_counterpart_is_reported(
     assert run(["check", *against, built(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert out.count("has no counterpart among the wheels") == is_unmatched
+    assert ("WF708" in out) == is_unmatched

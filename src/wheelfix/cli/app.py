@@ -63,17 +63,12 @@ class _LazyCommand(TyperCommand):
         **extra: Any,  # noqa: ANN401 - as click declares it
     ) -> Context:
         """Parse `args` with the options of the command itself."""
-        try:
-            return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
-        except BadParameter as error:
-            error.message = error.message.replace("int range", "integer")
-            error.param_hint = _names_of(error.param) if error.param else None
-            raise
+        return _loaded(self.name or "").make_context(info_name, args, parent, **extra)
 
 
 def _names_of(parameter: Parameter) -> str:
     """Return the flags and the environment variables of an option, as users write them."""
-    flags = " / ".join(f"'{flag}'" for flag in parameter.opts)
+    flags = "/".join(parameter.opts)
     variables = parameter.envvar if isinstance(parameter.envvar, list) else []
     return f"{flags} (or {', '.join(variables)})" if variables else flags
 
@@ -192,7 +187,7 @@ def _usage_error(error: ClickException) -> SettingsError:
     """Return an error of the command line in wheelfix's words."""
     message, hint = error.format_message(), ""
     if isinstance(error, BadParameter) and not isinstance(error, MissingParameter) and error.param:
-        message = f"{'/'.join(error.param.opts)}: {error.message}"
+        message = f"{_names_of(error.param)}: {error.message.replace('int range', 'integer')}"
     elif isinstance(error, NoSuchOption) and error.possibilities:
         message = error.message
         hint = f"did you mean `{error.possibilities[0]}`?"

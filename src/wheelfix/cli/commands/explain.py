@@ -154,7 +154,7 @@ def _wheel_and_subject(words: Sequence[str]) -> tuple[Path, str | None]:
             hint="wheelfix explain demo-1.0-cp311-cp311-linux_x86_64.whl demo._core",
         )
     path = Path(words[0])
-    if not path.is_file() and path.suffix != ".whl":
+    if not path.exists() and path.suffix != ".whl":
         raise SettingsError(
             f"`{path}` is not a file",
             hint="name the wheel first, or with --site the environment that has it",

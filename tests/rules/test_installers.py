@@ -1,0 +1,45 @@
+"""Scripts and entry points that an installer refuses (WF519)."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.support.values import findings, wheel
+from wheelfix.rules.installers import installer_refuses
+from wheelfix.wheel.model import Member, Wheel
+
+
+def with_entry_points(text: str) -> Wheel:
+    plain = wheel({})
+    return replace(plain, texts={f"{plain.dist_info}/entry_points.txt": text})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[console_scripts]\ndemo = demo.cli",
+        "[console_scripts]\n../demo = demo.cli:main",
+        "[console_scripts]\npython3 = demo.cli:main",
+        "demo = demo.cli:main",
+        "[console_scripts]\na = b:c\na = b:d",
+    ],
+)
+def test_an_entry_point_that_pip_or_uv_refuses_is_an_error(text: str) -> None:
+    (found,) = findings(installer_refuses, with_entry_points(text))
+    assert found.message == "has entry points that pip or uv refuses"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[console_scripts]\ndemo = demo.cli:main\n\n[other]\nx = y", "# a comment"]
+)
+def test_other_entry_points_are_not_reported(text: str) -> None:
+    assert not findings(installer_refuses, with_entry_points(text))
+
+
+@pytest.mark.parametrize(
+    ("script", "is_refused"), [("a/b", True), ("python3", True), ("demo", False)]
+)
+def test_a_script_that_uv_refuses_is_an_error(script: str, is_refused: object) -> None:
+    plain = wheel({})
+    member = Member(name=f"{plain.data_dir}/scripts/{script}", size=1, compressed_size=1)
+    assert len(findings(installer_refuses, replace(plain, members=(member,)))) == is_refused
