@@ -9,6 +9,7 @@ from oracle.files import read_symbols
 from oracle.lookups import Lookup
 from random_installations.case import SYMBOLS, Case, Step
 from random_installations.observe import identity
+from wheelfix.budget import Budget
 from wheelfix.loader.file_system import FileSystem
 from wheelfix.loader.load_values import How, Load, SearchOutcome
 from wheelfix.loader.search import load, start_process
@@ -59,7 +60,7 @@ class _Run:
         self._loaded = {identity(case, each) for each in started.objects}
 
     def steps(self) -> Iterator[PredictedStep]:
-        process = start_process(FileSystem(self._case.environment))
+        process = start_process(FileSystem(self._case.environment, Budget.of_files()))
         loads: list[Load] = []
         for name, caller in self._roots():
             one = process.dlopen(name, caller)

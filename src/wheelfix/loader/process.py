@@ -26,6 +26,10 @@ class LinkMap:
     """In load order."""
 
 
+_REQUEST_SIZE, _CANDIDATE_SIZE = 200, 150
+"""Bytes in memory, without the path of a candidate."""
+
+
 class SearchList(NamedTuple):
     """One list of directories; for a path and for ld.so.cache, of files."""
 
@@ -44,6 +48,7 @@ class LoaderProcess(ABC):
     def __init__(self, files: FileSystem, main: str | None) -> None:
         self.files = files
         self.environment = files.environment
+        self._search_paths: dict[tuple[str, str], Sequence[tuple[str, str]]] = {}
         self._names: dict[str, list[LinkMap]] = {}  # in load order: the first is taken
         self._inodes: dict[str, LinkMap] = {}
         self._given_names: list[tuple[LinkMap, str]] = []
@@ -100,6 +105,7 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
+        self._spend(15, _REQUEST_SIZE)
         request = Request(requester=requester.file if requester else None, name=name, result=None)
         spelled = self._expanded(requester, name) if "$" in name else name
         if named := self._names.get(spelled):
@@ -130,6 +136,7 @@ class LoaderProcess(ABC):
         tried: list[Candidate] = []
         for how, places in self._lists(requester, name):
             for entry, path, real, there, last in self._opened(name, how, places):
+                self._spend(3, _CANDIDATE_SIZE + len(path))
                 elf, outcome = self._checked(there)
                 tried.append(Candidate(path, how, outcome, places.owner, entry))
                 if elf is not None:
@@ -214,8 +221,11 @@ class LoaderProcess(ABC):
         """Return the loader's verdict on an object that it opened."""
 
     def _caller(self, path: str) -> LinkMap | None:
-        """Return the object whose search path is used for a dlopen by the object at `path`."""
-        return self._inodes[self.files.inode(self.files.file(path)[0])]
+        """Return the object whose search path is used for a dlopen by the object at `path`.
+
+        The program's is used for an object that could not be loaded.
+        """
+        return self._inodes.get(self.files.inode(self.files.file(path)[0]), self.main)
 
     @abstractmethod
     def _name_found_again(self, known: LinkMap, name: str) -> None:
@@ -268,7 +278,17 @@ class LoaderProcess(ABC):
 
     def _search_path(self, owner: LinkMap, path: str) -> SearchList:
         """Return the expanded search path of `owner`."""
-        return SearchList(owner.file, self._directories(path, owner.origin))
+        key = path, owner.origin
+        if key not in self._search_paths:
+            directories = self._directories(path, owner.origin)
+            text = sum(len(directory) for _, directory in directories)
+            steps = len(path) // 10
+            self._spend(steps, 150 * len(directories) + text)
+            self._search_paths[key] = directories
+        return SearchList(owner.file, self._search_paths[key])
+
+    def _spend(self, steps: int, memory: int) -> None:
+        self.files.budget.spend(steps, "the libraries that it loads", memory=memory)
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

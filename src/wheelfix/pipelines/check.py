@@ -55,6 +55,7 @@ def _report(path: Path, settings: Settings, baseline: Baseline) -> Report:
         context = Context(
             wheel=wheel,
             settings=settings,
+            budget=archive.budget,
             verdict=verdict_of(wheel, settings) if settings.verdict else None,
             definitions=GivenLibraries(
                 archive=archive, settings=settings, environ={"PWD": str(Path.cwd())}

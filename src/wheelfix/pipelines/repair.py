@@ -242,7 +242,12 @@ def _verdict(job: _Job, wheel: Wheel, excluded: Sequence[str] = ()) -> Verdict |
 def _decide(job: _Job) -> _Plan:
     settings = job.settings
     _refuse_false_record(job)
-    read = Context(wheel=job.archive.wheel, settings=settings, definitions=job.definitions)
+    read = Context(
+        wheel=job.archive.wheel,
+        settings=settings,
+        budget=job.archive.budget,
+        definitions=job.definitions,
+    )
     found = run_rules(read, job.rules)
     fixing = tuple(rule for rule in job.rules if rule not in REPORTING_RULES)
     if read.wheel.is_pure:

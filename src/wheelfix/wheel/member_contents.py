@@ -13,6 +13,7 @@ from mmap import ACCESS_READ, mmap
 from threading import Event
 from typing import Any, NamedTuple
 
+from wheelfix.budget import Budget
 from wheelfix.elf.exports import SymbolTables
 from wheelfix.elf.model import Elf
 from wheelfix.elf.reader import read_object
@@ -32,6 +33,9 @@ _TABLES = 128 * 2**20
 _SOURCES = 16 * 2**20
 """Bytes of small sources that are kept: a hundred times what wheels have."""
 _LARGE_SOURCES = 64
+_STEPS_A_PIECE = 20
+_BYTES_A_STEP = 128
+"""A byte takes some nanoseconds to inflate, to hash and to look through."""
 _LONGEST_WORD = 16
 """Bytes; the words that `may_open` looks for are shorter."""
 _ELF_MAGIC = b"\x7fELF"
@@ -64,7 +68,7 @@ class Content(NamedTuple):
 
 
 def read_contents(
-    entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate
+    entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate, budget: Budget
 ) -> dict[str, Content]:
     """Inflate every member once, hash it and look into it.
 
@@ -72,7 +76,7 @@ def read_contents(
 
     Raises what `inflate` raises, the same whichever thread fails first.
     """
-    reader = _Reader(entries, stated, inflate)
+    reader = _Reader(entries, stated, inflate, budget)
     small = [member for member, entry in entries.items() if entry.size <= _SMALL]
     large = sorted(entries.keys() - small, key=lambda member: (-entries[member].size, member))
     jobs = [small, *([member] for member in large)]
@@ -88,13 +92,18 @@ class _Reader:
     """Reads members, and counts what is kept of them in memory."""
 
     def __init__(
-        self, entries: Mapping[str, Entry], stated: Mapping[str, str], inflate: Inflate
+        self,
+        entries: Mapping[str, Entry],
+        stated: Mapping[str, str],
+        inflate: Inflate,
+        budget: Budget,
     ) -> None:
         self.stopped = Event()
         """Set when the results are not wanted any more."""
         self._entries = entries
         self._stated = stated
         self._inflate = inflate
+        self._budget = budget
         self._tables = _TABLES
         self._sources = _SOURCES
         large = (m for m, e in entries.items() if m.endswith(".py") and e.size > _SMALL)
@@ -106,7 +115,7 @@ class _Reader:
     def _read(self, member: str) -> Content:
         algorithm = self._stated.get(member, "").partition("=")[0]
         hasher: Any = hashlib.new(algorithm) if algorithm else None
-        inflated = self._until_stopped(self._inflate(member))
+        inflated = self._until_stopped(member)
         if hasher:
             inflated = _watched(inflated, hasher.update)
         content = self._looked_into(member, next(inflated, b""), inflated)
@@ -114,10 +123,12 @@ class _Reader:
             pass
         return content._replace(hash=hash_field(algorithm, hasher.digest())) if hasher else content
 
-    def _until_stopped(self, inflated: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in inflated:
+    def _until_stopped(self, member: str) -> Iterator[bytes]:
+        for piece in self._inflate(member):
             if self.stopped.is_set():
                 raise CancelledError
+            steps = _STEPS_A_PIECE + len(piece) // _BYTES_A_STEP
+            self._budget.spend(steps, "the content", member)
             yield piece
 
     def _looked_into(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
@@ -163,7 +174,7 @@ class _Reader:
         data = buffered(_watched(inflated, names.feed), self._entries[member].size)
         names.finish()
         try:
-            elf, tables, strings = read_object(data, member)
+            elf, tables, strings = read_object(data, member, self._budget)
         except BadElfError as error:
             return Content(broken_elf=error.message, library_names=None)
         found = frozenset(text for at, text in names.found if at not in strings)
