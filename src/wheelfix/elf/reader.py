@@ -46,6 +46,8 @@ _MAX_HOOKS = 4096
 _DEBUG_SECTIONS = (b".debug_", b".zdebug_", b".stab", b".gdb_index")
 _UNDEFINED_SIZE = 200
 """Bytes in memory of an undefined symbol besides its name."""
+_BATCH = 1 << 14
+"""Bytes of undefined symbols that are counted at once."""
 _FLAG_TAGS = {Dt.SYMBOLIC: DF_SYMBOLIC, Dt.TEXTREL: DF_TEXTREL, Dt.BIND_NOW: DF_BIND_NOW}
 _MAX_ENTRIES = 1000
 """DT_NEEDED and search path entries; real objects have fewer than a hundred, and the loader tries
@@ -225,6 +227,7 @@ def _undefined(
     image = dynamic.image
     indices = dynamic.version_indices(count) if count else None
     strings, unversioned = dynamic.strings, (None, None)
+    taken = 0
     for number, (name, info, _, section, _, _) in enumerate(dynamic.symbols(0, count)):
         binding = info >> 4
         if section != 0 or name == 0 or binding == STB_LOCAL:
@@ -234,10 +237,13 @@ def _undefined(
         end = strings.find(b"\0", name)
         if end < 0:
             raise image.bad("a symbol's name is no string of the dynamic string table")
-        size = end - name
-        image.spend(2 + (size >> 10), "the undefined symbols", memory=_UNDEFINED_SIZE + size)
+        taken += _UNDEFINED_SIZE + end - name
+        if taken > _BATCH:
+            image.spend(taken >> 7, "the undefined symbols", memory=taken)
+            taken = 0
         text = strings[name:end].decode("utf-8", "surrogateescape")
         yield Undefined(text, version, file, info & 0xF, binding == STB_WEAK)
+    image.spend(taken >> 7, "the undefined symbols", memory=taken)
 
 
 def _undefined_bound(dynamic: Dynamic, *, is_program: bool) -> int:

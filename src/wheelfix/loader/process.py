@@ -26,6 +26,7 @@ class LinkMap:
     """In load order."""
 
 
+_LOADED = "the libraries that it loads"
 _REQUEST_SIZE, _CANDIDATE_SIZE = 200, 150
 """Bytes in memory, without the path of a candidate."""
 
@@ -105,7 +106,7 @@ class LoaderProcess(ABC):
         self, requester: LinkMap | None, name: str, *, dlopen: bool = False
     ) -> tuple[LinkMap | None, Request]:
         """Find one name among the loaded objects, or else by a search."""
-        self._spend(15, _REQUEST_SIZE)
+        self.files.budget.spend(15, _LOADED, memory=_REQUEST_SIZE)
         request = Request(requester=requester.file if requester else None, name=name, result=None)
         spelled = self._expanded(requester, name) if "$" in name else name
         if named := self._names.get(spelled):
@@ -134,9 +135,10 @@ class LoaderProcess(ABC):
     ) -> tuple[tuple[str, Elf] | None, tuple[Candidate, ...]]:
         """Return the canonical path and object that a search finds, and all candidates."""
         tried: list[Candidate] = []
+        spend = self.files.budget.spend
         for how, places in self._lists(requester, name):
             for entry, path, real, there, last in self._opened(name, how, places):
-                self._spend(3, _CANDIDATE_SIZE + len(path))
+                spend(3, _LOADED, memory=_CANDIDATE_SIZE + len(path))
                 elf, outcome = self._checked(there)
                 tried.append(Candidate(path, how, outcome, places.owner, entry))
                 if elf is not None:
@@ -288,7 +290,7 @@ class LoaderProcess(ABC):
         return SearchList(owner.file, self._search_paths[key])
 
     def _spend(self, steps: int, memory: int) -> None:
-        self.files.budget.spend(steps, "the libraries that it loads", memory=memory)
+        self.files.budget.spend(steps, _LOADED, memory=memory)
 
 
 _SEARCHES = frozenset(How) - {How.LOADED, How.SAME_FILE, How.LIBC}

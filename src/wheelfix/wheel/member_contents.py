@@ -7,6 +7,7 @@ import errno
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, mmap
@@ -34,8 +35,8 @@ _SOURCES = 16 * 2**20
 """Bytes of small sources that are kept: a hundred times what wheels have."""
 _LARGE_SOURCES = 64
 _STEPS_A_PIECE = 20
-_BYTES_A_STEP = 128
-"""A byte takes some nanoseconds to inflate, to hash and to look through."""
+_HASHED_A_STEP, _SEARCHED_A_STEP = 512, 160
+"""Bytes that are inflated and hashed, and those that are searched as well."""
 _LONGEST_WORD = 16
 """Bytes; the words that `may_open` looks for are shorter."""
 _ELF_MAGIC = b"\x7fELF"
@@ -127,7 +128,7 @@ class _Reader:
         for piece in self._inflate(member):
             if self.stopped.is_set():
                 raise CancelledError
-            steps = _STEPS_A_PIECE + len(piece) // _BYTES_A_STEP
+            steps = _STEPS_A_PIECE + len(piece) // _HASHED_A_STEP
             self._budget.spend(steps, "the content", member)
             yield piece
 
@@ -143,8 +144,10 @@ class _Reader:
     def _source(self, member: str, first: bytes, rest: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
         names.feed(first)
+        self._search(member, first)
         opens, last = may_open(first), first
         for piece in rest:
+            self._search(member, piece)
             names.feed(piece)
             opens = opens or may_open(last[-_LONGEST_WORD:] + piece)
             last = piece
@@ -157,6 +160,9 @@ class _Reader:
             is_dropped_source=opens and not is_kept,
             library_names=found,
         )
+
+    def _search(self, member: str, piece: bytes) -> None:
+        self._budget.spend(len(piece) // _SEARCHED_A_STEP, "the content", member)
 
     def _has_room_for_source(self, member: str, source: bytes) -> bool:
         """Whether a source may be kept, whichever of the threads is first."""
@@ -171,7 +177,8 @@ class _Reader:
 
     def _object(self, member: str, inflated: Iterator[bytes]) -> Content:
         names = Strings(_LIBRARY)
-        data = buffered(_watched(inflated, names.feed), self._entries[member].size)
+        searched = _watched(inflated, partial(self._search, member))
+        data = buffered(_watched(searched, names.feed), self._entries[member].size)
         names.finish()
         try:
             elf, tables, strings = read_object(data, member, self._budget)
